@@ -6,8 +6,8 @@ from lightrig.harness.systems.opus.measurements.training_answer import TrainingA
 from lightrig.harness.systems.opus.planning.operations import OpusError
 from lightrig.harness.systems.opus.runtime import Script, TrainingJob, fitting_job
 
-_FEWEST_STEPS = 4
-"""Two equal ones end the profile, and an interval of what later steps wait needs two."""
+_FEWEST_STEPS = 3
+"""The first is left out, and an interval of what the others wait needs two."""
 
 
 def train(fabric: Fabric, request: TrainingRequest, printed: Printed) -> TrainingAnswer:
@@ -37,7 +37,7 @@ def train(fabric: Fabric, request: TrainingRequest, printed: Printed) -> Trainin
         if steps < _FEWEST_STEPS:
             raise OpusError(
                 f"{request.name} has {steps} steps that are alike, expected at least "
-                f"{_FEWEST_STEPS}: two for the profile, and two for an interval of what steps wait"
+                f"{_FEWEST_STEPS}: the first is left out, and an interval needs two"
             )
         running.printed = lambda rank, line: printed("on circuits", rank, line)
         trained = running.train(script, tables, request.mode)

@@ -170,6 +170,12 @@ def waits_by_step(trained: Trained, tables: Sequence[PhaseTable]) -> list[int]:
     return [sum(shift.waited for shift in step) for step in shifts_by_step(trained, tables)]
 
 
+def passes_alike(trained: Trained, tables: Sequence[PhaseTable]) -> bool:
+    """Whether all ranks pass through the same phases: `shifts` counts them in all at once."""
+    every = [_phases(trained, rank, table) for rank, table in enumerate(tables)]
+    return len({tuple(phase[0].dimension for phase in phases) for phases in every}) == 1
+
+
 def shifts_by_step(trained: Trained, tables: Sequence[PhaseTable]) -> list[list[Shift]]:
     """Return the phase changes of each usual step but the first."""
     found = shifts(trained, tables)

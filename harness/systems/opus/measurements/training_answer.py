@@ -12,6 +12,7 @@ from lightrig.harness.systems.opus.measurements.training import (
     MeanEstimate,
     changes,
     mean_of,
+    passes_alike,
     shifts_by_step,
     waits_by_step,
 )
@@ -198,7 +199,8 @@ class TrainingAnswer:
         operations, phases: of a usual step, on the first rank.
         steps: that were like each other. unlike: numbers of others and how many operations they
             have, on the first rank; what follows the last step counts as one more.
-        changes: of circuits in a usual step.
+        changes: of circuits in a usual step; like `waited`, `exposed` and `hidden` only where all
+            ranks pass through the same phases.
         front_end: what no rail carries.
         step, shares, waited: means over steps, in ns.
         change: mean over changes of circuits, from the command until links were back, in ns.
@@ -247,8 +249,8 @@ class TrainingAnswer:
         if self.waited is not None:
             means["train.exposed_wait"] = self.waited
         for quantity, mean in means.items():
-            values = (round(each) for each in (mean.value, mean.lower, mean.upper))
-            yield Row("job", quantity, *values, "ns", at, {**about, "n": mean.n})
+            value, lower, upper = map(round, (mean.value, mean.lower, mean.upper))
+            yield Row("job", quantity, value, lower, upper, "ns", at, {**about, "n": mean.n})
 
     def lines(self) -> Iterator[str]:
         """Yield what a person reads, the result first."""
@@ -277,6 +279,8 @@ class TrainingAnswer:
             yield f"          a change takes {self.change}"
         if self.waited is not None:
             yield f"          the phases of a step wait {self.waited}, measured:"
+        else:
+            yield "          what phases wait is not stated: ranks pass through different phases"
         for change in self.changes:
             lines = ", ".join(map(str, change.lines)) or "unknown"
             yield f"          to {change.to:<8} line {lines}: {change.source}"
@@ -321,7 +325,8 @@ def answer(
     shares = shares_by_step(trained, tables)
     changed = changes(trained)
     change = mean_of(changed) if len(changed) > 1 else None
-    waited = waits_by_step(trained, tables)
+    alike = passes_alike(trained, tables)
+    waited = waits_by_step(trained, tables) if alike else []
     # The measured time is among them: the computed wait can be compared with the measured one.
     switchings = sorted({*SWITCHING, *([round(change.value)] if change else [])})
     switchings = switchings if len(waited) > 1 else []
@@ -336,7 +341,7 @@ def answer(
         phases=tables[0].shifts,
         steps=len(tables[0].steps_in(len(trained.operations[0]))),
         unlike=tables[0].unlike,
-        changes=tuple(phase_changes(trained, tables, source.splitlines())),
+        changes=tuple(phase_changes(trained, tables, source.splitlines())) if alike else (),
         front_end=tuple(front_end_uses(trained)),
         step=mean_of([round(sum(step.values())) for step in shares]),
         shares={kind: mean_of([round(step[kind]) for step in shares]) for kind in SHARES},
