@@ -7,7 +7,7 @@ from ipaddress import IPv4Address
 from lightrig.harness.bench.bench import Bench
 from lightrig.harness.planning.routes import Routes, shortest_routes
 from lightrig.instruments.servers.host.linux import LinuxServer
-from lightrig.instruments.servers.host.routes import DEVICE, Route, ServerRoutes, close_all
+from lightrig.instruments.servers.host.routes import DEVICE, Route, ServerRoutes
 from lightrig.testbeds import LightrigError, Link
 
 FIRST_ADDRESS = IPv4Address("198.18.0.1")
@@ -103,7 +103,7 @@ class Overlay:
     def close(self) -> None:
         """Remove routes and addresses, on all servers even if one refuses."""
         opened, self._opened = self._opened, {}
-        close_all(opened.values())
+        self._bench.clock.parallel(*(routes.close for routes in opened.values()))
 
     def _routes_of(self, name: str, of_device: Sequence[Routes]) -> list[Route]:
         addresses = self._addresses

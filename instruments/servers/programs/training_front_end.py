@@ -132,15 +132,15 @@ class _Collective:
 
         Where it is the same for all, it is left once.
         """
-        others = [rank for rank in range(self._size) if rank != self._rank]
+        peers = [rank for rank in range(self._size) if rank != self._rank]
         name, mine = f"{self._name} {what}", self._rank
         if all(each is given[mine] for each in given):
-            self._front_end.give(f"{name} {mine}", given[mine], len(others))
+            self._front_end.give(f"{name} {mine}", given[mine], len(peers))
             return [
                 given[mine] if rank == mine else self._front_end.take(f"{name} {rank}", like[rank])
                 for rank in range(self._size)
             ]
-        for rank in others:
+        for rank in peers:
             self._front_end.give(f"{name} {mine} {rank}", given[rank], 1)
         return [
             given[mine] if rank == mine else self._front_end.take(f"{name} {rank} {mine}", each)

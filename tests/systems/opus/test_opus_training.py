@@ -44,7 +44,7 @@ for step in range(int(sys.argv[1])):
     group.allreduce(ten, None).wait()
     if rank == int(sys.argv[2]) and step == 1:
         group.allreduce(ten, None).wait()
-    pair.send(ten, 1 if rank < 2 else 0, 0).wait()
+    (pair.send if rank < 2 else pair.recv)(ten, 1 if rank < 2 else 0, 0).wait()
     if rank > 1:
         print("step", step, "loss", 1.0 / (step + 1))
 dist.destroy_process_group()
@@ -81,7 +81,7 @@ def compute():
 for step in range(int(sys.argv[1])):
     group.allreduce(ten, None).wait()
     compute()
-    pair.send(ten, 1 if rank < 2 else 0, 0).wait()
+    (pair.send if rank < 2 else pair.recv)(ten, 1 if rank < 2 else 0, 0).wait()
     if step < int(sys.argv[1]) - 1:
         compute()
 """

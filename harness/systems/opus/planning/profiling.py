@@ -61,28 +61,31 @@ def _joined(job: Job, name: str, seen: Mapping[int, Seen]) -> list[int]:
     which both have begun the same are one operation: none of them waits for one after it.
     """
     members = job.groups[name].ranks
-    told = {}
     counts = {}
+    directions = {}
     for place, rank in enumerate(members):
         one = seen[rank]
         counts[rank] = list(one.groups).count(name)
         parts = one.parts or [""] * len(one.groups)
-        told[rank] = "".join(part for group, part in zip(one.groups, parts, strict=True)
-                             if group == name)  # fmt: skip
-        if told[rank]:
-            counts[rank] = len(told[rank])
-        if place:  # directions as the first rank of the pair sees them
-            told[rank] = told[rank].translate(str.maketrans("sr", "rs"))
-    different = len(set(counts.values())) > 1
-    if different or (
-        len(members) == 2 and len({"".join(sorted(one)) for one in told.values()}) > 1
-    ):
+        of_group = [part for group, part in zip(one.groups, parts, strict=True) if group == name]
+        directions[rank] = "".join(of_group)
+        if directions[rank]:
+            counts[rank] = len(directions[rank])
+        if place:  # as the first rank of the pair sees them
+            directions[rank] = directions[rank].translate(str.maketrans("sr", "rs"))
+    if len(set(counts.values())) > 1:
         counted = ", ".join(f"rank {rank} {count}" for rank, count in counts.items())
         raise OpusError(f"operations of {name} differ in number: {counted}")
-    if len(members) != 2 or not told[members[0]]:
+    if len(members) != 2 or not directions[members[0]]:
         return [1] * counts[members[0]]
+    sent = [each.count("s") for each in directions.values()]
+    if len(set(sent)) > 1:
+        raise OpusError(
+            f"rank {members[0]} sends {sent[0]} messages of {name}, and rank {members[1]} receives "
+            f"{sent[1]}"
+        )
     blocks, ahead, begun = [], 0, 0
-    for place, (first, second) in enumerate(zip(*told.values(), strict=True), 1):
+    for place, (first, second) in enumerate(zip(*directions.values(), strict=True), 1):
         ahead += (first == "s") - (second == "s")
         if not ahead:
             blocks.append(place - begun)
@@ -134,11 +137,11 @@ def _table_of_steps(
 ) -> PhaseTable:
     every = [one for step in steps for one in step]
     begins = [sum(map(len, steps[:number])) for number in alike]
-    others = [number for number in range(len(steps)) if number not in alike]
+    unusual = [number for number in range(len(steps)) if number not in alike]
     tail = steps[-1]
     if steps[0] + tail and (steps[0], tail) == (usual[len(tail) :], usual[: len(tail)]):
-        others = [number for number in others if number not in (0, len(steps) - 1)]
-    unlike = tuple((number + 1, len(steps[number])) for number in others if steps[number])
+        unusual = [number for number in unusual if number not in (0, len(steps) - 1)]
+    unlike = tuple((number + 1, len(steps[number])) for number in unusual if steps[number])
     length = len(usual)
     if not tail and alike[-2:] == [len(steps) - 3, len(steps) - 2]:
         first = next(
