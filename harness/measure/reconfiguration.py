@@ -89,6 +89,8 @@ def measure_reconfiguration(
     event = replace(event, set_aside=recording.sets_aside(fabric.bench, event, number))
     found = () if event.set_aside else tuple(rows(event, fabric, number))
     doubtful = [row for row in found if event.late_monitors and _is_of_light(row)]
+    if not event.set_aside:
+        recording.port_times.add(event, number)
     recording.record(doubtful, judged=False)
     recording.record(
         [

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from lightrig.harness.bench import Bench
 from lightrig.harness.measure.gates import Counted, judge_counts
+from lightrig.harness.measure.port_times import PortTimes
 from lightrig.harness.quantities.declarations import LOOK
 from lightrig.harness.quantities.quantity import Reduction
 from lightrig.harness.quantities.registry import (
@@ -117,6 +118,7 @@ class Recording:
 
     Attributes:
         conditions: conditions of all later rows, such as a temperature that is held.
+        port_times: of its reconfigurations, by port.
         events: number of events so far.
         set_aside: number of those that no limit judges, since the simulation was late in them;
             0 on hardware.
@@ -135,6 +137,7 @@ class Recording:
     ) -> None:
         self.test = test
         self.conditions: dict[str, Scalar] = {}
+        self.port_times = PortTimes()
         self.events = 0
         self.set_aside = 0
         self._plans: dict[str, SamplePlan] = {}
@@ -214,6 +217,10 @@ class Recording:
     def add_count(self, quantity: str, counted: Counted) -> None:
         """Have limits on `quantity` judge what gates counted, instead of rows."""
         self._counts[quantity].append(counted)
+
+    def end(self, at: int) -> None:
+        """Record what the test as a whole shows: ports that differ. at: now, in ns."""
+        self.record(self.port_times.rows(at), judged=False)
 
     def note(self, sentence: str) -> None:
         """Show a sentence about this testbed on the terminal, as an event and in the report."""

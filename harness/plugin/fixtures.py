@@ -390,7 +390,7 @@ def measure(
     request: pytest.FixtureRequest,
     pytestconfig: pytest.Config,
     bench: Bench,
-) -> Recording:
+) -> Iterator[Recording]:
     """Records rows, judges them by the testbed's limits, and takes notes on them.
 
     A limit that the samples do not decide makes the test inconclusive once it has ended, unless
@@ -420,7 +420,7 @@ def measure(
 
         return recorded
 
-    return Kind(
+    recording = Kind(
         store_on(bench, {}),
         bench.testbed.limits,
         store_on=store_on,
@@ -429,6 +429,8 @@ def measure(
         note=partial(run.note, bench.testbed.name),
         test=request.node.name,
     )
+    yield recording
+    recording.end(bench.clock.now())
 
 
 def _conditions(request: pytest.FixtureRequest) -> dict[str, Any]:

@@ -16,6 +16,9 @@ RDMA = "RDMA"
 CLOSURE = "Closure"
 HARNESS = "Cost of the harness"
 
+PORT_EXCESS = "port.excess"
+"""Quantity of ports whose time differs from that of the others of the same events."""
+
 LOOK = "sampling.look"
 """Quantity of the looks of a sample plan, by which a report judges as the test did."""
 
@@ -67,6 +70,8 @@ DECLARED: tuple[Quantity, ...] = (
 [{RECONFIGURATION}]
 watched  ns none unjudged hidden
     from the command until the watch of a server's links or a switch's light ended
+{PORT_EXCESS}  ns none unjudged hidden
+    one port that differs: median over events of its time less the median of the other ports
 [{OUTAGE}] ns lower hidden
 outage.carrier
     from the first loss of carrier at one NIC port to its last return, with its flaps

@@ -36,7 +36,6 @@ from lightrig.harness.report.sections import (
 )
 from lightrig.harness.report.units import Value, shown, span
 from lightrig.harness.statistics.quantiles import NotEnough, Quantile
-from lightrig.harness.statistics.unlike_ports import UnlikePort, by_event_and_port, unlike_ports
 from lightrig.instruments.core.stages import STAGES
 from lightrig.testbeds import format_duration
 
@@ -134,36 +133,37 @@ def _panels(data: SectionData) -> Iterator[Figure]:
 
 
 class _Unlike(NamedTuple):
-    """A port that differs from the others of its events in one stage."""
+    """A recorded port that differs from the others of its events in one stage."""
 
     test: TestFrame
-    stage: str
-    port: str
-    found: UnlikePort
+    series: Series
+    at: int
+
+    def stated(self, condition: str) -> float:
+        return float(self.series.conditions[condition][self.at])
+
+    def name(self, place: int) -> str:
+        """Return the port (0), or the stage (1)."""
+        return self.series.subject[self.at].split(", ")[place]
 
 
 def _unlike(data: SectionData) -> Iterator[_Unlike]:
     """Yield the ports that differ from the others, by stage."""
     for test in data.frame.tests:
-        stages = [name for name in STAGES if name in test.series] if test.stages() else []
-        for stage in stages:
-            series = test.series[stage]
-            if (series.event < 0).any():
-                continue
-            ports, (low, high) = by_event_and_port(
-                series.event, series.subject, series.lower, series.upper
-            )
-            for found in unlike_ports(low, high, error=_DIFFER / len(stages)):
-                yield _Unlike(test, stage, ports[found.port], found)
+        series = test.series.get(declarations.PORT_EXCESS)
+        for at in range(len(series.subject) if series else 0):
+            assert series is not None
+            yield _Unlike(test, series, at)
 
 
 def _excess(one: _Unlike) -> Cell:
-    found, value = one.found, shown(one.found.excess, "ns")
-    share = f"{found.excess / found.usual:+.0%}"
-    interval = span(found.lower, found.upper, "ns", value)
-    simulated = "simulated" if one.test.simulated else ""
-    context = share, f"median of {found.n:,} events", f"interval {interval}", simulated
-    return Value(value, context)
+    value, low, high = (
+        float(each[one.at]) for each in (one.series.value, one.series.lower, one.series.upper)
+    )
+    text, simulated = shown(value, "ns"), "simulated" if one.test.simulated else ""
+    share, events = one.stated("share"), one.stated("events")
+    interval = f"interval {span(low, high, 'ns', text)}"
+    return Value(text, (f"{share:+.0%}", f"median of {events:,.0f} events", interval, simulated))
 
 
 def _by_direction(data: SectionData) -> Iterator[tuple[Estimate, str]]:
@@ -293,7 +293,11 @@ RECONFIGURATION = Section(
     declarations.RECONFIGURATION,
     estimates=_estimates,
     # The stages of single ports are in the timeline, and those of whole events in the table.
-    shows=lambda name: name.startswith(f"{_FAMILY}.") or name in STAGES or name == "watched",
+    shows=lambda name: (
+        name.startswith(f"{_FAMILY}.")
+        or name in STAGES
+        or name in ("watched", declarations.PORT_EXCESS)
+    ),
     parts=(
         TestLegend(),
         Table(
@@ -329,10 +333,12 @@ RECONFIGURATION = Section(
         Table(
             "Ports that differ",
             (
-                Column[_Unlike]("port", lambda one: Styled(one.port, "strong")),
-                Column[_Unlike]("stage", lambda one: quantity_of(one.stage, "ns").title),
+                Column[_Unlike]("port", lambda one: Styled(one.name(0), "strong")),
+                Column[_Unlike]("stage", lambda one: quantity_of(one.name(1), "ns").title),
                 Column[_Unlike]("more than the others", _excess),
-                Column[_Unlike]("the others", lambda one: shown(one.found.usual, "ns")),
+                Column[_Unlike](
+                    "the others", lambda one: shown(1e6 * one.stated("others_ms"), "ns")
+                ),
                 Column[_Unlike]("test", lambda one: one.test),
             ),
             rows=_unlike,

@@ -1,13 +1,15 @@
 """Ports whose times differ from those of the other ports of the same event."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from lightrig.harness.statistics.quantiles import NotEnough, quantile
 from lightrig.harness.statistics.samples import SampleError
+
+Numbers: TypeAlias = npt.NDArray[np.float64]
 
 WORTH = 0.1
 """Share of the others' time by which a port has to differ at least."""
@@ -48,16 +50,13 @@ def unlike_ports(
     if low.ndim != 2 or low.shape != high.shape:
         raise SampleError("found bounds of other shapes than (event, port), expected one each")
     ports = low.shape[1]
+    rest_low, rest_high = _medians_of_rest(low), _medians_of_rest(high)
     found = []
     for port in range(ports):
-        rest = np.arange(ports) != port
-        beside = np.isfinite(low[:, rest]).sum(axis=1) >= 2
-        judged = np.isfinite(low[:, port]) & beside
+        judged = np.isfinite(low[:, port]) & (np.isfinite(low).sum(axis=1) > 2)
         if not judged.any():
             continue
-        usual_low, usual_high = (
-            np.nanmedian(each[judged][:, rest], axis=1) for each in (low, high)
-        )
+        usual_low, usual_high = rest_low[judged, port], rest_high[judged, port]
         median = quantile(
             low[judged, port] - usual_high, high[judged, port] - usual_low, 0.5, 1 - error / ports
         )
@@ -75,9 +74,22 @@ def unlike_ports(
     return sorted(found, key=lambda one: -abs(one.excess))
 
 
+def _medians_of_rest(values: Numbers) -> Numbers:
+    """Return for each event and port the median of the event's other ports; NaN is no port."""
+    order = np.argsort(values, axis=1)  # NaN last
+    rank = np.argsort(order, axis=1)
+    ranked = np.take_along_axis(values, order, axis=1)
+    count = np.maximum(np.isfinite(values).sum(axis=1, keepdims=True) - 1, 1)
+    middles = [
+        np.take_along_axis(ranked, np.minimum(at + (rank <= at), values.shape[1] - 1), axis=1)
+        for at in ((count - 1) // 2, count // 2)
+    ]
+    return (middles[0] + middles[1]) / 2
+
+
 def by_event_and_port(
     events: npt.ArrayLike, subjects: Sequence[str], *values: npt.ArrayLike
-) -> tuple[list[str], list[npt.NDArray[np.float64]]]:
+) -> tuple[list[str], list[Numbers]]:
     """Return the ports of samples, and each of `values` by (event, port), NaN for none."""
     places = np.unique(np.asarray(events), return_inverse=True)[1]
     ports, columns = np.unique(np.asarray(subjects, dtype=object), return_inverse=True)

@@ -18,9 +18,9 @@ def test_only_a_simulated_world_can_be_late(world: Any, kind: str) -> None:
     node = SimpleNamespace(nodeid="suites/x.py::test_x", name="test_x", stash=pytest.Stash())
     testbed = SimpleNamespace(name="lab", limits={})
     make: Any = fixtures.measure
-    found = make._get_wrapped_function()(
+    (found,) = make._get_wrapped_function()(
         SimpleNamespace(node=node),
         SimpleNamespace(stash={RUN: run}),
-        SimpleNamespace(world=world, testbed=testbed),
+        SimpleNamespace(world=world, testbed=testbed, clock=SimpleNamespace(now=lambda: 0)),
     )
     assert type(found).__name__ == kind

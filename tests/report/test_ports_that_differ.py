@@ -1,34 +1,72 @@
-"""The report names the ports that take longer than the others of the same events."""
+"""Ports that take longer than the others of the same events: as rows, and named in the report."""
 
 import re
 
 import numpy as np
+import pytest
 from report_runs import context
 
+from lightrig.harness.measure.port_times import PortTimes
+from lightrig.harness.measure.stages import Reconfiguration, Seen
 from lightrig.harness.record import Row
+from lightrig.instruments.clock import Span
+
+PORTS = [f"server{server}.nic{nic}" for server in (0, 1) for nic in range(16)]
+"""Ends of 16 links, of which each has one on either server."""
 
 
-def rows(slow, events=20, ports=16):
-    draws = np.random.default_rng(34)
-    for event in range(events):
-        common = 3.04e9 * np.exp(draws.normal(0, 0.1))
-        worst = 0.0
-        for port in range(ports):
-            value = common * np.exp(draws.normal(0, 0.01)) * (1.3 if port in slow else 1.0)
-            worst = max(worst, value)
-            ends = value - 1e6, value + 1e6
-            yield Row(f"server0.nic{port}", "carrier_up", value, *ends, "ns", 0, {"event": event})
-        name = "reconfiguration.carrier_up"
-        yield Row("fabric", name, worst, worst - 1e6, worst + 1e6, "ns", 0, {"event": event})
+def measured(slow: set[int], events: int = 20) -> list[Row]:
+    """Return rows of events in which some of 16 links take 30 % longer than the others."""
+    draws, times = np.random.default_rng(34), PortTimes()
+    for number in range(events):
+        common, seen = 3.04e9 * np.exp(draws.normal(0, 0.1)), []
+        for port in PORTS:
+            link = int(port.partition("nic")[2])
+            took = common * np.exp(draws.normal(0, 0.01)) * (1.3 if link in slow else 1.0)
+            middle = 500 + round(took)
+            seen.append(Seen(port, "carrier_up", Span(middle - 1_000_000, middle + 1_000_000)))
+        sent = Span(500, 500)
+        times.add(Reconfiguration("crossed", 32, sent, tuple(seen), ()), number)
+    return list(times.rows(7))
 
 
-def test_two_of_sixteen_ports_30_percent_slower_are_named(show):
-    text = " ".join(show((context(), list(rows({3, 12})))).text.split())
+def test_two_of_sixteen_links_30_percent_slower_are_rows() -> None:
+    rows = measured({3, 12})
+    assert sorted(row.subject for row in rows) == sorted(
+        f"server{server}.nic{nic}" for server in (0, 1) for nic in (3, 12)
+    )
+    for row in rows:
+        assert (row.quantity, row.unit) == ("port.excess", "ns")
+        assert row.conditions["stage"] == "carrier_up"
+        assert row.conditions["events"] == 20
+        assert row.conditions["statistic"].startswith("median over events of its time less")
+        assert row.conditions["share"] == pytest.approx(0.3, abs=0.02)
+        usual = row.conditions["others_ms"] * 1e6
+        assert row.lower <= 0.3 * usual <= row.upper
+
+
+def test_like_ports_are_no_rows() -> None:
+    assert measured(set()) == []
+
+
+def stages(events: int = 20) -> list[Row]:
+    name = "reconfiguration.carrier_up"
+    return [
+        Row("fabric", name, 4e9, 3.9e9, 4.1e9, "ns", 0, {"event": event}) for event in range(events)
+    ]
+
+
+def test_two_of_sixteen_links_30_percent_slower_are_named(show) -> None:
+    text = " ".join(show((context(), [*stages(), *measured({3, 12})])).text.split())
     table = text.partition("Ports that differ")[2].partition("One event")[0]
-    named = re.findall(r"server0\.nic(\d+) carrier up (\d+) ms \(\+(\d+)%; median of 20", table)
-    assert {port for port, _, _ in named} == {"3", "12"}
+    pattern = r"(server\d\.nic\d+) carrier up (\d+) ms \(\+(\d+)%; median of 20 events"
+    named = re.findall(pattern, table)
+    assert len(named) == 4
+    assert {port for port, _, _ in named} == {
+        f"server{server}.nic{nic}" for server in (0, 1) for nic in (3, 12)
+    }
     assert all(800 < float(excess) < 1000 and 29 <= int(share) <= 31 for _, excess, share in named)
 
 
-def test_like_ports_are_not_named(show):
-    assert "Ports that differ" not in show((context(), list(rows(set())))).text
+def test_like_ports_are_not_named(show) -> None:
+    assert "Ports that differ" not in show((context(), stages())).text

@@ -5,7 +5,11 @@ import pytest
 import scipy
 
 from lightrig.harness.statistics.samples import SampleError
-from lightrig.harness.statistics.unlike_ports import by_event_and_port, unlike_ports
+from lightrig.harness.statistics.unlike_ports import (
+    _medians_of_rest,
+    by_event_and_port,
+    unlike_ports,
+)
 
 
 def times(draws, events=20, ports=16, slow=(), factor=1.3):
@@ -55,6 +59,18 @@ def test_bounds_that_overlap_and_small_differences_name_nobody():
     small = times(np.random.default_rng(8), slow=(3,), factor=1.08)
     assert unlike_ports(small, small) == []
     assert [one.port for one in unlike_ports(small, small, least=0.05)] == [3]
+
+
+def test_the_others_are_all_but_the_port_itself():
+    """Against NumPy's median of each row without the port, with ties and with ports left out."""
+    draws = np.random.default_rng(11)
+    found = draws.integers(0, 6, (40, 7)).astype(float)
+    found[draws.random(found.shape) < 0.2] = np.nan
+    medians = _medians_of_rest(found)
+    for port in range(7):
+        rest = np.delete(found, port, axis=1)
+        there = np.isfinite(found[:, port]) & (np.isfinite(rest).sum(axis=1) > 0)
+        assert medians[there, port] == pytest.approx(np.nanmedian(rest[there], axis=1))
 
 
 def test_a_faster_port_and_one_with_few_events():
