@@ -368,7 +368,8 @@ OUTAGE = Section(
             rows=lambda data: data.each(),
             about=partial(
                 _about_p99,
-                "Time without service of the worst port of each event, one sample an event.",
+                "Time without service of the worst port of each event, one sample an event. No GUM "
+                "budget: bounds, from the stamps of servers and the bounds of their clocks.",
             ),
             group=_group,
         ),

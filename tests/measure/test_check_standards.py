@@ -1,5 +1,7 @@
 """A meter that shifts after its references were taken, or during a loss matrix, voids losses."""
 
+import math
+
 import numpy as np
 import pytest
 from lossy_lab import measured, metered, polatis
@@ -52,6 +54,36 @@ def test_shift_since_the_references_voids_all_losses(tmp_path, ports, side):
     assert all(row.conditions["void"] and row.conditions["limit_db"] == 0.1 for row in found)
     assert len(of_kind(rows, "check_standard.loss")) == 3 * 8
     assert {row.unit for row in of_kind(rows, "check_standard.power")} == {"dBm"}
+
+
+def test_a_power_has_the_budget_that_gtc_makes_of_its_components(tmp_path):
+    gtc = pytest.importorskip("GTC", reason="GTC is not installed")
+    with polatis(tmp_path) as bench:
+        losses = measured(bench, references_of(bench))
+        (common,) = {each.common_db for each in references_of(bench).sets}
+        rows = of_kind(all_rows(losses, [], bench, {}), "check_standard.power")
+    assert len(rows) == 3 * 8
+    for row in rows:
+        stated = row.conditions
+        assert stated["meter_calibration_db"] == common > 0
+        names = [n for n in stated if n.endswith("_db") and n not in ("expanded_db", "limit_db")]
+        assert {"noise_db", "reference_db", "meter_calibration_db"} <= {*names}
+        total = sum(
+            gtc.ureal(0.0, stated[name], stated.get(name.replace("_db", "_degrees"), math.inf))
+            for name in names
+        )
+        half = gtc.rp.k_factor(min(total.df, 1e6), 95) * total.u
+        assert row.upper - row.value == pytest.approx(half, rel=1e-4)
+        assert row.value - row.lower == pytest.approx(half, rel=1e-4)
+
+
+def test_a_power_without_a_reference_has_no_interval(tmp_path):
+    with polatis(tmp_path) as bench:
+        rows = of_kind(
+            all_rows(measured(bench, References()), [], bench, {}), "check_standard.power"
+        )
+    assert rows
+    assert {(row.lower, row.upper) for row in rows} == {(None, None)}
 
 
 def test_shift_during_the_losses_is_seen_without_references(tmp_path):

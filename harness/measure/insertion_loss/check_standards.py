@@ -7,15 +7,15 @@ the testbed's limit is one of a meter, or of the light, and in every loss of the
 
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from lightrig.harness.measure.insertion_loss.chains import Chain
+from lightrig.harness.measure.insertion_loss.chains import Chain, Plane, shared_components
 from lightrig.harness.record import Row, Scalar
-from lightrig.harness.statistics.uncertainty import Component, combine
+from lightrig.harness.statistics.uncertainty import Budget, Component, combine
 from lightrig.testbeds import Circuit, format_db
 
 Phase: TypeAlias = Literal["before", "during", "after"]
@@ -39,12 +39,14 @@ class CheckReading:
         at: when, in ns on the bench's clock.
         losses: corrected loss of each of its circuits, in dB.
         entering: corrected power at each of its ingress ports that has an observer, in dBm.
+        budgets: of these powers, by ingress; none without a reference.
     """
 
     phase: Phase
     at: int
     losses: Mapping[Circuit, float]
     entering: Mapping[int, float]
+    budgets: Mapping[int, Budget] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +69,18 @@ class Shift:
     def exceeds(self, limit_db: float) -> bool:
         """Whether the shift is beyond the limit for certain."""
         return abs(self.value) - self.half > limit_db
+
+
+def power_budget(samples: npt.NDArray[np.float64], plane: Plane) -> Budget | None:
+    """Return the budget of the mean of a monitor's readings in dB; None without a reference.
+
+    Nothing cancels in a power, as it does in a loss: the calibration of the meter is in it.
+    """
+    if plane.of is None or samples.size < 2:
+        return None
+    noise = float(samples.std(ddof=1)) / math.sqrt(samples.size)
+    parts = [Component("noise", noise, samples.size - 1), *plane.components]
+    return combine([*parts, *shared_components(plane.of, None)])
 
 
 def shifts(
@@ -184,6 +198,20 @@ def _change(db: float) -> str:
     return f"{format_db(abs(db))} {'more' if db > 0 else 'less'}"
 
 
+def _of_budget(budget: Budget) -> dict[str, Scalar]:
+    """Return each component's standard uncertainty, and what they come to, as conditions."""
+    found: dict[str, Scalar] = {
+        f"{part.name.replace(' ', '_')}_db": abs(part.contribution) for part in budget.components
+    }
+    found |= {
+        f"{part.name.replace(' ', '_')}_degrees": part.degrees
+        for part in budget.components
+        if part.evaluation == "A"
+    }
+    degrees = {"degrees": budget.degrees} if math.isfinite(budget.degrees) else {}
+    return {**found, **degrees, "factor": budget.factor, "expanded_db": budget.expanded}
+
+
 def check_rows(
     switch: str,
     readings: Sequence[CheckReading],
@@ -199,8 +227,13 @@ def check_rows(
                 f"{switch} {circuit}", "check_standard.loss", *(db,) * 3, "dB", one.at, stated
             )
         for ingress, dbm in one.entering.items():
+            budget = one.budgets.get(ingress)
+            of_power = stated if budget is None else {**stated, **_of_budget(budget)}
+            low, high = (
+                None if budget is None else dbm + side * budget.expanded for side in (-1, 1)
+            )
             name = f"{switch}.{ingress}"
-            yield Row(name, "check_standard.power", *(dbm,) * 3, "dBm", one.at, stated)
+            yield Row(name, "check_standard.power", dbm, low, high, "dBm", one.at, of_power)
     for shift in found:
         ends = shift.value - shift.half, shift.value + shift.half
         of_shift: dict[str, Scalar] = {

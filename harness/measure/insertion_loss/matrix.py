@@ -10,7 +10,11 @@ import numpy as np
 from lightrig.harness.bench import Fabric
 from lightrig.harness.bench.power_budget import KnownLoss
 from lightrig.harness.measure.insertion_loss.chains import Chain, Method, shared_components
-from lightrig.harness.measure.insertion_loss.check_standards import CheckReading, Phase
+from lightrig.harness.measure.insertion_loss.check_standards import (
+    CheckReading,
+    Phase,
+    power_budget,
+)
 from lightrig.harness.measure.insertion_loss.readings import DARK_DBM, Numbers, Readings
 from lightrig.harness.measure.insertion_loss.settings import (
     Setting,
@@ -229,13 +233,16 @@ class _Measurement:
         """Evaluate samples of the first setting, read `ago` settings ago, as check standard."""
         used = check_circuits(setting, self._fabric.testbed.switches[self._chain.switch])
         lit = [circuit for circuit in used if self._readings.lit(circuit, samples)]
-        entering = {}
+        entering, budgets = dict[int, float](), dict[int, Budget]()
         for ingress, _ in lit:
-            shown = float(samples[:, self._chain.ingress.index(ingress)].mean())
+            of_port = samples[:, self._chain.ingress.index(ingress)]
+            shown, plane = float(of_port.mean()), self._chain.planes[ingress]
             if math.isfinite(shown):
-                entering[ingress] = shown - self._chain.planes[ingress].correction_db
+                entering[ingress] = shown - plane.correction_db
+                budget = power_budget(of_port, plane)
+                budgets |= {} if budget is None else {ingress: budget}
         losses = {circuit: self._corrected(circuit, samples) for circuit in lit}
-        return CheckReading(phase, self._readings.times[-1 - ago], losses, entering)
+        return CheckReading(phase, self._readings.times[-1 - ago], losses, entering, budgets)
 
     def _corrected(self, circuit: Circuit, samples: Numbers) -> float:
         planes = self._chain.ends(*circuit)
