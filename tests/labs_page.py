@@ -22,12 +22,10 @@ def closure_page(page: str) -> str:
 
 def _tables(stored: Mapping[str, Any]) -> str:
     labs = stored["labs"]
-    seeds = sorted({lab["seeds"] for lab in labs.values()})
-    number = f"{seeds[0]:,}" if len(seeds) == 1 else f"{seeds[0]:,} to {seeds[-1]:,}"
     seconds = sum(lab["seconds"] for lab in labs.values())
     lines = [
-        f"`python -m tests.campaigns labs --seeds {seeds[-1]}`, {stored['on']}: {len(labs)} labs, "
-        f"{number} seeds each, numbered from 1; {seconds:.1f} s of processor for one seed of all.",
+        f"`python -m tests.campaigns labs`: {len(labs)} labs; {seconds:.1f} s of processor for one "
+        "seed of all. Seeds are numbered from 1; their number, and the day, are in the last table.",
         "",
         f"| {_HEAD} |",
         "|" + " --- |" * len(_HEAD.split(" | ")),
@@ -42,12 +40,13 @@ def _tables(stored: Mapping[str, Any]) -> str:
             lines.append(
                 f"| {name} | {what} | {found['right']:,} | {wrong} | {found['undecided']:,} |"
             )
-    lines += ["", "| lab | fault | cause reported | open |", "|" + " --- |" * 4]
+    lines += ["", "| lab | seeds | on | fault | cause reported | open |", "|" + " --- |" * 6]
     for name, lab in labs.items():
         named = "{:,} of {:,}".format(*lab["named"]) if lab["named"] else ""
         excused = "; ".join(f"{what} may miss: {why}" for what, why in lab["excused"].items())
         fault = f"{lab['about']} ({excused})" if excused else lab["about"]
-        lines.append(f"| {name} | {fault} | {named} | {'; '.join(lab['broken'])} |")
+        run = f"{lab['seeds']:,} | {lab['on']}"
+        lines.append(f"| {name} | {run} | {fault} | {named} | {'; '.join(lab['broken'])} |")
     return "\n".join(lines) + "\n"
 
 

@@ -89,11 +89,12 @@ def main(report: Callable[[str], object] = print) -> bool:
 def store(done: list[dict[str, Any]]) -> None:
     """Store the summary of the labs for the page; labs that were not run keep theirs."""
     found = summary(load_labs(), done)
+    on = datetime.datetime.now(datetime.UTC).date().isoformat()
     for name, each in found.items():
         lab = load_labs()[name]
         each |= {"about": about(name), "declined": lab.declined, "excused": dict(lab.excused)}
+        each["on"] = on
     stored = json.loads(SUMMARY.read_text(encoding="utf-8"))["labs"] | found
     found = {name: stored[name] for name in load_labs() if name in stored}
-    on = datetime.datetime.now(datetime.UTC).date().isoformat()
-    text = json.dumps({"on": on, "labs": found}, indent=1, sort_keys=True, ensure_ascii=False)
+    text = json.dumps({"labs": found}, indent=1, sort_keys=True, ensure_ascii=False)
     SUMMARY.write_text(text + "\n", encoding="utf-8")

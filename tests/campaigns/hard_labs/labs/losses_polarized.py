@@ -1,4 +1,7 @@
-"""Each circuit loses 0.4 dB more in one polarization, and that of each fiber is fixed."""
+"""Each circuit loses 0.4 dB more in one polarization, and that of each fiber is fixed.
+
+Where the check standard's circuits differ alike from their references, the losses are void.
+"""
 
 import math
 
@@ -21,5 +24,6 @@ LAB = Losses(
     simulation={"switches": {"ocs": {"loss": {"polarization": "0.4 dB"}}}},
     inject=_inject,
     excused={"insertion_loss": "the light's polarization is not known"},
-    named="polarization not included",
+    declined=("insertion_loss",),
+    named="polarization not included|shifted meter",
 )
