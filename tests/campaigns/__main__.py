@@ -25,7 +25,7 @@ CAMPAIGNS = {
     "results_kills": "RESULTS_KILLS (30)",
     "bit_flips": "FLIPS (10000), FLIPS_SEED (1), FLIPS_KINDS, by commas",
     "mutations": "MUTATIONS (10000000), MUTATIONS_SEED, MUTATIONS_CORPUS, MUTATIONS_TARGETS (a,b)",
-    "claim_mutations": "AGREEMENTS (20), AGREEMENTS_SEED (33), AGREEMENTS_TRIES (5)",
+    "claim_mutations": "AGREEMENTS (20), AGREEMENTS_SEED (33), _TRIES (5), _SECONDS (240)",
     "orchestrations": "ORCHESTRATIONS (200)",
     "sequences": "SEQUENCES (500) for each system",
     "labs": "LABS_SEEDS (500) or --seeds, LABS or --lab, LABS_SECONDS (7000), LABS_STORE",

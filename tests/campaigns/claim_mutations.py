@@ -5,7 +5,8 @@
 of its system; up to `AGREEMENTS_TRIES` (default 5) mutations are drawn among them: a sign, an off
 by one, a factor two, a dropped term, or a comparison. One with which the computation raises, or
 its value stays as it is, proves nothing, and another is drawn, up to `DRAWS`. An agreement that
-survives all of them could hardly have differed.
+survives all of them could hardly have differed. Each computation, and the list of agreements before
+the first, may take `AGREEMENTS_SECONDS` (default 240; a busy machine needs more).
 The campaign fails if more than a tenth of the claims survive.
 """
 
@@ -31,7 +32,7 @@ from lightrig.harness.claims.published import load_published, published_files
 from lightrig.harness.record import Results
 
 ROOT = Path(__file__).parents[2]
-SECONDS = 240
+SECONDS = int(os.environ.get("AGREEMENTS_SECONDS", "240"))
 CONTEXT = multiprocessing.get_context("fork")
 RAISES = "raises"
 DRAWS = 60
@@ -247,7 +248,10 @@ def main() -> bool:
     seed = os.environ.get("AGREEMENTS_SEED", "33")
     count = int(os.environ.get("AGREEMENTS", "20"))
     tries = int(os.environ.get("AGREEMENTS_TRIES", "5"))
-    everything = process()["agreements"]
+    listed = process()
+    if "agreements" not in listed:
+        raise SystemExit(f"the list of agreements: {listed['verdict']}")
+    everything = listed["agreements"]
     order = random.Random(seed).sample(everything, len(everything))
     tried = changed = at_once = 0
     print(f"{count} of {len(everything)} agreements, seed {seed}, up to {tries} mutations each")
