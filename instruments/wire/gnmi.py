@@ -262,7 +262,16 @@ class GnmiSession(TaggedSession[GnmiReply]):
         login = self._credentials.login
         metadata = dict(zip(("username", "password"), login, strict=True)) if login else {}
         self.trace.opened(f"connected to {host}:{port}", f"gnmi://{host}:{port}")
-        return GrpcConnection(encrypted, self._clock, f"{host}:{port}", metadata, self)
+        try:
+            return GrpcConnection(encrypted, self._clock, f"{host}:{port}", metadata, self)
+        except StreamClosedError as error:  # a server of TLS 1.3 verifies after the handshake
+            raise self.problem(
+                UnreachableError,
+                f"closed the connection at {host}:{port} when TLS had begun",
+                "",
+                ("because", str(error)),
+                ("try", "`options: {client: FILE}` with a certificate that the switch trusts"),
+            ) from error
 
     def _drop(self, problem: str) -> None:
         connection, self._connection = self._connection, None

@@ -69,6 +69,8 @@ class GrpcConnection:
         metadata: sent with every call.
         listener: takes what comes.
 
+    Raises `StreamClosedError` where the other end has closed it.
+
     Attributes:
         over: whether no further call can be made on it.
     """
@@ -97,7 +99,11 @@ class GrpcConnection:
         with self._lock:
             self._http.initiate_connection()
             self._tcp = TcpConnection(connection, self, clock)
-            self._flush()
+            try:
+                self._flush()
+            except StreamClosedError:
+                self._tcp.close()
+                raise
 
     def begin(self, method: str) -> int:
         """Begin a call of `method`, such as `/gnmi.gNMI/Get`; return its number.

@@ -1,27 +1,21 @@
-"""SONiC over gNMI: the driver against the simulated switch, and programs of other people.
+"""SONiC over gNMI: the driver against the simulated switch, in virtual time.
 
 Sources of the expectations: SONiC OCS High Level Design, revision 0.5 (tables, one transaction);
-sonic-gnmi, test_gnmi_configdb (paths, "Invalid elem length", "Set RPC does not support"; a change
-is kept); sonic-mgmt, `gnmi_path_to_proto`. pygnmi and grpcio are clients of others.
+sonic-gnmi, test_gnmi_configdb (paths); sonic-mgmt, `gnmi_path_to_proto`. Programs of other people
+are in test_gnmi_clients.
 """
 
-import contextlib
-import queue
 import socket
 import sys
-import threading
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import paramiko
 import pytest
-from real_time import SOON
+from sonic_rack import N, bench
 from switch_rig import LOGIN
 
-from lightrig.harness.bench import Bench, bind
-from lightrig.harness.cli.served_lab import ServedLab
+from lightrig.harness.bench import Bench
 from lightrig.instruments.core.errors import (
     DeniedError,
     DisconnectedError,
@@ -31,38 +25,18 @@ from lightrig.instruments.core.errors import (
     UnreachableError,
 )
 from lightrig.instruments.simulated.protocols.device_server import DeviceServer
-from lightrig.instruments.simulated.protocols.listeners import Service, serve
+from lightrig.instruments.simulated.protocols.listeners import serve
+from lightrig.instruments.simulated.protocols.tls_server import ServerCertificate
 from lightrig.instruments.simulated.registry import NoSimulatedDeviceError
 from lightrig.instruments.switches.sonic_ocs.gnmi import SonicGnmi
 from lightrig.instruments.wire import gnmi
 from lightrig.instruments.wire.recording import record
-from lightrig.testbeds import Circuit, load
+from lightrig.testbeds import Circuit
 
 pytest.importorskip("pygnmi", reason="the extra gnmi is not installed")
 pytest.importorskip("h2", reason="the extra gnmi is not installed")
 
-N = 24
-TABLE = "sonic-db:/CONFIG_DB/localhost/OCS_CROSS_CONNECT"
-STATES = "sonic-db:/STATE_DB/localhost/OCS_CROSS_CONNECT"
 MS = 1_000_000
-
-
-def rack(folder: Path, options: str = "", scheme: str = "gnmi") -> Path:
-    path = folder / "rack.yaml"
-    path.write_text(
-        f'name: rack\nswitches: {{ocs: {{model: sonic-ocs, address: "{scheme}://ocs.invalid", '
-        f"size: {N}x{N}, options: {{{options}}}}}}}\n"
-    )
-    return path
-
-
-@contextlib.contextmanager
-def bench(folder: Path, options: str = "") -> Iterator[Bench]:
-    bound = bind(load(rack(folder, options)), "simulated", seed=4)
-    try:
-        yield bound
-    finally:
-        bound.close()
 
 
 def sent(bound: Bench, method: str) -> list[str]:
@@ -180,6 +154,50 @@ def test_a_switch_that_refuses_subscriptions_is_read_again(
         assert switch.circuits() == {Circuit(2, N + 3)}
 
 
+@pytest.mark.parametrize("side", ["a", "b"])
+def test_both_sides_have_to_be_tuned(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, side: str
+) -> None:
+    from lightrig.instruments.simulated.devices.sonic_switch import SonicSwitch
+
+    table = SonicSwitch.table
+
+    def one_side(self: SonicSwitch, database: str, name: str) -> dict[str, dict[str, str]]:
+        found = table(self, database, name)
+        if (database, name) == ("STATE_DB", "OCS_CROSS_CONNECT"):
+            found = {id_: {**e, f"{side}_side_status": "tuning"} for id_, e in found.items()}
+        return found
+
+    monkeypatch.setattr(SonicSwitch, "table", one_side)
+    with bench(tmp_path) as bound:
+        operation = bound.switches["ocs"].change([], [Circuit(2, N + 3)])
+        with pytest.raises(NotDoneError, match=r"2A-3B .*tuning"):
+            operation.done()
+
+
+def test_a_denial_of_another_kind_is_no_empty_table(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from lightrig.instruments.simulated.devices import sonic_gnmi
+
+    permission_denied = 7  # gRPC, statuscodes.md
+
+    def refuse(self: Any, names: list[str]) -> None:
+        raise sonic_gnmi._RefusedError(permission_denied, "not for you")
+
+    with bench(tmp_path) as bound:
+        switch = bound.switches["ocs"]
+        assert switch.circuits() == frozenset()
+        read = sonic_gnmi.SonicGnmi.read
+        monkeypatch.setattr(
+            sonic_gnmi.SonicGnmi,
+            "read",
+            lambda self, names: refuse(self, names) if "CROSS" in names[1] else read(self, names),
+        )
+        with pytest.raises(DeniedError, match="PERMISSION_DENIED not for you"):
+            switch.circuits()
+
+
 @pytest.mark.parametrize("state", ["failed", "blocked"])
 def test_a_circuit_that_does_not_tune_is_an_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, state: str
@@ -250,12 +268,9 @@ def test_a_wrong_login_and_an_unknown_certificate_are_refused(tmp_path: Path) ->
         stranger = SonicGnmi("ocs", replace(at, certificates=None), bound.clock, ports=N)
         with pytest.raises(UnreachableError, match="certificate that is not trusted"):
             stranger.circuits()
-        other = SonicGnmi("ocs", replace(at, host="127.0.0.2"), bound.clock, ports=N)
-        with pytest.raises(UnreachableError):
-            other.circuits()
         bound.clock.sleep(1000 * MS)  # nothing is left in flight
         assert right.circuits() == frozenset()
-        for driver in (wrong, stranger, other):
+        for driver in (wrong, stranger):
             driver.close()
 
 
@@ -321,138 +336,91 @@ def test_without_the_extra_the_address_names_it(
         server.close()
 
 
-# ------------------------------------------------------------- programs of other people
-
-
-@pytest.fixture
-def served(tmp_path: Path) -> Iterator[dict[str, Service]]:
-    """A switch whose address names SSH; gNMI is its further wire."""
-    lab = ServedLab(load(rack(tmp_path, scheme="ssh")), 0, 0, {"ocs": LOGIN})
-    further = {each.scheme: each for each in lab.further_wires["ocs"]}
-    yield {"ssh": lab.services["ocs"], **further}
-    lab.close()
-
-
-@contextlib.contextmanager
-def program(service: Service, folder: Path, password: str = LOGIN[1]) -> Iterator[Any]:
-    from pygnmi.client import gNMIclient
-
-    file = folder / "trusted.pem"
-    file.write_text(service.certificate)
-    with gNMIclient(
-        target=(service.host, service.port),
-        username=LOGIN[0],
-        password=password,
-        path_cert=str(file),
-        gnmi_timeout=30,
-    ) as client:
-        yield client
-
-
-def sides(id_: str) -> tuple[str, dict[str, str]]:
-    a, _, b = id_.partition("-")
-    return f"{TABLE}/{id_}", {"a_side": a, "b_side": b}
-
-
-@contextlib.contextmanager
-def shell(service: Service) -> Iterator[Any]:
-    client = paramiko.SSHClient()
-    client.set_missing_host_key_policy(paramiko.AutoAddPolicy())
-    client.connect(service.host, service.port, *LOGIN, look_for_keys=False, allow_agent=False)
-
-    def run(line: str) -> str:
-        _, stdout, _ = client.exec_command(line, timeout=60)
-        return str(stdout.read().decode())
-
-    yield run
-    client.close()
-
-
-def test_pygnmi_moves_circuits_and_follows_their_states(
-    served: dict[str, Service], tmp_path: Path
-) -> None:
-    """The command line shows changes by pygnmi; its subscription shows changes by both."""
-    came: queue.Queue[Any] = queue.Queue()
-    with program(served["gnmi"], tmp_path) as client, shell(served["ssh"]) as run:
-        wanted = {"path": STATES, "mode": "on_change"}
-        stream = client.subscribe2(
-            {"subscription": [wanted], "mode": "stream", "encoding": "json_ietf"}
-        )
-        threading.Thread(target=lambda: [came.put(each) for each in stream], daemon=True).start()
-        assert came.get(timeout=SOON / 1e9)["sync_response"]
-
-        def states_of(id_: str) -> list[str]:
-            """Return the states of a circuit until it is tuned."""
-            found: list[str] = []
-            while "tuned" not in found:
-                for each in came.get(timeout=SOON / 1e9)["update"].get("update", ()):
-                    found += [each["val"][id_]["b_side_status"]] if id_ in each["val"] else []
-            return found
-
-        client.set(update=[sides("1A-2B"), sides("3A-4B")], encoding="json_ietf")
-        assert states_of("3A-4B") == ["tuning", "tuned"]
-        status = run("show ocs cross-connect status").split()
-        assert {"1A-2B", "3A-4B"} <= set(status)
-        client.set(delete=[sides("1A-2B")[0]], update=[sides("1A-6B")], encoding="json_ietf")
-        assert states_of("1A-6B") == ["tuning", "tuned"]
-        run("config ocs cross-connect add 7A-8B")
-        assert "tuned" in states_of("7A-8B")
-        found = client.get(path=[TABLE], encoding="json_ietf")
-        assert set(found["notification"][0]["update"][0]["val"]) == {"1A-6B", "3A-4B", "7A-8B"}
-        stream.close()
-        assert not stream._subscribe_thread.is_alive()  # the switch has ended the call too
-
-
-def test_what_pygnmi_is_refused(served: dict[str, Service], tmp_path: Path) -> None:
-    from pygnmi.client import gNMIException
-
-    with program(served["gnmi"], tmp_path) as client:
-        client.set(update=[sides("5A-6B")], encoding="json_ietf")
-
-        def refused(text: str, **change: Any) -> None:
-            with pytest.raises(gNMIException, match=text):
-                client.set(**change, encoding="json_ietf")
-
-        refused("in use by 5A-6B and 9A-6B", update=[sides("9A-6B")])
-        refused("invalid cross-connect 1A-99B", update=[sides("1A-99B")])
-        refused("cannot have", update=[(sides("1A-2B")[0], {"a_side": "1A", "b_side": "3B"})])
-        refused("Invalid elem length", delete=["sonic-db:/CONFIG_DB/localhost"])
-        refused("Set RPC does not support STATE_DB", delete=[f"{STATES}/5A-6B"])
-        with pytest.raises(gNMIException, match="No valid entry found"):
-            client.get(path=[f"{TABLE}/8A-8B"], encoding="json_ietf")
-        found = client.get(path=[f"{STATES}/5A-6B/a_side"], encoding="json_ietf")
-        assert found["notification"][0]["update"][0]["val"] == "5A"
-    with (
-        pytest.raises(gNMIException, match="Unauthenticated"),
-        program(served["gnmi"], tmp_path, "another"),
-    ):
-        pass
-
-
-def test_a_set_is_kept_over_a_restart_and_an_unsaved_command_is_not(
-    served: dict[str, Service], tmp_path: Path
-) -> None:
-    with program(served["gnmi"], tmp_path) as client, shell(served["ssh"]) as run:
-        client.set(update=[sides("1A-2B")], encoding="json_ietf")
-        run("config ocs cross-connect add 3A-4B")
-        run("config reload -y")
-        found = client.get(path=[TABLE], encoding="json_ietf")
-        assert set(found["notification"][0]["update"][0]["val"]) == {"1A-2B"}
-
-
 def test_a_client_is_known_by_its_certificate(tmp_path: Path) -> None:
-    """Login or certificate: without either no call is carried out."""
-    from lightrig.instruments.simulated.protocols.tls_server import ServerCertificate
-
-    authority = ServerCertificate("clients")
+    """Login or certificate: without either, or with one that nobody signed, no call is made."""
+    authority, stranger = ServerCertificate("clients"), ServerCertificate("clients")
     (tmp_path / "clients.pem").write_text(authority.text)
+    for name, made in (("known", authority), ("stranger", stranger)):
+        (tmp_path / f"{name}.pem").write_text(made.text + made.key())
+    (tmp_path / "keyless.pem").write_text(authority.text)
     with bench(tmp_path, f'clients: "{tmp_path}/clients.pem"') as bound:
         switch = bound.switches["ocs"]
         assert isinstance(switch, SonicGnmi)
-        (tmp_path / "client.pem").write_text(authority.text + authority.key())
-        nobody = replace(switch.endpoint, login=None)
+        login = switch.endpoint
+        nobody = replace(login, login=None)
+
+        def client(name: str, endpoint: Any = nobody) -> SonicGnmi:
+            file = str(tmp_path / f"{name}.pem")
+            return SonicGnmi("ocs", endpoint, bound.clock, ports=N, client=file)
+
         with pytest.raises(UnreachableError, match="refused the login"):
             SonicGnmi("ocs", nobody, bound.clock, ports=N).circuits()
-        known = SonicGnmi("ocs", nobody, bound.clock, ports=N, client=str(tmp_path / "client.pem"))
+        for endpoint in (nobody, login):  # a right login does not save a wrong certificate
+            with pytest.raises((UnreachableError, DisconnectedError), match="ocs closed the conn"):
+                client("stranger", endpoint).circuits()
+        for name in ("keyless", "absent"):
+            with pytest.raises(UnreachableError, match="is the file of certificates right"):
+                client(name).circuits()
+        bound.clock.sleep(1000 * MS)  # nothing is left in flight
+        known = client("known")
         assert known.circuits() == frozenset()
         known.close()
+
+
+def test_without_a_file_of_clients_a_certificate_stands_for_no_login(tmp_path: Path) -> None:
+    made = ServerCertificate("clients")
+    (tmp_path / "client.pem").write_text(made.text + made.key())
+    with bench(tmp_path) as bound:
+        switch = bound.switches["ocs"]
+        assert isinstance(switch, SonicGnmi)
+        nobody = replace(switch.endpoint, login=None)
+        client = SonicGnmi("ocs", nobody, bound.clock, ports=N, client=str(tmp_path / "client.pem"))
+        with pytest.raises(UnreachableError, match="refused the login"):
+            client.circuits()
+
+
+@pytest.mark.parametrize("moved", [1, 5])
+def test_polling_and_a_subscription_see_one_truth_at_their_own_widths(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moved: int
+) -> None:
+    """Both contain the moment of the world; a polled one is as wide as a round of Gets."""
+    before = {Circuit(i, N + i) for i in range(1, moved + 1)}
+    after = {Circuit(i, N + i + 7) for i in range(1, moved + 1)}
+    widths, gets, made = {}, {}, {}
+    for how in ("subscription", "polling"):
+        folder = tmp_path / how
+        folder.mkdir()
+        with monkeypatch.context() as patch, bench(folder) as bound:
+            if how == "polling":
+                patch.setattr(SonicGnmi, "_follow", lambda self: None)
+            switch = bound.switches["ocs"]
+            switch.change([], before).done()
+            operation = switch.change(before, after)
+            read = len(sent(bound, "Get"))
+            done = operation.done()
+            tuned = tuned_since(bound, operation.sent.latest)
+            assert done.earliest <= tuned <= done.latest
+            made[how] = tuned - operation.sent.earliest
+            widths[how] = done.latest - done.earliest
+            gets[how] = len(sent(bound, "Get")) - read
+            assert switch.circuits() == after
+    assert gets["subscription"] == 0 < gets["polling"]
+    assert widths["subscription"] < widths["polling"] <= 50 * MS
+
+
+def test_a_server_that_ends_a_connection_after_the_handshake_is_unreachable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As one of TLS 1.3 does, which verifies a client's certificate then (RFC 8446, appendix E)."""
+
+    def ended(*_: Any) -> None:
+        raise OSError("TLS/SSL connection has been closed (EOF)")
+
+    with bench(tmp_path) as bound:
+        switch = bound.switches["ocs"]
+        switch.close()
+        with monkeypatch.context() as patch:
+            patch.setattr("lightrig.instruments.wire.grpc_connection.TcpConnection.send", ended)
+            with pytest.raises(UnreachableError, match="when TLS had begun"):
+                switch.circuits()
+        assert switch.circuits() == frozenset()

@@ -219,6 +219,23 @@ def test_a_server_that_stops_is_noticed_at_once(
         session.call("Get", get("a"), LONG)
 
 
+def test_a_certificate_of_another_host_is_refused(
+    certificate: tuple[ServerCertificate, Path],
+) -> None:
+    """The certificate names 127.0.0.1 and localhost; the server is at another address."""
+    made = grpc.server(futures.ThreadPoolExecutor(1))
+    keys = [(certificate[0].key().encode(), certificate[0].text.encode())]
+    port = made.add_secure_port("127.0.0.2:0", grpc.ssl_server_credentials(keys))
+    made.start()
+    clock = SystemClock()
+    session = GnmiSession("ocs", "127.0.0.2", port, clock, GnmiCredentials(LOGIN, certificate[1]))
+    with pytest.raises(UnreachableError, match=r"not trusted: IP address mismatch.*127\.0\.0\.2"):
+        session.call("Get", get("a"), LONG)
+    session.close()
+    clock.close()
+    made.stop(None).wait()
+
+
 def test_a_server_without_tls_is_refused() -> None:
     made = grpc.server(futures.ThreadPoolExecutor(1))
     port = made.add_insecure_port("127.0.0.1:0")

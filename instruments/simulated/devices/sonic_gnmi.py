@@ -235,12 +235,13 @@ class _Stream:
         self._sampled: Scheduled | None = None
 
     def send_all(self) -> None:
-        """Send the whole value."""
-        self._last = self._value()
+        """Send the whole value, or that it is there no more."""
+        before, self._last = self._last, self._value()
+        stamp, prefix = self._service.stamp(), self._prefix
         if self._last is not None:
-            self._send(
-                _notification(self._service.stamp(), self._prefix, [(self._path, self._last)])
-            )
+            self._send(_notification(stamp, prefix, [(self._path, self._last)]))
+        elif before is not None:  # sonic-gnmi, PollRun
+            self._send(_notification(stamp, prefix, [], [self._path]))
 
     def follow(self, subscription: Any, owner: str) -> None:
         """Send changes, or samples if the client asks for those."""
