@@ -1,4 +1,4 @@
-"""Readings and settings of public programs over RESTCONF, among them the 28 of restlib.js.
+"""Readings and settings of public programs over RESTCONF, among them those of restlib.js.
 
 Paths are those of the vendor's web page (quintons/polatis2, e6ec062, restlib.js), which takes the
 first member of an answer for its data; values are the defaults of the modules optical-switch
@@ -111,9 +111,137 @@ def test_what_is_not_in_the_tree_is_404(http, path):
     assert http.get(f"/api/data/{path}").status_code == 404
 
 
-def test_other_parts_cannot_be_set(http):
-    answer = http.patch("/api/data/system-config/interface", json={"interface": []})
-    assert answer.status_code == 405
+SETTERS = {
+    "system-config/radius-servers/radius-server": [
+        {"ip-address": "10.0.0.7", "port": 1812, "secret": "s3cret", "timeout": 5}
+    ],
+    "system-config/user": [{"name": "carol", "type": "LOCAL_USER", "password": "tea 4 two"}],
+    "system-config/activity-log": {"log-filter": "OXC OPM", "logging-enabled": True},
+    "system-config/protocols/protocol": [{"protocol-id": 3, "enabled": False}],
+    "system-config/startup-mode": "MODE_VOLATILE",
+    "mask-notification": "NOTIF_SYSTEM NOTIF_APS",
+    "system-config/interface": [{"name": "eth0", "ip-address": "10.0.0.9"}],
+    "ports/port": [{"port-id": 5, "port-label": "five", "port-state": "PC_DISABLED"}],
+    "aps/protection-service": [
+        {"sname": "ring", "working-port": [{"port-id": 3, "client": 29}], "protection-port": [7]}
+    ],
+    "system-config/remote-syslog": {"rname": "10.0.0.8", "facility": "LOCAL3"},
+    "system-config/alarm-clear-hysteresis": 2.5,
+    "system-config/ntp-servers/ntp-server": [{"ip-address": "10.0.0.6", "minpoll": 5}],
+    "subswitches/subswitch": [{"sname": "left", "username": ["carol"], "port-id": [3, 19]}],
+}
+"""What restlib.js sets by PATCH and nothing else here does, with leaves of the modules."""
+ANSWERED = {
+    "system-config/user": {"password": "", "polatis-switch:group": "user"},
+    "ports/port": {"port-status": "PO_DISABLED"},
+    "aps/protection-service": {"active": False},
+    "system-config/ntp-servers/ntp-server": {"maxpoll": 10, "version": 4},
+}
+"""What is read back beside that: defaults, and what is reported and not set."""
+
+
+@pytest.mark.parametrize("path", SETTERS)
+def test_what_the_vendors_page_sets_is_read_back(http, path):
+    wanted = SETTERS[path]
+    before = http.get(f"/api/data/{path}").json()
+    assert http.patch(f"/api/data/{path}", json={path.split("/")[-1]: wanted}).status_code == 204
+    answer = http.get(f"/api/data/{path}").json()
+    (name, found), old = *answer.items(), before[next(iter(answer))]
+    assert found != old
+    if isinstance(wanted, list):
+        key = next(iter(wanted[0]))
+        entry = {**wanted[0], **ANSWERED.get(path, {})}
+        assert [each[key] for each in found].count(entry[key]) == 1
+        assert len(found) == len(old) + (entry[key] not in [each[key] for each in old])
+        (found,) = [each for each in found if each[key] == entry[key]]
+        assert entry.items() <= found.items()
+        assert [e for e in answer[name] if e[key] != entry[key]] == [
+            e for e in old if e[key] != entry[key]
+        ]
+    elif isinstance(wanted, dict):
+        assert found == {**old, **wanted}
+    else:
+        assert found == wanted
+
+
+@pytest.mark.parametrize(
+    ("path", "wanted", "status"),
+    [
+        ("system-config/alarm-clear-hysteresis", 5.01, 400),  # range 1..5
+        ("system-config/startup-mode", "MODE_LOUD", 400),
+        ("mask-notification", "NOTIF_PORT", 400),
+        ("system-config/activity-log", {"log-access": True}, 400),
+        ("system-config/activity-log", {"logging-enabled": 1}, 400),
+        ("system-config/activity-log", {"colour": "red"}, 400),
+        ("system-config/user", [{"name": "dan", "password": "x"}], 400),  # type is mandatory
+        ("system-config/user", [{"type": "LOCAL_USER", "password": "x"}], 400),
+        ("system-config/user", [{"name": "dan", "type": "LOCAL_USER", "password": ""}], 400),
+        ("system-config/interface", [{"name": "eth0", "ip-address": "10.0.0"}], 400),
+        ("system-config/interface", [{"name": "eth9", "ip-address": "10.0.0.9"}], 404),
+        ("system-config/protocols/protocol", [{"protocol-id": 3, "protocol-port": 1}], 400),
+        ("system-config/ntp-servers/ntp-server", [{"ip-address": "10.0.0.6", "minpoll": 3}], 400),
+        ("aps/protection-service", [{"sname": "ring", "active": True}], 400),  # config false
+        ("ports/port", [{"port-id": 5, "port-state": "PC_FAILED"}], 400),
+        ("ports/port", [{"port-id": 33, "port-label": "far"}], 400),
+        ("system-config/boot-datetime", "2000-01-01T00:00:00Z", 405),
+        ("notification-log/log", [], 405),
+    ],
+)
+def test_what_the_modules_do_not_have_is_refused_and_changes_nothing(http, path, wanted, status):
+    before = http.get(f"/api/data/{path}").text
+    answer = http.patch(f"/api/data/{path}", json={path.split("/")[-1]: wanted})
+    assert answer.status_code == status, answer.text
+    assert http.get(f"/api/data/{path}").text == before
+
+
+def test_what_the_vendors_page_deletes_is_gone(http):
+    for path, key in (
+        ("system-config/radius-servers/radius-server", "10.0.0.7,1812"),
+        ("system-config/user", "carol"),
+        ("system-config/ntp-servers/ntp-server", "10.0.0.6"),
+        ("subswitches/subswitch", "left"),
+    ):
+        before = http.get(f"/api/data/{path}").text
+        http.patch(f"/api/data/{path}", json={path.split("/")[-1]: SETTERS[path]})
+        assert http.get(f"/api/data/{path}").text != before
+        assert http.delete(f"/api/data/{path}={key}").status_code == 204
+        assert http.get(f"/api/data/{path}").text == before
+        assert http.delete(f"/api/data/{path}={key}").status_code == 404
+    assert http.delete("/api/data/system-config/interface=eth0").status_code == 405
+    assert http.delete("/api/data/system-config/user").status_code == 405
+
+
+def test_a_user_who_is_set_may_log_in_and_no_password_is_told(http, rig):
+    def status(name, password):
+        return httpx.get(
+            f"http://{rig.host}:{rig.port}/api",
+            auth=(name, password),
+            trust_env=False,
+            timeout=20,
+        ).status_code
+
+    users = [
+        {"name": "carol", "type": "LOCAL_USER", "password": "tea 4 two"},
+        {"name": "dan", "type": "RADIUS_USER"},
+    ]
+    assert status("carol", "tea 4 two") == 401
+    assert http.patch("/api/data/system-config/user", json={"user": users}).status_code == 204
+    logins = [("carol", "tea 4 two"), ("carol", ""), ("dan", ""), ("carol", "tea"), LOGIN]
+    assert [status(*login) for login in logins] == [200, 401, 401, 401, 200]
+    told = http.get("/api/data/system-config/user").text
+    assert "tea 4 two" not in told
+    assert LOGIN[1] not in told
+
+
+def test_ports_and_the_startup_mode_are_those_of_the_other_wires(http, rig):
+    change = {"port": [{"port-id": 4, "port-state": "PC_ENABLED", "peer-port": "leaf1"}]}
+    assert http.patch("/api/data/ports/port", json=change).status_code == 204
+    assert rig.matrix.shut == set()
+    assert rig.peer._box.labels[4] == "spare"
+    assert rig.peer._box.peer_ports == {4: "leaf1"}
+    for mode, boot in (("VOLATILE", "DARK"), ("PRESERVE", "RESTORE")):
+        http.patch("/api/data/system-config/startup-mode", json={"startup-mode": f"MODE_{mode}"})
+        assert rig.peer._box.boot == boot
 
 
 def test_xml_has_the_namespace_of_the_module(http):

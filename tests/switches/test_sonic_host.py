@@ -190,6 +190,7 @@ def test_the_module_of_sonic_mgmt_runs_unchanged(served: Service, run: Run, tmp_
                 **os.environ,
                 "ANSIBLE_HOME": str(tmp_path / "ansible"),
                 "ANSIBLE_NOCOLOR": "1",
+                "ANSIBLE_TIMEOUT": "120",
                 "ANSIBLE_SSH_ARGS": f"-F none -o UserKnownHostsFile={tmp_path}/known_hosts",
                 "ANSIBLE_SSH_PASSWORD_MECHANISM": "ssh_askpass",
             },

@@ -82,9 +82,8 @@ class PolatisRestconf:
 
     def __init__(self, tree: PolatisYang, login: tuple[str, str], forms: Mapping[str, str]) -> None:
         self._tree = tree
-        self._login = login
         self._forms = forms
-        self._system = PolatisSystem(tree, login[0])
+        self._system = PolatisSystem(tree, login)
 
     def session(self, connection: DeviceConnection, index: int) -> HttpServerSession:
         """Open the connection of a new client."""
@@ -93,7 +92,7 @@ class PolatisRestconf:
 
     def handle(self, request: HttpRequest) -> HttpResponse:
         """Return the response to one request."""
-        if request.login() != self._login:
+        if not self._system.may_log_in(request.login()):
             stranger = YangError("access-denied", "Authentication required")
             realm = {"WWW-Authenticate": 'Basic realm="api"'}
             return _refusal(request, stranger, 401, realm)
@@ -159,8 +158,9 @@ class PolatisRestconf:
         if request.method not in _EDITS:
             raise YangError("operation-not-supported", f"no method {request.method}")
         content = None if request.method == "DELETE" else _parsed(request)
-        self._system.edit_groups(request.method, path, content)
-        return HttpResponse(201 if request.method == "POST" else 204, b"", _ALWAYS)
+        done = self._system.edit(request.method, path, content)
+        created = request.method == "POST"
+        return HttpResponse(201 if created else 204, b"", _ALWAYS, done.after, done.then)
 
     def _exists(self, resource: _Resource) -> bool:
         keys = None if resource.key is None else {resource.key}

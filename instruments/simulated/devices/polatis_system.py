@@ -12,7 +12,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from lightrig.instruments.simulated.devices.polatis_box import BoxError
-from lightrig.instruments.simulated.devices.polatis_yang import MODULE, Done, PolatisYang, YangError
+from lightrig.instruments.simulated.devices.polatis_settings import SETTINGS, PolatisSettings
+from lightrig.instruments.simulated.devices.polatis_yang import (
+    MODULE,
+    Done,
+    Edit,
+    PolatisYang,
+    YangError,
+)
 from lightrig.instruments.simulated.protocols.tl1_device import time_of_day
 from lightrig.testbeds import Circuit
 
@@ -57,25 +64,33 @@ class PolatisSystem:
 
     Args:
         tree: the other parts.
-        user: name of the user who may log in.
+        login: user and password that may log in at first.
     """
 
-    def __init__(self, tree: PolatisYang, user: str) -> None:
+    def __init__(self, tree: PolatisYang, login: tuple[str, str]) -> None:
+        self._tree = tree
         self._box = box = tree.box
-        self._user = user
+        self._user, password = login
+        self._settings = PolatisSettings(_settings_at_first(self._user, password))
         self._groups: dict[str, _Group] = {}
         self._roots: Mapping[str, Callable[[], Any]] = {
             f"{MODULE}:ports": lambda: {"port": tree.deprecated_ports()},
             f"{MODULE}:system-config": self._system,
             f"{MODULE}:groups": lambda: {"group": [*map(self._group, self._groups)]},
-            f"{MODULE}:aps": lambda: {"protection-service": []},
-            f"{MODULE}:subswitches": lambda: {"subswitch": []},
+            f"{MODULE}:aps": lambda: {"protection-service": self._value("aps/protection-service")},
+            f"{MODULE}:subswitches": lambda: {"subswitch": self._value("subswitches/subswitch")},
             f"{VENDOR_MODULE}:notification-log": lambda: {"log": []},
             f"{VENDOR_MODULE}:system-alarms": lambda: {"alarm": []},
             f"{VENDOR_MODULE}:shutter-status": lambda: {"port": [*map(self._shutter, box.ports)]},
             f"{VENDOR_MODULE}:sessions": lambda: {"session": self._sessions()},
-            f"{VENDOR_MODULE}:mask-notification": lambda: "",
+            f"{VENDOR_MODULE}:mask-notification": lambda: self._value("mask-notification"),
         }
+
+    def may_log_in(self, login: tuple[str, str] | None) -> bool:
+        """Whether a local user has this name and password."""
+        users = self._value("system-config/user")
+        known = {e["name"]: e["password"] for e in users if e["type"] == "LOCAL_USER"}
+        return login is not None and bool(login[1]) and known.get(login[0]) == login[1]
 
     def has(self, name: str) -> bool:
         """Whether the container or leaf `name` is here; with or without its module's name."""
@@ -108,12 +123,45 @@ class PolatisSystem:
                     raise YangError("data-missing", f"no {name} {key}")
         return f"{module}:{name}", value
 
-    def edit_groups(self, method: str, path: Sequence[str], content: Any) -> None:
-        """Set or remove groups; raise `YangError`. Nothing else of these parts can be set here."""
+    def edit(self, method: str, path: Sequence[str], content: Any) -> Done:
+        """Set or remove what `path` names; raise `YangError`."""
         names = [step.partition("=")[0].rpartition(":")[2] for step in path]
-        if names not in (["groups"], ["groups", "group"]):
-            raise YangError("operation-not-supported", f"/{'/'.join(path)} cannot be configured")
-        key = path[-1].partition("=")[2]
+        where, key = "/".join(names), path[-1].partition("=")[2]
+        if names[0] == "groups" and names[1:] in ([], ["group"]):
+            self._edit_groups(method, key, content)
+            return Done()
+        bare = _bare(content)
+        if isinstance(bare, Mapping):
+            bare = bare.get(names[-1], bare)
+        if where == "ports/port" and method == "PATCH":
+            return self._edit_ports(key, bare if isinstance(bare, list) else [bare])
+        if where not in SETTINGS:
+            raise YangError("operation-not-supported", f"/{where} cannot be configured")
+        self._settings.edit(method, where, key, bare)
+        if where == "system-config/startup-mode":
+            self._box.boot = "RESTORE" if bare == "MODE_PRESERVE" else "DARK"
+        return Done()
+
+    def _edit_ports(self, key: str, entries: Sequence[Any]) -> Done:
+        """Set labels and shutters of the container that later revisions deprecate."""
+        edits, states = [], {"PC_ENABLED": list[int](), "PC_DISABLED": list[int]()}
+        for entry in entries:
+            port = entry.get("port-id", key) if isinstance(entry, Mapping) else ""
+            if not str(port).isdigit() or key not in {"", str(port)}:
+                raise YangError("missing-element", "port needs its port-id")
+            leaves = {leaf: str(value) for leaf, value in entry.items() if leaf != "port-id"}
+            if (state := leaves.pop("port-state", None)) is not None:
+                if state not in states:
+                    raise YangError("invalid-value", f"no state {state} of a port")
+                states[state].append(int(port))
+            if wrong := leaves.keys() - {"port-label", "peer-port"}:
+                raise YangError("unknown-element", f"no leaf {min(wrong)} can be set there")
+            named = {leaf.removeprefix("port-"): text for leaf, text in leaves.items()}
+            edits.append(Edit("port-config", "merge", int(port), named))
+        self._tree.edit(edits)
+        return self._tree.set_port_states(*states.values())
+
+    def _edit_groups(self, method: str, key: str, content: Any) -> None:
         if method == "DELETE":
             if key and key not in self._groups:
                 raise YangError("data-missing", f"no group {key}")
@@ -223,32 +271,67 @@ class PolatisSystem:
     def _system(self) -> Mapping[str, Any]:
         box = self._box
         mode = "PRESERVE" if box.boot == "RESTORE" else "VOLATILE"
-        user = {"name": self._user, "type": "LOCAL_USER", "password": ""}
+        users = self._value("system-config/user")
         return {
             "interface-status": [{**_INTERFACE, "hw-addr": "02:00:00:00:00:01"}],
-            "interface": [_INTERFACE],
-            "user": [{**user, f"{VENDOR_MODULE}:group": "admin"}],
-            "activity-log": {"log-filter": "", "log-access": "NONE", "logging-enabled": False},
-            "radius-servers": {"radius-server": []},
-            "ntp-servers": {"ntp-server": []},
-            "remote-syslog": {"facility": "USER"},
-            "protocols": {
-                "protocol": [
-                    {
-                        "protocol-id": number,
-                        "protocol-name": name,
-                        "protocol-type": "Ethernet",
-                        "protocol-port": port,
-                        "enabled": True,
-                    }
-                    for number, (name, port) in enumerate(_PROTOCOLS, 1)
-                ]
+            "interface": self._value("system-config/interface"),
+            "user": [_told(user) for user in users],
+            "activity-log": self._value("system-config/activity-log"),
+            "radius-servers": {
+                "radius-server": self._value("system-config/radius-servers/radius-server")
             },
+            "ntp-servers": {"ntp-server": self._value("system-config/ntp-servers/ntp-server")},
+            "remote-syslog": self._value("system-config/remote-syslog"),
+            "protocols": {"protocol": self._value("system-config/protocols/protocol")},
             "current-datetime": _datetime(box.clock.now() // 1_000_000_000),
             "boot-datetime": _datetime(0),
-            "alarm-clear-hysteresis": 1.0,
+            "alarm-clear-hysteresis": self._value("system-config/alarm-clear-hysteresis"),
             f"{VENDOR_MODULE}:startup-mode": f"MODE_{mode}",
         }
+
+    def _value(self, path: str) -> Any:
+        return self._settings.values[path]
+
+
+def _settings_at_first(user: str, password: str) -> Mapping[str, Any]:
+    admin = {"name": user, "type": "LOCAL_USER", "password": password, "group": "admin"}
+    return {
+        "system-config/user": [admin],
+        "system-config/interface": [_INTERFACE],
+        "system-config/protocols/protocol": [
+            {
+                "protocol-id": number,
+                "protocol-name": name,
+                "protocol-type": "Ethernet",
+                "protocol-port": port,
+                "enabled": True,
+            }
+            for number, (name, port) in enumerate(_PROTOCOLS, 1)
+        ],
+        "system-config/activity-log": {
+            "log-filter": "",
+            "log-access": "NONE",
+            "logging-enabled": False,
+        },
+        "system-config/remote-syslog": {"facility": "USER"},
+        "system-config/alarm-clear-hysteresis": 1.0,
+        "mask-notification": "",
+    }
+
+
+def _told(user: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a user as it is read: the password is reported empty (optical-switch)."""
+    told = {leaf: value for leaf, value in user.items() if leaf != "group"}
+    return {**told, "password": "", f"{VENDOR_MODULE}:group": user["group"]}
+
+
+def _bare(content: Any) -> Any:
+    """Return content with the names of its members bare of their modules."""
+    if isinstance(content, list):
+        return [*map(_bare, content)]
+    if isinstance(content, Mapping):
+        return {name.rpartition(":")[2]: _bare(value) for name, value in content.items()}
+    return content
 
 
 def _listed(content: Any) -> list[Mapping[str, Any]]:

@@ -18,6 +18,7 @@ OVERRIDES = {"normal": True, "force_blocked": False}
 DONE = frozenset({"tuned", "connected"})
 # Not `blocked`: a port that has just been given a cross-connect may report it still.
 BROKEN = frozenset({"failed", "powered-off", "powered_off"})
+_STATES = DONE | BROKEN | {"blocked", "tuning"}
 POLL = 20_000_000
 TUNING = 10_000_000_000
 
@@ -37,6 +38,8 @@ class SonicSwitch(Instrument, ABC):
 
     The change is done when every new cross-connect is tuned on both sides.
     """
+
+    _version = "not asked"
 
     schemes = ("ssh", "gnmi")
     shared_options = ("stale", "port_states", "persists", "state_tables", "clients")
@@ -108,6 +111,23 @@ class SonicSwitch(Instrument, ABC):
     def circuits(self) -> frozenset[Circuit]:
         """Return every cross-connect that the hardware status shows, configured or not."""
         return frozenset(self._status())
+
+    def garbled(self, command: str, reply: object, expected: str) -> InstrumentError:
+        """Return the error of a reply that is not what the sources of this driver show."""
+        return self.failed(
+            GarbledError,
+            f"answered something that is no {expected}",
+            command,
+            ("answered", str(reply)[:200]),
+            ("revision", f"of SONiC: {self._version}"),
+        )
+
+    def states_of_sides(self, command: str, found: Sequence[str]) -> tuple[str, ...]:
+        """Return the states of the sides of a cross-connect; raises `GarbledError`."""
+        states = tuple(map(str.lower, found))
+        if not _STATES.issuperset(states):
+            raise self.garbled(command, ", ".join(found), "state of a port")
+        return states
 
     def not_done(
         self, what: str, commands: Sequence[str], states: Mapping[Circuit, Sequence[str]]

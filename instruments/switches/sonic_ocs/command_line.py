@@ -77,6 +77,7 @@ class SonicCommandLine(SonicSwitch):
         if len(found) < 3:
             raise self.garbled("show version", text, "version")
         version, platform, serial = found.values()
+        self._version = version
         return Identity("SONiC", platform, serial, version)
 
     def change(self, remove: Collection[Circuit], add: Collection[Circuit]) -> Operation:
@@ -130,6 +131,9 @@ class SonicCommandLine(SonicSwitch):
             if state not in OVERRIDES:
                 raise self.garbled(" ".join(_PORTS), state, "override of a port")
             found[port] = OVERRIDES[state]
+        if missing := set(ports) - found.keys():
+            absent = self._port_id(min(missing))
+            raise self.garbled(" ".join(_PORTS), f"no row of {absent}", f"table with {absent}")
         return {port: found[port] for port in ports}
 
     def set_shutters(self, ports: Sequence[int], *, is_open: bool) -> None:
@@ -244,7 +248,8 @@ class SonicCommandLine(SonicSwitch):
     def _status(self) -> dict[Circuit, tuple[str, ...]]:
         """Return the states of both sides of each cross-connect that the hardware has."""
         rows = self._table(_STATUS, _STATUS_HEAD)
-        return {self._circuit(row[0]): tuple(each.lower() for each in row[3:]) for row in rows}
+        command = " ".join(_STATUS)
+        return {self._circuit(row[0]): self.states_of_sides(command, row[3:]) for row in rows}
 
     def _table(self, command: Sequence[str], head: Sequence[str]) -> list[list[str]]:
         """Return the rows of a table; raises `GarbledError`."""

@@ -100,6 +100,7 @@ class SonicGnmi(SonicSwitch):
         platform, serial, version = (str(entry.get(leaf, "")).strip() for entry, leaf in leaves)
         if not all((platform, serial, version)):
             raise self.garbled("Get", [entry for entry, _ in leaves], "identity")
+        self._version = version
         return Identity("SONiC", platform, serial, version)
 
     def change(self, remove: Collection[Circuit], add: Collection[Circuit]) -> Operation:
@@ -315,7 +316,9 @@ class SonicGnmi(SonicSwitch):
     def _states(self, table: Table) -> dict[Circuit, tuple[str, ...]]:
         try:
             return {
-                self._named(key): tuple(leaves[f"{side}_side_status"].lower() for side in "ab")
+                self._named(key): self.states_of_sides(
+                    "Get", [leaves[f"{side}_side_status"] for side in "ab"]
+                )
                 for key, leaves in table.items()
                 if leaves
             }
