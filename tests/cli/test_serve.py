@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import paramiko
 import preloaded
 import pytest
 from netconf_client import netconf_session
@@ -219,6 +220,43 @@ def test_clients_with_their_own_login_find_the_unit_that_the_file_describes(
             assert identity == "Keysight Technologies,N7744C,SIM-meter,V2.022\n"
         finally:
             process.kill()
+
+
+def test_a_stated_login_is_kept_over_restarts_and_a_drawn_one_is_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A program with fixed credentials and address reaches the host again after each start."""
+    file = tmp_path / "lab.yaml"
+    file.write_text(
+        "name: lab\nswitches:\n  ocs: {model: sonic-ocs, address: 'ssh://ocs.invalid', size: 4x4,"
+        " login: env:HOST_LOGIN}\n"
+        "  free: {model: sonic-ocs, address: 'ssh://free.invalid', size: 4x4}\n"
+    )
+    monkeypatch.setenv("HOST_LOGIN", "carol:tea 4 two")
+    port, drawn = unused_ports(8)[0], set()
+    for _ in range(2):
+        with begin(file, "--port", port, "--json") as process:
+            try:
+                assert process.stdout is not None
+                ocs, free = json.loads(process.stdout.readline())
+                with contextlib.closing(paramiko.SSHClient()) as client:
+                    client.set_missing_host_key_policy(paramiko.AutoAddPolicy())
+                    client.connect(
+                        "127.0.0.1",
+                        int(ocs["address"].rpartition(":")[2]),
+                        "carol",
+                        "tea 4 two",
+                        look_for_keys=False,
+                        allow_agent=False,
+                        timeout=30,
+                    )
+                    _, stdout, _ = client.exec_command("show version", timeout=60)
+                    assert "Serial Number: SIM-ocs" in stdout.read().decode()
+                drawn |= {(ocs["address"], ocs["password"]), free["password"]}
+            finally:
+                process.kill()
+    assert (ocs["address"], "tea 4 two") in drawn
+    assert len(drawn) == 3
 
 
 def test_the_rest_of_the_file_is_unchanged(rack: Path, tmp_path: Path) -> None:

@@ -1,10 +1,12 @@
 """Clients that nobody here wrote work against the simulated instruments."""
 
 import contextlib
+import io
 import math
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import matplotlib.image
 import pytest
 import pyvisa
 from instrument_rig import Rig
@@ -130,6 +132,26 @@ def test_pymeasures_keysight_oscilloscope(in_real_time, opened):
     assert (preamble["points"], len(volts)) == (1000, 1000)
     assert preamble["xincrement"] == pytest.approx(1e-6)
     assert volts.mean() == pytest.approx(1.5, abs=0.05)
+
+
+def test_pymeasures_oscilloscope_downloads_its_screen(in_real_time, opened):
+    """The trace is where scale and offset place it: 0.5 V above the middle of 4 V, row 180."""
+    rig = in_real_time(SimulatedKeysightInfiniivision, kind="power_meter", name="scope", channels=4)
+    scope = opened(KeysightDSOX1102G, rig)
+    scope.ch1.range, scope.ch1.offset = 4.0, 1.0
+    for number in (2, 3, 4):
+        scope.write(f":CHAN{number}:DISP OFF")
+    dark = matplotlib.image.imread(io.BytesIO(scope.download_image()))
+    assert (dark.shape, dark.max()) == ((480, 640), 0)
+    rig.shine(1, 1.5)
+    scope.digitize("channel1")
+    while int(scope.ask(":OPER:COND?")):
+        pass
+    image = matplotlib.image.imread(io.BytesIO(scope.download_image("png", "grayscale")))
+    rows, columns = image.nonzero()
+    assert set(columns) == set(range(640))
+    assert rows.mean() == pytest.approx(180, abs=5)
+    assert rows.std() < 20
 
 
 def test_pymeasures_oscilloscope_reads_its_settings(in_real_time, opened):

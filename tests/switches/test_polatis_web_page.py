@@ -211,7 +211,7 @@ def test_what_the_vendors_page_deletes_is_gone(http):
     assert http.delete("/api/data/system-config/user").status_code == 405
 
 
-def test_a_user_who_is_set_may_log_in_and_no_password_is_told(http, rig):
+def test_a_user_who_is_set_may_log_in_and_no_password_is_shown(http, rig):
     def status(name, password):
         return httpx.get(
             f"http://{rig.host}:{rig.port}/api",
@@ -228,9 +228,9 @@ def test_a_user_who_is_set_may_log_in_and_no_password_is_told(http, rig):
     assert http.patch("/api/data/system-config/user", json={"user": users}).status_code == 204
     logins = [("carol", "tea 4 two"), ("carol", ""), ("dan", ""), ("carol", "tea"), LOGIN]
     assert [status(*login) for login in logins] == [200, 401, 401, 401, 200]
-    told = http.get("/api/data/system-config/user").text
-    assert "tea 4 two" not in told
-    assert LOGIN[1] not in told
+    shown = http.get("/api/data/system-config/user").text
+    assert "tea 4 two" not in shown
+    assert LOGIN[1] not in shown
 
 
 def test_ports_and_the_startup_mode_are_those_of_the_other_wires(http, rig):

@@ -6,6 +6,7 @@ import pytest
 from tool_samples import sample
 
 from lightrig.instruments.servers.tools import (
+    ethtool_module,
     ip_link,
     mlxlink,
     nccl_tests,
@@ -215,3 +216,44 @@ def test_rdma_links_of_older_programs_are_read(text: str) -> None:
 def test_rdma_links_of_no_known_form_are_refused(line: str) -> None:
     with pytest.raises(ToolOutputError):
         rdma_link.parse(line)
+
+
+DNOS = """\
+	Identifier                                : QSFP
+	Connector                                 : MPO Parallel Optic
+	Laser wavelength                          : 850.000nm
+	Vendor name                               : Mellanox
+	Vendor PN                                 : MMA1B00-C100D
+	Module temperature                        : 47.11 degrees C / 116.79 degrees F
+	Module voltage                            : 3.2531 V
+	Laser tx bias current (Channel 0)         : 6.600 mA
+	Laser tx bias current (Channel 1)         : 6.600 mA
+	Transmit avg optical power (Channel 0)    : 0.9077 mW / -0.42 dBm
+	Transmit avg optical power (Channel 1)    : 0.9700 mW / -0.13 dBm
+	Rcvr signal avg optical power(Channel 0)  : 0.9522 mW / -0.21 dBm
+	Rcvr signal avg optical power(Channel 1)  : 0.8316 mW / -0.80 dBm
+"""
+"""Two of four channels of `show interfaces transceiver`, command reference of DNOS."""
+
+
+def test_channels_of_dnos_are_counted_from_0_and_its_identifier_has_no_code() -> None:
+    reading = ethtool_module.parse(DNOS)
+    assert (reading.identifier, reading.form, reading.part) == (None, "QSFP", "MMA1B00-C100D")
+    assert [lane.tx_power_dbm for lane in reading.lanes] == pytest.approx([-0.42, -0.13], abs=0.005)
+    assert [lane.rx_power_dbm for lane in reading.lanes] == pytest.approx([-0.21, -0.80], abs=0.005)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("Identifier                                : QSFP", "Identifier : 0x18"),
+        ("Identifier                                : QSFP", "Identifier : 18 (QSFP_DD)"),
+        ("0.9522 mW / -0.21 dBm", "3.1 dBm"),  # its QSFP_DD form, of a doubtful unit
+        ("power(Channel 1)", "power(Channel 2)"),
+    ],
+    ids=["half an identifier", "a decimal code", "dBm alone", "a gap"],
+)
+def test_forms_of_dnos_whose_meaning_is_in_doubt_are_refused(old: str, new: str) -> None:
+    assert DNOS.count(old) == 1
+    with pytest.raises(ToolOutputError):
+        ethtool_module.parse(DNOS.replace(old, new))

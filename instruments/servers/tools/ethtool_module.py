@@ -2,7 +2,10 @@
 
 Text is one `key : value` a line; per-lane keys end with `(Channel n)` or `(Chan n)`, counted
 from 1 upstream and from 0 by a vendor's fork, with or without a blank before the bracket.
-Powers are printed in mW and in dBm, temperatures in °C and in °F: both must agree.
+Powers are printed in mW and in dBm, temperatures in °C and in °F: both must agree. DriveNets' DNOS
+(command reference, `show interfaces transceiver`, release 25.2) counts channels from 0 and may name
+the identifier without its code. Its QSFP_DD form is refused: powers are in dBm alone, and an alarm
+at 63.2 dBm shows that this is not the unit of all of them.
 Source: samples of ethtool 5 and 6 and of two forks, tests/tools/samples.
 """
 
@@ -35,6 +38,7 @@ T = TypeVar("T")
 _LANE = re.compile(r"(.+?) ?\((?:Channel|Chan) (\d+)\)", re.ASCII)
 _FLAG = re.compile(r"(.+) (high|low) (alarm|warning)( threshold)?")
 _CODED = re.compile(r"0x([0-9a-f]{2}) \((.+)\)")
+_FORMS = frozenset({"SFP", "QSFP", "QSFP28", "QSFP_DD"})
 _POWER = re.compile(r"(\S+) mW / (\S+) dBm")
 _TEMPERATURE = re.compile(r"(\S+) degrees C / (\S+) degrees F")
 _HEX_DUMP = re.compile(r"0x[0-9a-f]+$|Offset\b")
@@ -204,6 +208,8 @@ class _Text:
         if key not in self.plain:
             return None, None
         match = _CODED.fullmatch(self.plain[key])
+        if match is None and key == "Identifier" and self.plain[key] in _FORMS:
+            return None, self.plain[key]
         if match is None:
             raise ToolOutputError(TOOL, "a code and its meaning, `0x.. (...)`", self.lines[key])
         return int(match[1], 16), match[2]

@@ -193,10 +193,10 @@ class PolatisSettings:
         """
         setting = SETTINGS[path]
         if method == "DELETE" and setting.key and key and not setting.fixed:
-            kept = [each for each in self.values[path] if self._key(setting, each) != key]
-            if kept == self.values[path]:
+            remaining = [each for each in self.values[path] if self._key(setting, each) != key]
+            if remaining == self.values[path]:
                 raise YangError("data-missing", f"no {path} {key}")
-            self.values[path] = kept
+            self.values[path] = remaining
         elif method != "PATCH":
             raise YangError("operation-not-supported", f"no {method} of /{path}")
         elif "" in setting.leaves:

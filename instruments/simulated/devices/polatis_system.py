@@ -275,7 +275,7 @@ class PolatisSystem:
         return {
             "interface-status": [{**_INTERFACE, "hw-addr": "02:00:00:00:00:01"}],
             "interface": self._value("system-config/interface"),
-            "user": [_told(user) for user in users],
+            "user": [_reported(user) for user in users],
             "activity-log": self._value("system-config/activity-log"),
             "radius-servers": {
                 "radius-server": self._value("system-config/radius-servers/radius-server")
@@ -319,10 +319,10 @@ def _settings_at_first(user: str, password: str) -> Mapping[str, Any]:
     }
 
 
-def _told(user: Mapping[str, Any]) -> Mapping[str, Any]:
+def _reported(user: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return a user as it is read: the password is reported empty (optical-switch)."""
-    told = {leaf: value for leaf, value in user.items() if leaf != "group"}
-    return {**told, "password": "", f"{VENDOR_MODULE}:group": user["group"]}
+    shown = {leaf: value for leaf, value in user.items() if leaf != "group"}
+    return {**shown, "password": "", f"{VENDOR_MODULE}:group": user["group"]}
 
 
 def _bare(content: Any) -> Any:

@@ -8,6 +8,8 @@ the error that it puts into the queue; and the content of a stored setup.
 """
 
 import json
+import struct
+import zlib
 from typing import Any
 
 import numpy as np
@@ -36,6 +38,8 @@ NOISE = 0.002
 
 _NO_RECORD = (-230, "Data corrupt or stale")
 _INVALID_BLOCK = (-161, "Invalid block data")
+_ILLEGAL_FORMAT = (-224, "Illegal parameter value")
+_ROWS, _COLUMNS = 480, 640
 _CODES = 65536
 _MIDDLE = 32768
 _VOLTS = {"": 1.0, "V": 1.0, "MV": 1e-3}
@@ -125,6 +129,11 @@ class _Input(KeysightNode):
             codes = np.round((volts - self.offset) / self.step) + _MIDDLE
             self._codes = np.clip(codes, 1, _CODES - 1).astype(np.uint16)
         return self._codes
+
+    @property
+    def is_exposed(self) -> bool:
+        """Whether it has recorded."""
+        return self._exposure is not None
 
     @property
     def step(self) -> float:
@@ -268,6 +277,23 @@ class SimulatedKeysightInfiniivision(KeysightDevice):
     def _selected(self) -> _Input:
         return self._inputs[int(self.source.removeprefix("CHAN"))]
 
+    @command("DISPlay:DATA?")
+    def _query_screen(self, form: str = "PNG", _palette: str = "COLor") -> bytes:
+        """Return an image of the displayed traces; without a record there are none."""
+        if form.upper() != "PNG":
+            raise ScpiError(*_ILLEGAL_FORMAT)
+        pixels = np.zeros((_ROWS, _COLUMNS), np.uint8)
+        if self._record is not None and not self._busy:
+            points, step, begin = self._shape()
+            columns = np.arange(points) * _COLUMNS // points
+            for channel in self._inputs.values():
+                if channel.display and channel.is_exposed:
+                    start = self._record[2] + round(begin * 1e9)
+                    codes = channel.codes(step * 1e9, points, start).astype(int)
+                    pixels[(_CODES - 1 - codes) * _ROWS // _CODES, columns] = 255
+        image = _png(pixels)
+        return f"#8{len(image):08d}".encode() + image
+
     @command("WAVeform:PREamble?")
     def _query_preamble(self) -> str:
         try:
@@ -300,3 +326,17 @@ class SimulatedKeysightInfiniivision(KeysightDevice):
         volts = (codes.astype(float) - _MIDDLE) * channel.step + channel.offset
         text = ",".join(f"{value:+.6E}" for value in volts).encode()
         return f"#8{len(text):08d}".encode() + text
+
+
+def _png(pixels: npt.NDArray[np.uint8]) -> bytes:
+    """Return rows of grey pixels as an image (PNG, ISO 15948, sections 5.3 and 11.2)."""
+
+    def chunk(kind: bytes, data: bytes) -> bytes:
+        check = struct.pack(">I", zlib.crc32(kind + data))
+        return struct.pack(">I", len(data)) + kind + data + check
+
+    rows, columns = pixels.shape
+    head = struct.pack(">IIBBBBB", columns, rows, 8, 0, 0, 0, 0)
+    unfiltered = np.insert(pixels, 0, 0, axis=1).tobytes()
+    body = chunk(b"IHDR", head) + chunk(b"IDAT", zlib.compress(unfiltered)) + chunk(b"IEND", b"")
+    return b"\x89PNG\r\n\x1a\n" + body
