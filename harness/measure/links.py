@@ -47,13 +47,27 @@ _LOOK_AGAIN = 1_000_000
 
 
 class LinksDownError(LightrigError):
-    """Links that a plan closes did not come up within `timeout` ns."""
+    """Links that a plan closes did not come up within `timeout` ns.
 
-    def __init__(self, down: Iterable[tuple[Port, Stage]], timeout: int) -> None:
+    ports: those that are down. light: a sentence on the light that reaches them, if it is known.
+    """
+
+    def __init__(self, down: Iterable[tuple[Port, Stage]], timeout: int, light: str = "") -> None:
+        self._down, self._timeout = [*down], timeout
         super().__init__(
             f"links did not come up within {timeout / 1e9:g} s: "
-            + ", ".join(f"{port} ({stage})" for port, stage in down)
+            + ", ".join(f"{port} ({stage})" for port, stage in self._down)
+            + light
         )
+
+    @property
+    def ports(self) -> list[Port]:
+        """The ports that are down, once each."""
+        return [*dict.fromkeys(port for port, _ in self._down)]
+
+    def with_light(self, light: str) -> "LinksDownError":
+        """Return the error with a sentence on light."""
+        return LinksDownError(self._down, self._timeout, light)
 
 
 def await_carriers(

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from lightrig.harness.bench import Bench, Fabric, Transition
+from lightrig.harness.measure.insertion_loss.readings import DARK_DBM
 from lightrig.harness.measure.late_monitors import late_monitors, late_sentence
 from lightrig.harness.measure.light import LightWatch, dither, take_all, watch_until_complete
 from lightrig.harness.measure.links import LINK_TIMEOUT, LinkObservation, LinksDownError
@@ -21,6 +22,7 @@ from lightrig.harness.measure.stages import (
 from lightrig.harness.record import Row
 from lightrig.instruments.clock import Span
 from lightrig.instruments.core.capabilities import LinkEvent, PowerMonitor, Stage
+from lightrig.instruments.core.errors import InstrumentError
 from lightrig.instruments.core.stages import (
     ACKNOWLEDGED,
     CARRIER_UP,
@@ -30,6 +32,9 @@ from lightrig.instruments.core.stages import (
     stage_of,
 )
 from lightrig.testbeds import LightrigError, Plan, Port, Testbed
+
+SWAPPED = "light leads to all of them: are their fibers swapped, or do rate or FEC differ?"
+"""What links that stay down with light may have."""
 
 
 class IncompleteError(LightrigError):
@@ -41,8 +46,35 @@ def bring_up(
 ) -> None:
     """Apply `plan` and wait until its links carry traffic, at most `timeout` ns.
 
-    Raises `LinksDownError`.
+    Raises `LinksDownError`, which names the ports without light where the switch has monitors.
     """
+    try:
+        _bring_up(fabric, links, plan, timeout)
+    except LinksDownError as error:
+        raise error.with_light(_light_at(fabric, plan, error.ports)) from error
+
+
+def _light_at(fabric: Fabric, plan: Plan, ports: Iterable[Port]) -> str:
+    """Return the end of a sentence on the light of circuits towards NIC ports; none if unknown."""
+    dark, read = [], 0
+    for switch, circuits in plan.circuits.items():
+        monitor, cabling = fabric.bench.switches[switch], fabric.testbed.cabling
+        leading = {c.egress: cabling.receiver(switch, c.egress) for c in circuits}
+        egress = [number for number, port in leading.items() if port in set(ports)]
+        if not isinstance(monitor, PowerMonitor) or not egress:
+            continue
+        try:
+            dbm = monitor.power(egress).dbm
+        except InstrumentError:
+            return ""
+        read += len(dbm)
+        dark += [f"{switch}.{number}" for number in egress if dbm[number] <= DARK_DBM]
+    if dark:
+        return f"; no light at {', '.join(dark)}"
+    return f"; {SWAPPED}" if read > 1 else ""
+
+
+def _bring_up(fabric: Fabric, links: LinkObservation, plan: Plan, timeout: int) -> None:
     # Links that came up before anybody looked would be waited for as if they had not changed.
     links.begin()
     transition = fabric.prepare(plan)

@@ -18,6 +18,14 @@ from lightrig.harness.statistics.quantiles import NotEnough, quantile
 from lightrig.testbeds import Limit
 
 _MEDIAN = 0.5
+_MEASURED = frozenset(
+    (
+        *("insertion_loss", "path_loss", "bit_error_ratio", "nic_error_ratio.before_fec"),
+        *("nic_error_ratio.after_fec", "nic_error_ratio.symbols_after_fec"),
+        *("nic_error_ratio.pattern", "rdma.latency", "rdma.bandwidth", "rdma.recovered"),
+    )
+)
+"""Quantities that have an answer without a limit too, beside the headlines of the terminal."""
 _WORST_FIRST = ("fail", "marginal", "pass", "not enough data")
 """Order of verdicts on one quantity: a test that took a few samples on its way decides nothing
 where others decide."""
@@ -105,16 +113,22 @@ class Answer:
 def answers(
     testbed: str, anchor: str, estimates: Iterable[Estimate], limits: Mapping[str, Limit]
 ) -> Iterator[Answer]:
-    """Yield an answer for each limit of a testbed, and for each other headline quantity."""
+    """Yield an answer for each limit of a testbed, and for each other quantity that `is_answer`."""
     found: dict[str, list[Estimate]] = {}
     for one in estimates:
         found.setdefault(one.quantity, []).append(one)
     for quantity, limit in limits.items():
         yield Answer(testbed, anchor, quantity, limit, found.pop(quantity, ()))
     for quantity, each in found.items():
-        declared = quantity_of(quantity, each[0].unit)
-        if declared.terminal == "headline" and declared.better is not None:
+        if is_answer(quantity, each[0].unit):
             yield Answer(testbed, anchor, quantity, None, each)
+
+
+def is_answer(quantity: str, unit: str) -> bool:
+    """Whether a quantity has an answer without a limit too."""
+    declared = quantity_of(quantity, unit)
+    headline = declared.terminal == "headline" and declared.better is not None
+    return headline or quantity in _MEASURED
 
 
 def render_answers(found: Iterable[Answer]) -> Markup:

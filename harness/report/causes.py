@@ -24,6 +24,10 @@ HARNESS = "the harness itself"
 _WRONG_HARNESS = "the harness measured a simulated world wrong"
 _NO_LIGHT = "no light"
 """Kind of a fault of loss matrices that the transmitter of the fiber explains too."""
+_SWAPPED = "are their fibers swapped"
+"""In the reason of links that stay down although light leads to all of them."""
+_STUCK = "stuck monitor"
+"""Kind of a fault of loss matrices that the port itself has, whatever light it gets."""
 _LIGHT = ("acknowledged", "los", "signal_recovered")
 """Stages of whole events that servers have no part in."""
 _MOST_NAMED = 8
@@ -83,6 +87,8 @@ class Cause:
         """The components as text."""
         if not self.components:
             return "not located"
+        if self._is_swap:
+            return f"two of {len(self.components)} fibers, swapped"
         if len(self.components) > _MOST_NAMED:
             return f"not located: one of {len(self.components)} components"
         named = (f"connector {one}" if _is_port(one) else one for one in self.components)
@@ -93,6 +99,11 @@ class Cause:
         """The step by which the components can be told apart, or the suspicion be settled."""
         if HARNESS in self.components:
             return "run the test again with another seed; report it with the journal"
+        if self._is_swap:
+            return (
+                "two of these fibers may have changed places: `lightrig doctor` with the testbed's "
+                "file switches off one laser after the other and names them"
+            )
         first = self.components[0]
         if first.startswith("link "):
             return "exchange its fibers one by one, from the end that recovers last; measure again"
@@ -102,6 +113,11 @@ class Cause:
                 "changes, exchange the fiber for a spare one"
             )
         return "compare its log, firmware and load with those of the night before; measure again"
+
+    @property
+    def _is_swap(self) -> bool:
+        """Whether links stay down although light leads to all of their ports."""
+        return bool(self.components) and any(_SWAPPED in one.text for one in self.evidence)
 
 
 def _is_port(component: str) -> bool:
@@ -120,13 +136,15 @@ class Components:
         self._testbed = testbed
         self._by_monitors = by_monitors
         self._links: dict[str, set[str]] = {}
+        self._partners: dict[str, set[str]] = {}
         self._known: set[str] = set()
         if testbed is None:
             return
         for plan in testbed.plans.values():
             for link in testbed.cabling.links(plan):
-                for end in (link.a, link.b):
+                for end, far in ((link.a, link.b), (link.b, link.a)):
                     self._links.setdefault(str(end), set()).add(f"link {link.a} - {link.b}")
+                    self._partners.setdefault(str(end), set()).add(str(far))
         fibers = testbed.cabling.fibers
         self._known = {str(port) for fiber in fibers for port in (fiber.source, fiber.sink)}
         self._known |= {*testbed.switches, *testbed.servers, *testbed.instruments}
@@ -146,6 +164,8 @@ class Components:
             if quantity.rpartition(".")[2] in _LIGHT:
                 return frozenset(switches | ports | self._fibers(ports))
             return frozenset(switches | servers | self._known | self._fibers(self._known))
+        # A receiver whose sender has changed waits for the link to the new one.
+        subject = re.sub(r"^\S+ > (?=\S+ < \S+$)", "", subject)
         circuit = re.fullmatch(r"(\S+) (\d+)>(\d+)", subject)
         if circuit is not None:
             switch, *ends = circuit.groups()
@@ -155,6 +175,8 @@ class Components:
                 fibers -= {one for one in fibers if one.startswith(f"fiber {switch}.")}
             return frozenset({switch, subject} | ports | fibers)
         names = {one for one in re.findall(r"[^\s,<>]+", subject) if one in self._known}
+        if _STUCK in quantity and names:
+            return frozenset(names)
         found = set(names)
         for name in names:
             owner, dot, _ = name.partition(".")
@@ -166,6 +188,16 @@ class Components:
             if owner in testbed.servers:
                 found |= {end.partition(".")[0] for end in far}
         return frozenset(found or {subject})
+
+    def explaining(self, subject: str, quantity: str = "") -> frozenset[str]:
+        """Return the components of `of`, and those of the other ends of a NIC port's links.
+
+        They take the link away too, but need not: a series that shows nothing does not clear them.
+        """
+        names = re.findall(r"[^\s,<>]+", subject)
+        ends = {far for name in names for far in self._partners.get(name, ())}
+        far = {name for end in ends for name in self.of(end) if not name.startswith("link ")}
+        return self.of(subject, quantity) | far
 
     def named(self, text: str) -> list[str]:
         """Return the components that a text names; not the owner of a port that it names too."""
@@ -180,8 +212,11 @@ class Components:
         text = f"{nodeid.rpartition('::')[2]} failed: {reason or 'without a reason'}"
         if reason.startswith(_WRONG_HARNESS):
             return [Evidence(text, frozenset([HARNESS]), ("failed", nodeid))]
+        if _SWAPPED in reason:
+            fibers = frozenset(self._fibers(self.named(reason)))
+            return [Evidence(text, fibers, ("failed", nodeid))]
         named = self.named(reason) or ([self._testbed.name] if self._testbed else [""])
-        return [Evidence(text, self.of(name, text), ("failed", nodeid)) for name in named]
+        return [Evidence(text, self.explaining(name, text), ("failed", nodeid)) for name in named]
 
     def as_ever(self, reason: str, measured: Iterable[str]) -> list[frozenset[str]]:
         """Return the components of each measured subject apart from those that a reason names."""
@@ -224,6 +259,8 @@ def find_causes(
         }
         chosen = max(explained.values(), key=lambda each: (len(each), [-at for at in each]))
         alike = sorted((name for name, each in explained.items() if each == chosen), key=natural)
+        # A link stands for its two ports, their fibers and connectors.
+        alike = [name for name in alike if name.startswith("link ")] or alike
         causes.append(Cause(tuple(alike), _once(left[at] for at in chosen)))
         left = [one for at, one in enumerate(left) if at not in chosen]
     if left:

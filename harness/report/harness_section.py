@@ -220,7 +220,10 @@ _SET_ASIDE = Table(
         Column[_SetAside]("set aside", lambda one: f"{one.count:,}"),
         Column[_SetAside]("judged", lambda one: f"{one.test.events:,}"),
         Column[_SetAside](
-            "longest delay", lambda one: Value(shown(one.longest, "ns"), (one.port,))
+            "longest delay",
+            lambda one: Value(
+                shown(one.longest, "ns"), (one.port, "simulated" if one.test.simulated else "")
+            ),
         ),
     ),
     rows=_set_aside,

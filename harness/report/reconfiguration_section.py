@@ -37,7 +37,6 @@ from lightrig.harness.report.sections import (
 from lightrig.harness.report.units import Value, shown, span
 from lightrig.harness.statistics.quantiles import NotEnough, Quantile
 from lightrig.instruments.core.stages import STAGES
-from lightrig.testbeds import format_duration
 
 _FAMILY = "reconfiguration"
 _MANY = 24
@@ -56,7 +55,8 @@ def summary_lines(run: RunFrame) -> Iterator[str]:
         tests = [test for test in frame.tests if test.stages()]
         if not tests:
             continue
-        yield f"{frame.name}{' (simulated)' if frame.simulated else ''}, medians after the command"
+        simulated = " (simulated)" if frame.simulated else ""
+        yield f"{frame.name}{simulated}, medians after the command (95 % intervals)"
         width = max(len(test.label) for test in tests)
         for test in tests:
             medians = []
@@ -64,7 +64,10 @@ def summary_lines(run: RunFrame) -> Iterator[str]:
                 declared = quantity_of(name, "ns")
                 found = estimate(test, name) if declared.terminal == "headline" else None
                 if found is not None and isinstance(found.median, Quantile):
-                    medians.append(f"{declared.title} {format_duration(found.median.value)}")
+                    value = shown(found.median.value, "ns")
+                    assert found.median.lower is not None
+                    ends = span(found.median.lower, found.median.upper, "ns", value)
+                    medians.append(f"{declared.title} {value} ({ends})")
             stated = ", ".join(medians) or "not enough data"
             yield f"  {test.label:<{width}}  {stated} (n = {test.events})"
 

@@ -12,9 +12,8 @@ from typing import NamedTuple
 
 from markupsafe import Markup
 
-from lightrig.harness.quantities.registry import quantity_of
 from lightrig.harness.record import Instrument
-from lightrig.harness.report.answers_section import Answer, answers
+from lightrig.harness.report.answers_section import Answer, answers, is_answer
 from lightrig.harness.report.bit_error_section import BIT_ERRORS
 from lightrig.harness.report.estimates import Estimate, estimates_of
 from lightrig.harness.report.frames import TestbedFrame
@@ -85,12 +84,12 @@ def render_testbed(
 
 
 def _of_rows(frame: TestbedFrame, limits: Limits, known: Collection[str]) -> Iterator[Estimate]:
-    """Estimate what was recorded and has a limit or is a headline, and no section estimates."""
+    """Estimate what was recorded and has a limit or an answer, and no section estimates."""
     recorded = {name: series.unit for test in frame.tests for name, series in test.series.items()}
     wanted = [
         name
         for name, unit in recorded.items()
-        if name not in known and (name in limits or quantity_of(name, unit).terminal == "headline")
+        if name not in known and (name in limits or is_answer(name, unit))
     ]
     return chain.from_iterable(estimates_of(frame, wanted, limits).values())
 

@@ -115,6 +115,18 @@ def test_headline_quantities_without_limits_come_last(show):
     assert not any("los" in cells[0].split() for cells in found)
 
 
+def test_measured_losses_and_rdma_have_an_answer_without_a_limit(show):
+    losses = [
+        Row(f"ocs {n}>{n + 8}", "insertion_loss", 1 + n / 8, 0.9 + n / 8, 1.1 + n / 8, "dB", 1, {})
+        for n in range(1, 8)
+    ]
+    latency = [Row("a <-> b", "rdma.latency", 1900 + n, 1900, 1910, "ns", n, {}) for n in range(7)]
+    found = by_quantity(show((context(), [*losses, *latency])))
+    assert found["insertion loss small"][1].startswith("1.5 dB (median of 7")
+    assert found["rdma: latency small"][1].startswith("1.9 µs (median of 7")
+    assert "rdma: latency p99 small" not in found
+
+
 def test_without_rows_and_limits_there_is_no_table(show):
     assert "lr-answers" not in show(described={}).fragment
 

@@ -12,6 +12,7 @@ import pytest
 from planted_nights import TEST, Grown, write_nights_of
 
 from lightrig import testbeds
+from lightrig.harness.measure.reconfiguration import SWAPPED
 from lightrig.harness.record import Context, Journal, Row, TestOutcome, read_journal
 from lightrig.harness.record.recovery import settle
 from lightrig.harness.report import write_page
@@ -189,3 +190,31 @@ def test_a_port_that_becomes_slower_has_a_card_and_a_faster_one_none(tmp_path, c
     card = card_of(write_nights(tmp_path, tmp_path / "nights.html").read_text())
     assert ("moved  bench" in card) is shown
     assert TEST not in card
+
+
+DOWN = "links did not come up within 60 s: "
+
+
+def test_links_that_stay_down_with_light_have_two_of_their_fibers_swapped(lab):
+    ports = [f"server{n}.nic0.p{p}" for n in (0, 1) for p in (0, 1)]
+    reason = DOWN + ", ".join(f"{one} (carrier)" for one in ports) + f"; {SWAPPED}"
+    (cause,) = find_causes(Components(lab).failed(BITS, reason), {})
+    leaving = {f"fiber server{n}.nic0.p{p} -> ocs.{2 * n + p + 1}" for n in (0, 1) for p in (0, 1)}
+    coming = {f"fiber ocs.{2 * n + p + 17} -> server{n}.nic0.p{p}" for n in (0, 1) for p in (0, 1)}
+    assert set(cause.components) == leaving | coming
+    assert cause.title == "two of 8 fibers, swapped"
+    assert "lightrig doctor" in cause.split
+
+
+def test_a_link_that_is_lost_in_both_plans_is_lost_at_the_port_that_both_have(lab):
+    components = Components(lab)
+    ends = ("server0.nic0.p1", "server1.nic0.p1", "server0.nic0.p0")
+    evidence = [Evidence(one, components.explaining(one), one) for one in ends]
+    (cause,) = find_causes(evidence, {})
+    fibers = {"fiber server1.nic0.p1 -> ocs.4", "fiber ocs.20 -> server1.nic0.p1"}
+    assert {"server1.nic0.p1", *fibers} <= set(cause.components)
+
+
+def test_a_stuck_monitor_is_its_port_alone(lab):
+    (cause,) = find_causes(Components(lab).failed(LOSSES, "ocs.19: stuck monitor"), {})
+    assert cause.components == ("ocs.19",)

@@ -217,7 +217,7 @@ def test_events_set_aside_are_named(show):
     ]
     page = show((context(), [*rows("small", 20), *aside]))
     text = page.text.partition("Events set aside")[2]
-    assert "moves: straight → crossed 2 20 73 ms (server8.nic0.p1)" in text
+    assert "moves: straight → crossed 2 20 73 ms (server8.nic0.p1; simulated)" in text
 
 
 def test_without_events_set_aside_none_are_reported(show):

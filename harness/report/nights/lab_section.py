@@ -94,8 +94,10 @@ def lab_section(board: Board) -> Markup:
         f"{number_of(len(board.quantities), 'quantity', 'quantities')}"
     )
     events = [*zip(letters(len(board.events)), board.events, strict=True)]
-    quantities = (_quantity(board, one) for one in board.quantities)
-    return render_macro("nights/lab", "lab", board, facts, events, quantities)
+    found: dict[bool, list[Mapping[str, object]]] = {True: [], False: []}
+    for one in board.quantities:
+        found[one.name.startswith("closure.")].append(_quantity(board, one))
+    return render_macro("nights/lab", "lab", board, facts, events, found[False], found[True])
 
 
 # ----------------------------------------------------------------------------- a quantity

@@ -97,15 +97,16 @@ def _departures(board: Board) -> Iterator[_Departures]:
 
 def _since(one: SeriesDeparture) -> int:
     """Return the first night in a row that departs."""
-    measured = np.flatnonzero(np.isfinite(one.series.level))
+    measured = np.flatnonzero(np.isfinite(one.levels))
     return int(measured[-one.departure.run])
 
 
 def _departed_quantity(found: Sequence[SeriesDeparture]) -> ChangedItem:
     worst = min(found, key=lambda one: one.departure.p)
     series, departure = worst.series, worst.departure
+    of = "greatest " if worst.greatest else ""
     levels = (
-        Level(shown(departure.before, series.unit)),
+        Level(of + shown(departure.before, series.unit)),
         Level(shown(departure.level, series.unit)),
     )
     by = far(departure.before, departure.level, series.unit)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -37,13 +38,15 @@ def night_causes(board: Board, last: LastNight | None, testbed: Testbed | None) 
     as_ever: dict[Hashable, list[frozenset[str]]] = {}
     for family in {one.family for one in evidence}:
         apart = {id(series): one.nights for series, one in found if one.family == family}
-        alike = [one for one in measured if _family(one) == family]
-        least = min(abs(_shift(one, apart[id(one)])) for one in alike if id(one) in apart) / 2
+        greatest = isinstance(family, _Family) and family.greatest
+        alike = [one for one in measured if _family(one, greatest) == family]
+        shifts = (_shift(one, apart[id(one)], greatest) for one in alike if id(one) in apart)
+        least = min(map(abs, shifts)) / 2
         nights = max(apart.values())
         as_ever[family] = [
             components.of(one.subject, one.quantity)
             for one in alike
-            if id(one) not in apart and abs(_shift(one, nights)) <= least
+            if id(one) not in apart and abs(_shift(one, nights, greatest)) <= least
         ]
     for ended in last.problems if last and board.lab.simulated >= last.simulated else ():
         if last is None or not ended.failed:
@@ -76,10 +79,20 @@ def _series_evidence(
             nights = _in_a_row(board, one, night)
             value = shown(float(one.median[night]), one.unit)
             ends = span(float(one.lower[night]), float(one.upper[night]), one.unit, value)
+            size = f"{value} ({ends})" if one.median[night] else ""
             text = f"{one.subject}: {one.case.partition(': fault ')[2] or one.case}"
             candidates = components.of(one.subject, text)
-            yield one, _evidence(board, one, text, candidates, f"{value} ({ends})", nights, night)
-    departed = {id(each.series): each.departure for each in board.departures}
+            yield one, _evidence(board, one, text, candidates, size, nights, night)
+    departed = {id(each.series): each.departure for each in board.departures if not each.greatest}
+    for each in board.departures:
+        of, found = each.series, each.departure
+        if each.greatest and found.level > found.before:
+            by = far(found.before, found.level, of.unit)
+            text = f"{of.quantity} of {of.subject}, {of.case}, greatest of the night"
+            candidates = components.explaining(of.subject, of.quantity)
+            evidence = _evidence(board, of, text, candidates, by, found.run, night)
+            family = _family(of, greatest=True)
+            yield of, replace(evidence, family=family, confirmed=found.confirmed)
     for one in measured:
         if one.quantity.partition(".")[0] in _NO_EVIDENCE:
             continue
@@ -129,13 +142,23 @@ def _evidence(
     )
 
 
-def _family(series: Series) -> Hashable:
-    return series.quantity, series.test, series.case
+class _Family(NamedTuple):
+    """Series that are compared with each other, by their medians or their greatest values."""
+
+    quantity: str
+    test: str
+    case: str
+    greatest: bool
 
 
-def _shift(series: Series, nights: int) -> float:
+def _family(series: Series, greatest: bool = False) -> _Family:
+    return _Family(series.quantity, series.test, series.case, greatest)
+
+
+def _shift(series: Series, nights: int, greatest: bool) -> float:
     """Return by how much the last nights lie above those before; 0 where there are none."""
-    levels = series.level[np.isfinite(series.level)]
+    levels = series.greatest if greatest else series.level
+    levels = levels[np.isfinite(levels)]
     if levels.size <= nights:
         return 0.0
     return float(np.median(levels[-nights:]) - np.median(levels[:-nights]))

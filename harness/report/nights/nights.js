@@ -24,6 +24,10 @@
       }
       card.hidden = !left;
     }
+    for (const fold of all(".ln-closures")) {
+      fold.hidden = !fold.querySelector(".ln-quantity:not([hidden])");
+      if (wanted.length) fold.open = true;
+    }
     for (const one of occasions) one.hidden = !(here(one) && fits(one));
     const shown = quantities.filter(one => !one.hidden).length;
     count.textContent = shown === quantities.length

@@ -42,6 +42,7 @@ class Series:
     p99, p99_upper: with its upper bound, where `n` allows.
     level: the median of the values themselves, by which nights are compared; it is finite also
         where more than half of what was waited for never came.
+    greatest: the greatest value.
     """
 
     quantity: str
@@ -56,6 +57,7 @@ class Series:
     p99: Numbers
     p99_upper: Numbers
     level: Numbers
+    greatest: Numbers
 
     @property
     def last(self) -> int:
@@ -181,6 +183,7 @@ def _estimates(cells: Cells) -> dict[str, Numbers]:
         "p99": (_at(lower, start, p99) + _at(upper, start, p99)) / 2,
         "p99_upper": _at(upper, start, bound),
         "level": _at(cells.value, start, (n - 1) / 2),
+        "greatest": cells.value[cells.offsets[1:] - 1],
     }
 
 

@@ -27,9 +27,8 @@ def series(median, half=1.0, unit="dB", p99=NAN):
     median = np.array(median, dtype=float)
     empty = np.where(np.isnan(median), NAN, p99)
     n = np.where(np.isnan(median), 0.0, 20.0)
-    return Series(
-        "q", "a", "t", "case", unit, n, median, median - half, median + half, empty, empty, median
-    )
+    ends = median - half, median + half
+    return Series("q", "a", "t", "case", unit, n, median, *ends, empty, empty, median, median)
 
 
 def history(nights):
