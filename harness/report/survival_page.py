@@ -3,6 +3,7 @@
 import math
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from markupsafe import Markup
@@ -52,8 +53,10 @@ def _map(
     """Draw the stall of each fault over its duration, a colour for each outcome."""
     durations = [each.fault.what.duration / 1e9 for each in found]
     stalls = [max(each.stall / 1e9, _LEAST_STALL_S) for each in found]
-    x = decades(min(durations), max(durations) * 1.001, "s")
-    plot = Plot(720, 300, x, decades(min(stalls), max(stalls) * 1.001, "s"), left=52, bottom=34)
+    x, y = (decades(min(each), max(each) * 1.001, "s") for each in (durations, stalls))
+    x = replace(x, label=f"duration asked for, {x.label}")
+    y = replace(y, label=f"stall, {y.label}")
+    plot = Plot(720, 300, x, y, left=52, bottom=34)
     for index, outcome in enumerate(outcomes):
         places = [place for place, each in enumerate(found) if each.outcome == outcome]
         plot.dots([durations[p] for p in places], [stalls[p] for p in places], index)
@@ -93,7 +96,8 @@ def _timeline(found: "Survival") -> str:
         plot.boxes([lost], [back], [2.0], 14, 5)
     if "first retransmission" in moments:
         plot.dots([moments["first retransmission"]], [1.0], 1)
-        plot.word(moments["first retransmission"], 1.25, "first retransmission")
+        anchor = "end" if moments["first retransmission"] > last / 2 else "start"
+        plot.word(moments["first retransmission"], 1.25, "first retransmission", anchor)
     for name, index in (("error", 1), ("first result", 2), ("rate back to 95 %", 0)):
         if name in moments:
             plot.dots([moments[name]], [0.0], index)

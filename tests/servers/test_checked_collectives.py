@@ -137,3 +137,25 @@ _RingWorker._communicate = _closed
     assert state.exchanges == 3
     assert state.error.startswith("server")
     assert state.failed is not None
+
+
+def test_a_rank_that_waits_notices_that_its_next_one_is_lost(
+    started: Callable[..., CheckedJob],
+) -> None:
+    bug = """
+import struct, time
+_right = _RingWorker._communicate
+def _reset(self, collective, block):
+    self._count = getattr(self, "_count", 0) + 1
+    if self._count == 4 and self._rank == 1:
+        self._before.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self._before.close()
+        time.sleep(60)
+    return _right(self, collective, block)
+_RingWorker._communicate = _reset
+"""
+    job = started("send_receive", bug=bug)
+    until(lambda: bool(job.state().error), SystemClock())
+    assert (
+        "server0: ConnectionError: to the next rank: Connection reset by peer" in job.stop().error
+    )
