@@ -96,6 +96,11 @@ class Survival:
         return self.outcome in OUTCOMES[:3]
 
     @property
+    def duration(self) -> int:
+        """Time without carrier, in ns; where the light stayed, the time that was asked for."""
+        return sum(self.dark) // 2 or self.fault.what.duration
+
+    @property
     def began(self) -> int:
         """The first moment of the fault, on the bench's clock."""
         return min(at.earliest for at in (self.lost, *self.moments.values()))

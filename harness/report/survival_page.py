@@ -51,10 +51,10 @@ def _map(
     found: "Sequence[Survival]", outcomes: Sequence[str], search: "LongestFault | None"
 ) -> str:
     """Draw the stall of each fault over its duration, a colour for each outcome."""
-    durations = [each.fault.what.duration / 1e9 for each in found]
+    durations = [each.duration / 1e9 for each in found]
     stalls = [max(each.stall / 1e9, _LEAST_STALL_S) for each in found]
     x, y = (decades(min(each), max(each) * 1.001, "s") for each in (durations, stalls))
-    x = replace(x, label=f"duration asked for, {x.label}")
+    x = replace(x, label=f"time without carrier, {x.label}")
     y = replace(y, label=f"stall, {y.label}")
     plot = Plot(720, 300, x, y, left=52, bottom=34)
     for index, outcome in enumerate(outcomes):
@@ -69,7 +69,7 @@ def _shares(found: "Sequence[Survival]", outcomes: Sequence[str]) -> list[tuple[
     """Return how many faults had each outcome, by duration in thirds of a decade."""
     groups: dict[int, Counter[str]] = {}
     for each in found:
-        step = math.floor(math.log10(each.fault.what.duration) * _STEPS_A_DECADE + 1e-9)
+        step = math.floor(math.log10(each.duration) * _STEPS_A_DECADE + 1e-9)
         groups.setdefault(step, Counter())[each.outcome] += 1
     return [
         (

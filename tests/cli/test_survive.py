@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 
 import pytest
 from click.testing import Result
@@ -101,11 +102,10 @@ def test_the_page_has_shares_the_longest_fault_and_a_timeline_of_each_outcome() 
     assert "TimeoutError: &lt;script&gt;" in page
     assert f"<strong>{search}</strong>" in page
     assert page.count("Timeline of cut") == 2
-    # Thirds of a decade: 100, 215, 464 ms ... 4.64, 10 s; the outcomes in the order of their names.
+    # Without carrier for 20 ms longer; thirds of a decade: 215, 464 ms ... 4.64, 10 s.
     rows = re.findall("<td>([^<]* to [^<]*)</td>((?:<td>[^<]*</td>)*)", page)
     assert rows == [
-        ("100 ms to 215 ms", "<td>0 of 1</td><td>1 of 1</td>"),
-        ("215 ms to 464 ms", "<td>1 of 2</td><td>1 of 2</td>"),
+        ("215 ms to 464 ms", "<td>1 of 3</td><td>2 of 3</td>"),
         ("4.64 s to 10 s", "<td>1 of 1</td><td>0 of 1</td>"),
     ]
     assert "0.006 s</dt><dd>carrier lost" in page
@@ -129,6 +129,19 @@ def test_nothing_that_fails_is_at_least_the_longest_tried() -> None:
     assert (row.value, row.upper) == (100 * MS, 100 * MS)
     assert row.conditions is not None
     assert row.conditions["bound"] == "less than"
+
+
+def test_what_counts_is_the_time_without_carrier() -> None:
+    found = survival("error", 100)
+    # From 5 or 6 ms on until 125 or 126 ms.
+    assert found.duration == 120 * MS
+    assert replace(found, dark=Span(0, 0)).duration == 100 * MS
+    late = replace(found, dark=Span(10_000 * MS, 10_000 * MS))
+    search = LongestFault(100 * MS, 30_000 * MS)
+    for _ in range(6):
+        search.found(survival("unharmed", 4_000))
+        search.found(late)
+    assert search.longest.value > 3.5
 
 
 def test_a_longest_fault_has_its_interval() -> None:
