@@ -48,6 +48,7 @@ ELSEWHERE = {
     "python -m benchmarks.lab_in_a_box": "ten minutes, as root; tests/cli/test_lab_in_a_box.py",
     "ssh -p 17001 *": "tests/cli/test_lab_in_a_box.py",
     "python tests/conformance/transcripts.py acme-osw": "rewrites files of the checkout",
+    "lightrig survive * --number 20 *": "some ten minutes; tests/cli/test_survive.py",
     "pip install .": "tests/structure/test_public_modules.py",
     "lightrig check bench.yaml --declarations *": "tests/structure/test_public_modules.py",
     "pytest test_launched_power.py *": "tests/structure/test_public_modules.py",
