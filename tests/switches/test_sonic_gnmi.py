@@ -113,6 +113,8 @@ def test_circuits_that_only_the_hardware_has_are_removed(tmp_path: Path) -> None
         assert switch.circuits() == {Circuit(5, N + 6), Circuit(7, N + 8)}
         switch.change([Circuit(5, N + 6)], [Circuit(5, N + 7)]).done()
         assert switch.circuits() == {Circuit(5, N + 7), Circuit(7, N + 8)}
+        switch.change([Circuit(7, N + 8)], []).done()
+        assert switch.circuits() == {Circuit(5, N + 7)}
 
 
 @pytest.mark.parametrize("tables", ["hld", "kvm"])
