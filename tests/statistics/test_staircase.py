@@ -40,7 +40,7 @@ def test_intervals_hold_the_threshold() -> None:
         stairs = Staircase(0.01, 30)
         for _ in range(16):
             level = stairs.next_level()
-            fails = 1 / (1 + math.exp(-2 * math.log10(level / threshold) / spread))
+            fails = 0.5 + 0.5 * math.tanh(math.log10(level / threshold) / spread)
             stairs.answered(level, failed=draw.random() < fails)
         found = stairs.threshold()
         inside += found.lower <= threshold <= found.upper
