@@ -182,10 +182,16 @@ def test_quiet_nights_have_no_card(tmp_path):
     assert not card_of(write_nights(tmp_path, tmp_path / "nights.html").read_text())
 
 
-@pytest.mark.parametrize(("change", "shown"), [(8e8, True), (-8e8, False)])
-def test_a_port_that_becomes_slower_has_a_card_and_a_faster_one_none(tmp_path, change, shown):
-    still = [Grown("carrier_up", f"p{n}", 3e9, 2e7, 8e7, "ns") for n in range(6)]
-    moved = Grown("carrier_up", "moved", 3e9, 2e7, 8e7, "ns", change=change, at=9)
+@pytest.mark.parametrize(
+    ("quantity", "change", "shown"),
+    [("carrier_up", 8e8, True), ("carrier_up", -8e8, False), ("watched", 8e8, False)],
+)
+def test_a_port_that_becomes_slower_has_a_card_and_a_faster_one_none(
+    tmp_path, quantity, change, shown
+):
+    """How long a port was watched is about the measurement: it is no cause."""
+    still = [Grown(quantity, f"p{n}", 3e9, 2e7, 8e7, "ns") for n in range(6)]
+    moved = Grown(quantity, "moved", 3e9, 2e7, 8e7, "ns", change=change, at=9)
     write_nights_of(tmp_path, "bench", [*still, moved], nights=10)
     card = card_of(write_nights(tmp_path, tmp_path / "nights.html").read_text())
     assert ("moved  bench" in card) is shown

@@ -19,7 +19,7 @@ from lightrig.harness.statistics.confirmation import CONFIRMING
 from lightrig.testbeds import Testbed
 
 _FAULT = "loss.fault"
-_NO_EVIDENCE = ("closure", "harness", "loss")
+_NO_EVIDENCE = ("closure", "harness", "loss", "watched")
 """Families of quantities that describe the measurement, not the lab."""
 
 
