@@ -15,8 +15,8 @@ from click.testing import Result
 from typer.testing import CliRunner
 
 from lightrig.harness.bench import Fabric
-from lightrig.harness.cli import train
 from lightrig.harness.cli.app import application
+from lightrig.harness.cli.lab import INTERRUPTED
 from lightrig.harness.system_registry import Printed, System, TrainingReport, TrainingRequest
 from lightrig.instruments.namespaces import namespaces as kernel
 from lightrig.testbeds import LightrigError
@@ -223,7 +223,7 @@ def test_a_signal_ends_ranks_and_what_they_started(pytorch: None, tmp_path: Path
                 break
         process.terminate()
         said = process.stderr.read()
-        assert process.wait(60) == train.INTERRUPTED
+        assert process.wait(60) == INTERRUPTED
     assert b"the switches are restored" in said
     assert not [
         path
