@@ -5,6 +5,7 @@ Messages and calls are those of labgrid's `labgrid-coordinator.proto`.
 
 import socket
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -40,10 +41,12 @@ class Coordinator:
         self.calls: list[str] = []
         self.names: list[str] = []
         self.open_channels = 0
+        self.requests: Iterator[Any] = iter(())
         self.faster: str | None = None
         self.answers, self.session = True, 1
 
     def stream(self, requests: Iterator[Any]) -> Iterator[Any]:
+        self.requests = requests
         self.names.append(next(requests).startup.name)
         yield SimpleNamespace(sync=SimpleNamespace(id=next(requests).sync.id * self.session))
 
@@ -126,7 +129,11 @@ def test_the_first_claim_acquires_the_place_and_the_last_frees_it(
     first.release()
     first.release()
     assert (coordinator.acquired["rack-7"], coordinator.open_channels) == (NAME, 1)
+    reader = threading.Thread(target=list, args=(coordinator.requests,), daemon=True)
+    reader.start()  # as gRPC's own thread, which waits for what the client sends
     second.release()
+    reader.join(30)
+    assert not reader.is_alive()
     assert (coordinator.acquired["rack-7"], coordinator.open_channels) == ("", 0)
     assert coordinator.calls == ["acquire rack-7", f"release rack-7 of {NAME}"]
     place.check()
