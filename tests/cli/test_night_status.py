@@ -62,7 +62,9 @@ def test_a_job_measures_its_testbed_alone_and_draws_no_page(run, tmp_path, monke
         took = {"attempts": 3, "duration_s": 12.7, "reason": "the host was lost"}
         return TestbedNight(task.testbed, "measured", host, **counts, **took)
 
+    pages = []
     monkeypatch.setattr(night, "measure", measure)
+    monkeypatch.setattr(night, "_page", pages.append)
     ended = run("--testbed", "beta", "--night", "n7")
     here = socket.gethostname()
     assert tasks == [(str(tmp_path / "r"), "n7", "beta", "beta.yaml", here)]
@@ -71,7 +73,7 @@ def test_a_job_measures_its_testbed_alone_and_draws_no_page(run, tmp_path, monke
     assert head.split() == heads.split()
     measured = ["beta", "measured", here, "1234", "7", "2", "1", "3"]
     assert line.split() == [*measured, "12.7", "s", "the", "host", "was", "lost"]
-    assert (ended.exit_code, more) == (1, [])
+    assert (ended.exit_code, more, pages) == (1, [], [])
     unknown = run("--testbed", "gamma")
     assert unknown.exit_code == 2
     assert "lab.yaml has no testbed 'gamma'; it has alpha, beta" in unknown.stderr
