@@ -57,20 +57,24 @@ def test_circuits_are_packed_so_that_no_port_is_used_twice(circuits):
 
 @pytest.mark.long
 def test_intervals_hold_the_truth_as_often_as_they_say(tmp_path):
-    held, took, own = [], 0, 0.0
-    for seed in range(6):
+    """The losses of one lab share their references: shares scatter from lab to lab."""
+    shares, took, own = [], 0, 0.0
+    for seed in range(48):
         with polatis(tmp_path, seed=seed) as bench:
             (chain,) = chains(bench, references_of(bench))
             began = bench.clock.now()
             losses = measure_losses(Fabric(bench), chain)
             took += bench.clock.now() - began
-            held += inside(losses, bench)
+            held = list(inside(losses, bench))
+        assert len(held) == 64
+        shares.append(np.mean(held))
         assert (losses.settings, losses.remade) == (8, 6)
         changes = losses.settings + losses.remade
         readings = losses.entered.shape[1] + (changes - 1) * losses.readings
         own += changes * 40e6 + readings * 10e6
-    assert len(held) == 6 * 64
-    assert np.mean(held) == pytest.approx(0.95, abs=0.03)
+    error = np.std(shares, ddof=1) / np.sqrt(len(shares))
+    assert error < 0.01
+    assert np.mean(shares) == pytest.approx(0.95, abs=3 * error)
     assert took / own <= 1.05
 
 
