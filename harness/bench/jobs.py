@@ -36,7 +36,7 @@ class NoJobsError(LightrigError):
 
 @dataclass(frozen=True, slots=True)
 class JobSetting:
-    """What is not as the library and the kernel have it.
+    """Settings of a job that differ from the defaults of library and kernel.
 
     Attributes:
         user_timeout: TCP_USER_TIMEOUT of plain TCP, in ns; 0 for the kernel's own limit.

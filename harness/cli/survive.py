@@ -130,12 +130,17 @@ def survive(
                     _show(found[-1])
     if as_json:
         longest = {"longest": str(search)} if search else {}
-        print_json({"faults": [_document(each) for each in found], **longest})
+        simulated = sorted(bench.simulated)
+        print_json(
+            {"faults": [_document(each) for each in found], **longest, "simulated": simulated}
+        )
     else:
         shares = Counter(each.outcome for each in found)
         echo(", ".join(f"{outcome}: {count}" for outcome, count in sorted(shares.items())))
         if search:
             echo(f"longest that half of the faults survive: {search}")
+        if bench.simulated:
+            echo(f"simulated: {', '.join(sorted(bench.simulated))}")
     if page is not None:
         title = f"{job} over {library} ({setting})"
         page.write_text(survival_page(title, testbed.name, found, search), "utf-8")

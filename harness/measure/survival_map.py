@@ -77,14 +77,15 @@ class LongestFault:
 
     def row(self, subject: str, time: int) -> Row:
         """Return the longest duration as a row; one that was not reached is marked as a bound."""
-        found, most = self.longest, self._most / 1e9
-        beyond = "at least" if math.isinf(found.value) else "" if found.value else "less than"
-        value = {"at least": most, "less than": self._least / 1e9}.get(beyond, found.value)
-        lower, upper = (min(each or value, most) for each in (found.lower, found.upper))
+        found, least, most = self.longest, self._least / 1e9, self._most / 1e9
         conditions: dict[str, Scalar] = {"trials": self._trials, "shown": str(self)}
-        if beyond:
-            lower, upper, conditions["bound"] = value, value, beyond
-        value, lower, upper = (round(each * 1e9) for each in (value, lower, upper))
+        if math.isinf(found.value):
+            ends, conditions["bound"] = [min(found.lower, most)] * 3, "at least"
+        elif not found.value:
+            ends, conditions["bound"] = [max(found.upper, least)] * 3, "less than"
+        else:
+            ends = [found.value, found.lower, min(found.upper, most)]
+        value, lower, upper = (round(each * 1e9) for each in ends)
         quantity = "survival.longest_cut"
         return Row(subject, quantity, value, lower, upper, "ns", time, conditions)
 
@@ -94,11 +95,11 @@ class LongestFault:
         return self._stairs.threshold()
 
     def __str__(self) -> str:
-        found, most = self.longest, self._most / 1e9
+        found, least, most = self.longest, self._least / 1e9, self._most / 1e9
         if math.isinf(found.value):
             return f"at least {_seconds(min(found.lower, most))}"
         if not found.value:
-            return f"less than {_seconds(found.upper)}"
+            return f"less than {_seconds(max(found.upper, least))}"
         return (
             f"{_seconds(found.value)} (95 % interval {_seconds(found.lower)} to "
             f"{_seconds(min(found.upper, most))})"

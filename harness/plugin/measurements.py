@@ -116,7 +116,11 @@ def measure_survival(
 
 @pytest.fixture
 def measure_longest_cut(
-    bench: Bench, fabric: Fabric, links: LinkObservation, measure: Recording
+    pytestconfig: pytest.Config,
+    bench: Bench,
+    fabric: Fabric,
+    links: LinkObservation,
+    measure: Recording,
 ) -> Callable[..., LongestFault]:
     """`measure_longest_cut(plan, library=, collective=, setting=, number=)`: up to 30 s each."""
     from lightrig.harness.bench.jobs import Jobs, JobSetting
@@ -134,18 +138,20 @@ def measure_longest_cut(
         least: int = 100_000_000,
         most: int = LONGEST,
     ) -> LongestFault:
-        jobs, search = Jobs(bench, library, setting or JobSetting()), LongestFault(least, most)
+        setting = setting or JobSetting()
+        jobs, search = Jobs(bench, library, setting), LongestFault(least, most)
+        about = {"job": f"{collective} over {library}", "setting": str(setting)}
+        seed = pytestconfig.getoption("seed")
         try:
             run = FaultRun(fabric, links, jobs, plan, collective)
-            places = draw_faults([FaultKind("cut", most)], bench.testbed.links(plan), number, 1)
+            places = draw_faults([FaultKind("cut", most)], bench.testbed.links(plan), number, seed)
             for fault in search.faults(places):
                 found = run.under(fault)
                 search.found(found)
-                measure.record(survival_rows(found, measure.next_event()))
+                measure.record(survival_rows(found, measure.next_event()), about)
         finally:
             jobs.close()
-        name = f"{collective} over {library}"
-        measure.record([search.row(name, bench.clock.now())])
+        measure.record([search.row(about["job"], bench.clock.now())], about)
         return search
 
     return measured
