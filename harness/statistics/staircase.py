@@ -52,13 +52,10 @@ class Staircase:
         self._levels: Array = np.linspace(low, high, _STEPS)
         self._thresholds: Array = np.linspace(low - _BEYOND, high + _BEYOND, 2 * _STEPS + 1)
         self._confidence = confidence
-        slopes = np.array(_SLOPES)
         # Axes: level, threshold, slope.
-        distance = (self._levels[:, None, None] - self._thresholds[:, None]) / slopes
-        self._fails: Array = _LAPSE / 2 + (1 - _LAPSE) * expit(2 * distance)
-        self._posterior: Array = np.full(
-            (len(self._thresholds), len(slopes)), 1 / (len(self._thresholds) * len(slopes))
-        )
+        self._fails = self._failing(self._levels[:, None, None])
+        shape = self._fails.shape[1:]
+        self._posterior: Array = np.full(shape, 1 / math.prod(shape))
 
     def next_level(self) -> float:
         """Return the level to try next."""
@@ -71,10 +68,15 @@ class Staircase:
 
     def answered(self, level: float, *, failed: bool) -> None:
         """Take the answer at a level, which may be another one than was to be tried."""
-        distance = (np.log10(level) - self._thresholds[:, None]) / np.array(_SLOPES)
-        fails = _LAPSE / 2 + (1 - _LAPSE) * expit(2 * distance)
+        fails = self._failing(np.log10(level))
         self._posterior *= fails if failed else 1 - fails
         self._posterior /= self._posterior.sum()
+
+    def _failing(self, exponents: float | Array) -> Array:
+        """Return the probabilities of a failure at levels, by threshold and slope."""
+        distance = (exponents - self._thresholds[:, None]) / np.array(_SLOPES)
+        fails: Array = _LAPSE / 2 + (1 - _LAPSE) * expit(2 * distance)
+        return fails
 
     def threshold(self) -> Threshold:
         """Return the threshold so far."""
