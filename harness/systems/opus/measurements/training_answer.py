@@ -10,11 +10,11 @@ from typing import Any
 from lightrig.harness.record import Row, Scalar
 from lightrig.harness.systems.opus.measurements.training import (
     MeanEstimate,
+    Shift,
     changes,
     mean_of,
     passes_alike,
     shifts_by_step,
-    waits_by_step,
 )
 from lightrig.harness.systems.opus.planning.operations import ASYMMETRIC
 from lightrig.harness.systems.opus.planning.schedule import PhaseTable
@@ -106,16 +106,16 @@ def shares_by_step(trained: Trained, tables: Sequence[PhaseTable]) -> list[dict[
 
 
 def exposed_by_step(
-    trained: Trained, tables: Sequence[PhaseTable], switching: int, mode: str = "provisioning"
+    steps: Sequence[Sequence[Shift]], switching: int, mode: str = "provisioning"
 ) -> list[int]:
-    """Return what the phases of each usual step but the first would wait, in ns, computed.
+    """Return what the phase changes of each of `steps` would wait, in ns, computed.
 
     In default mode each change of phase waits for all of it; in provisioning mode for what the
     window before it, as this run had it, does not hide.
     """
     return [
         sum(shift.exposed(switching) if mode == "provisioning" else switching for shift in step)
-        for step in shifts_by_step(trained, tables)
+        for step in steps
     ]
 
 
@@ -148,11 +148,8 @@ class FrontEndUse:
     lines: tuple[int, ...]
 
 
-def phase_changes(
-    trained: Trained, tables: Sequence[PhaseTable], source: Sequence[str]
-) -> list[PhaseChange]:
-    """Return the changes of a usual step in their order; nothing for fewer than three steps."""
-    steps = shifts_by_step(trained, tables)
+def phase_changes(steps: Sequence[Sequence[Shift]], source: Sequence[str]) -> list[PhaseChange]:
+    """Return the changes of a usual step in their order; nothing for fewer than two `steps`."""
     if len(steps) < 2:
         return []
     found = []
@@ -325,8 +322,8 @@ def answer(
     shares = shares_by_step(trained, tables)
     changed = changes(trained)
     change = mean_of(changed) if len(changed) > 1 else None
-    alike = passes_alike(trained, tables)
-    waited = waits_by_step(trained, tables) if alike else []
+    steps = shifts_by_step(trained, tables) if passes_alike(trained, tables) else []
+    waited = [sum(shift.waited for shift in step) for step in steps]
     # The measured time is among them: the computed wait can be compared with the measured one.
     switchings = sorted({*SWITCHING, *([round(change.value)] if change else [])})
     switchings = switchings if len(waited) > 1 else []
@@ -341,28 +338,18 @@ def answer(
         phases=tables[0].shifts,
         steps=len(tables[0].steps_in(len(trained.operations[0]))),
         unlike=tables[0].unlike,
-        changes=tuple(phase_changes(trained, tables, source.splitlines())) if alike else (),
+        changes=tuple(phase_changes(steps, source.splitlines())),
         front_end=tuple(front_end_uses(trained)),
         step=mean_of([round(sum(step.values())) for step in shares]),
         shares={kind: mean_of([round(step[kind]) for step in shares]) for kind in SHARES},
         waited=mean_of(waited) if len(waited) > 1 else None,
         change=change,
         exposed={
-            switching: mean_of(exposed_by_step(trained, tables, switching, mode))
-            for switching in switchings
+            switching: mean_of(exposed_by_step(steps, switching, mode)) for switching in switchings
         },
         hidden={
             switching: mean_of(
-                [
-                    all_of_it - some
-                    for all_of_it, some in zip(
-                        *(
-                            exposed_by_step(trained, tables, switching, "default"),
-                            exposed_by_step(trained, tables, switching),
-                        ),
-                        strict=True,
-                    )
-                ]
+                [sum(switching - shift.exposed(switching) for shift in step) for step in steps]
             )
             for switching in switchings
         },
