@@ -223,13 +223,16 @@ class Instrument:
         """Return an error of this instrument, with the last lines of its wire."""
         return kind(self.name, problem, command=command, details=details, trace=self.wire()[-6:])
 
-    def garbled(self, command: str, reply: object, expected: str) -> InstrumentError:
+    def garbled(
+        self, command: str, reply: object, expected: str, *details: tuple[str, str]
+    ) -> InstrumentError:
         """Return the error of a reply to `command` that is not what the manual promises."""
         return self.failed(
             GarbledError,
             f"answered something that is no {expected}",
             command,
             ("answered", str(reply)[:200]),
+            *details,
         )
 
     def denied(

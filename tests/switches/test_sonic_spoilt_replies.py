@@ -77,7 +77,7 @@ def test_a_spoilt_table_of_states_is_refused(switch: SonicOcs, spoil: Spoil, how
     assert refused.value.command == "show ocs cross-connect status"
 
 
-def test_the_version_is_said_to_be_unknown_before_it_was_asked(
+def test_an_error_before_the_first_query_states_an_unknown_version(
     switch: SonicOcs, spoil: Spoil, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delattr(switch, "_version")  # which was set when the testbed was bound

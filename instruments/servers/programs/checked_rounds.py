@@ -23,7 +23,7 @@ def added(one: bytes, two: bytes) -> bytes:
 
 
 class CheckedRounds:
-    """What a rank gives and expects in each iteration of `collective`, as bytes of unsigned values.
+    """Inputs and expected results of a rank in each iteration, as bytes of unsigned values.
 
     Args:
         collective: `all_reduce` (sums), or `send_receive` to the next rank of the ring.

@@ -42,7 +42,7 @@ from lightrig.instruments.servers.programs.checked_rounds import CheckedRounds
 from lightrig.instruments.servers.programs.replies import Replies, load_torch
 from lightrig.instruments.servers.programs.server_clock import boot_id, now
 
-__all__ = ["Worker", "main"]
+__all__ = ["Worker", "answer_requests", "main"]
 
 _VERSION = 1
 _PATTERN = 251
@@ -430,13 +430,18 @@ class Worker:
         return bytes(taken)
 
 
-def main() -> int:
+def answer_requests(program: str, version: int, worker: type[Worker]) -> int:
     """Answer requests on stdin until it ends; returns the exit status."""
-    if sys.argv[1:] not in ([], ["lightrig-gloo", str(_VERSION)]):
-        print(f"this is lightrig-gloo {_VERSION}, started as {sys.argv[1:]}", file=sys.stderr)
+    if sys.argv[1:] not in ([], [program, str(version)]):
+        print(f"this is {program} {version}, started as {sys.argv[1:]}", file=sys.stderr)
         return 2
-    Worker().serve()
+    worker().serve()
     return 0
+
+
+def main() -> int:
+    """Run the program of one rank of Gloo; returns the exit status."""
+    return answer_requests("lightrig-gloo", _VERSION, Worker)
 
 
 if __name__ == "__main__":

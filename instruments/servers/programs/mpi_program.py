@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lightrig.instruments.servers.programs.gloo_program import Worker
+from lightrig.instruments.servers.programs.gloo_program import Worker, answer_requests
 from lightrig.instruments.servers.programs.server_clock import boot_id, now
 
 __all__ = ["main"]
@@ -240,12 +240,8 @@ class _MpiWorker(Worker):
 
 
 def main() -> int:
-    """Answer requests on stdin until it ends; returns the exit status."""
-    if sys.argv[1:] not in ([], ["lightrig-mpi", str(_VERSION)]):
-        print(f"this is lightrig-mpi {_VERSION}, started as {sys.argv[1:]}", file=sys.stderr)
-        return 2
-    _MpiWorker().serve()
-    return 0
+    """Run the program of one rank of MPI; returns the exit status."""
+    return answer_requests("lightrig-mpi", _VERSION, _MpiWorker)
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ import sys
 from typing import Any
 
 from lightrig.instruments.servers.programs.checked_rounds import BYTES, added
-from lightrig.instruments.servers.programs.gloo_program import Worker
+from lightrig.instruments.servers.programs.gloo_program import Worker, answer_requests
 from lightrig.instruments.servers.programs.server_clock import boot_id
 
 __all__ = ["main"]
@@ -105,12 +105,8 @@ class _RingWorker(Worker):
 
 
 def main() -> int:
-    """Answer requests on stdin until it ends; returns the exit status."""
-    if sys.argv[1:] not in ([], ["lightrig-ring", str(_VERSION)]):
-        print(f"this is lightrig-ring {_VERSION}, started as {sys.argv[1:]}", file=sys.stderr)
-        return 2
-    _RingWorker().serve()
-    return 0
+    """Run the program of one rank of a ring; returns the exit status."""
+    return answer_requests("lightrig-ring", _VERSION, _RingWorker)
 
 
 if __name__ == "__main__":

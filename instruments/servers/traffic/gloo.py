@@ -10,17 +10,14 @@ from lightrig.instruments.core.collectives import Exchange
 from lightrig.instruments.core.errors import InstrumentError
 from lightrig.instruments.core.traffic import Traffic
 from lightrig.instruments.servers.host.linux import LinuxServer
-from lightrig.instruments.servers.host.offset import ClockMap
 from lightrig.instruments.servers.host.program import Program, ProgramRequest
 from lightrig.instruments.servers.host.routes import DEVICE
 from lightrig.instruments.servers.traffic.rank_programs import (
     OPERATION_TIMEOUT,
-    RankProgram,
     RankPrograms,
     RankTraffic,
     rank_shares,
 )
-from lightrig.instruments.wire.trace import Trace
 
 GLOO = Program(
     "lightrig-gloo",
@@ -134,12 +131,7 @@ class GlooRunner(RankPrograms):
 
         Raises `NoPyTorchError` if a server has none.
         """
-        new = [rank for rank in ranks if rank not in self._workers]
-        for rank in new:
-            clocks = ClockMap(name=self._servers[rank].name)
-            run = self._servers[rank].start(GLOO, Trace(self._clock), clocks)
-            self._workers[rank] = RankProgram(run, clocks)
-        for rank, answer in zip(new, self._greet(new, LOADING), strict=True):
+        for rank, answer in self._start_new(ranks, self._servers, GLOO, LOADING):
             if answer.get("torch") is None:
                 self.close()
                 raise NoPyTorchError(rank, str(answer.get("why")))

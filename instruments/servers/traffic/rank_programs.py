@@ -16,9 +16,10 @@ from lightrig.instruments.core.collectives import (
 )
 from lightrig.instruments.core.errors import InstrumentError
 from lightrig.instruments.core.traffic import Traffic
-from lightrig.instruments.servers.host.linux import this_boot_id
+from lightrig.instruments.servers.host.linux import LinuxServer, this_boot_id
 from lightrig.instruments.servers.host.offset import ClockMap
-from lightrig.instruments.servers.host.program import ProgramRequest, ProgramRun
+from lightrig.instruments.servers.host.program import Program, ProgramRequest, ProgramRun
+from lightrig.instruments.wire.trace import Trace
 
 OPERATION_TIMEOUT = 30_000_000_000
 """Time allowed for one operation, in ns, after which its rank gives it up."""
@@ -182,6 +183,21 @@ class RankPrograms(ABC):
                 self.close()
                 raise self._failed(ranks, f"could not {verb}", rank, error) from error
         return answers
+
+    def _start_new(
+        self,
+        ranks: Sequence[str],
+        servers: Mapping[str, LinuxServer],
+        program: Program,
+        timeout: int,
+    ) -> list[tuple[str, dict[str, Any]]]:
+        """Start `program` on the servers of `ranks` where none runs; return what these answer."""
+        new = [rank for rank in ranks if rank not in self._workers]
+        for rank in new:
+            clocks = ClockMap(name=servers[rank].name)
+            run = servers[rank].start(program, Trace(self._clock), clocks)
+            self._workers[rank] = RankProgram(run, clocks)
+        return list(zip(new, self._greet(new, timeout), strict=True))
 
     def _greet(self, names: Sequence[str], timeout: int) -> list[dict[str, Any]]:
         """Learn process and clock of programs that have just started; return their answers."""

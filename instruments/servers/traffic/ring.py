@@ -6,14 +6,11 @@ from typing import Any
 from lightrig.instruments.clock import Clock
 from lightrig.instruments.core.collectives import Exchange
 from lightrig.instruments.servers.host.linux import LinuxServer
-from lightrig.instruments.servers.host.offset import ClockMap
 from lightrig.instruments.servers.host.program import Program
 from lightrig.instruments.servers.traffic.rank_programs import (
     OPERATION_TIMEOUT,
-    RankProgram,
     RankPrograms,
 )
-from lightrig.instruments.wire.trace import Trace
 
 RING = Program(
     "lightrig-ring",
@@ -52,12 +49,7 @@ class RingRunner(RankPrograms):
         self._tool = "plain TCP"
 
     def _join(self, ranks: tuple[str, ...]) -> None:
-        new = [rank for rank in ranks if rank not in self._workers]
-        for rank in new:
-            clocks = ClockMap(name=self._servers[rank].name)
-            run = self._servers[rank].start(RING, Trace(self._clock), clocks)
-            self._workers[rank] = RankProgram(run, clocks)
-        self._greet(new, _STARTING)
+        self._start_new(ranks, self._servers, RING, _STARTING)
         addresses = [self._addresses[rank] for rank in ranks]
         places = {rank: place for place, rank in enumerate(ranks)}
         listening = self._request_all(

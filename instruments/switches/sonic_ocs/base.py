@@ -112,15 +112,12 @@ class SonicSwitch(Instrument, ABC):
         """Return every cross-connect that the hardware status shows, configured or not."""
         return frozenset(self._status())
 
-    def garbled(self, command: str, reply: object, expected: str) -> InstrumentError:
+    def garbled(
+        self, command: str, reply: object, expected: str, *details: tuple[str, str]
+    ) -> InstrumentError:
         """Return the error of a reply that is not what the sources of this driver show."""
-        return self.failed(
-            GarbledError,
-            f"answered something that is no {expected}",
-            command,
-            ("answered", str(reply)[:200]),
-            ("revision", f"of SONiC: {self._version}"),
-        )
+        revision = "revision", f"of SONiC: {self._version}"
+        return super().garbled(command, reply, expected, *details, revision)
 
     def states_of_sides(self, command: str, found: Sequence[str]) -> tuple[str, ...]:
         """Return the states of the sides of a cross-connect; raises `GarbledError`."""
