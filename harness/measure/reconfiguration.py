@@ -34,7 +34,7 @@ from lightrig.instruments.core.stages import (
 from lightrig.testbeds import LightrigError, Plan, Port, Testbed
 
 SWAPPED = "light leads to all of them: are their fibers swapped, or do rate or FEC differ?"
-"""What links that stay down with light may have."""
+"""Sentence on links that stay down although light reaches their ports."""
 
 
 class IncompleteError(LightrigError):

@@ -1,4 +1,4 @@
-"""What `lightrig night` measures, prints and ends with, of testbeds that ended differently."""
+"""Runs, terminal lines and exit status of `lightrig night` for testbeds that end differently."""
 
 import json
 import socket

@@ -222,7 +222,7 @@ def test_clients_with_their_own_login_find_the_unit_that_the_file_describes(
             process.kill()
 
 
-def test_a_stated_login_is_kept_over_restarts_and_a_drawn_one_is_not(
+def test_a_configured_login_survives_restarts_and_a_random_one_does_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A program with fixed credentials and address reaches the host again after each start."""

@@ -121,7 +121,7 @@ def test_one_wrong_result_of_one_rank_is_found(
     assert job.stop().wrong == 1
 
 
-def test_a_rank_that_ends_is_an_error_of_the_others(started: Callable[..., CheckedJob]) -> None:
+def test_the_end_of_one_rank_is_an_error_of_its_peers(started: Callable[..., CheckedJob]) -> None:
     bug = """
 _right = _RingWorker._communicate
 def _closed(self, collective, block):

@@ -55,7 +55,7 @@ def test_ranks_are_counted_on_each_server_and_meet_at_a_new_port_each_run(
     assert int(ports[1]) == int(ports[0]) + 1
 
 
-def test_failed_rank_ends_the_others_and_its_error_is_raised(session: RankSession) -> None:
+def test_a_failed_rank_ends_its_peers_and_raises_its_error(session: RankSession) -> None:
     ended, woken, lost = [], [], threading.Event()
     with pytest.raises(TrainingFailedError, match="no such layer"):
         session.run(

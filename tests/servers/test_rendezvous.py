@@ -54,7 +54,7 @@ def test_a_value_is_swapped_only_for_what_was_expected() -> None:
         ranks.ask("rank 0", "rename", "leader")
 
 
-def test_what_is_handed_over_is_gone_once_all_readers_have_it() -> None:
+def test_a_stored_value_is_removed_after_its_last_reader() -> None:
     ranks = Asking()
     assert ranks.ask("rank 1", "take", "gradients") == "waits"
     ranks.ask("rank 0", "hand", "gradients", packed("bulk"), 2)

@@ -220,7 +220,7 @@ def test_an_operation_beyond_all_that_was_profiled_asks(free: Rank) -> None:
     assert [event["wants"] for event in free.events if "wants" in event] == [0, 1, 2]
 
 
-def test_the_line_of_the_script_is_told(free: Rank) -> None:
+def test_an_operation_reports_its_line_of_the_script(free: Rank) -> None:
     """That which runs, not the function of a module that it calls, nor a finished line."""
     free.gate = gate = Gate(GROUPS, free.gate._emit, gated=True, script="/run/mine.py")
     source = (

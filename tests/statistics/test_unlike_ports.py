@@ -61,7 +61,7 @@ def test_bounds_that_overlap_and_small_differences_name_nobody():
     assert [one.port for one in unlike_ports(small, small, least=0.05)] == [3]
 
 
-def test_the_others_are_all_but_the_port_itself():
+def test_a_port_is_compared_with_the_median_of_the_remaining_ports():
     """Against NumPy's median of each row without the port, with ties and with ports left out."""
     draws = np.random.default_rng(11)
     found = draws.integers(0, 6, (40, 7)).astype(float)

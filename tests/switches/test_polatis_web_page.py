@@ -130,14 +130,14 @@ SETTERS = {
     "system-config/ntp-servers/ntp-server": [{"ip-address": "10.0.0.6", "minpoll": 5}],
     "subswitches/subswitch": [{"sname": "left", "username": ["carol"], "port-id": [3, 19]}],
 }
-"""What restlib.js sets by PATCH and nothing else here does, with leaves of the modules."""
+"""Settings that only restlib.js sends, by PATCH, with leaves of the modules."""
 ANSWERED = {
     "system-config/user": {"password": "", "polatis-switch:group": "user"},
     "ports/port": {"port-status": "PO_DISABLED"},
     "aps/protection-service": {"active": False},
     "system-config/ntp-servers/ntp-server": {"maxpoll": 10, "version": 4},
 }
-"""What is read back beside that: defaults, and what is reported and not set."""
+"""Leaves that are read back beside those: defaults, and state that cannot be set."""
 
 
 @pytest.mark.parametrize("path", SETTERS)
@@ -194,7 +194,7 @@ def test_what_the_modules_do_not_have_is_refused_and_changes_nothing(http, path,
     assert http.get(f"/api/data/{path}").text == before
 
 
-def test_what_the_vendors_page_deletes_is_gone(http):
+def test_entries_that_the_vendors_page_deletes_are_removed(http):
     for path, key in (
         ("system-config/radius-servers/radius-server", "10.0.0.7,1812"),
         ("system-config/user", "carol"),

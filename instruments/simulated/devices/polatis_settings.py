@@ -169,7 +169,7 @@ SETTINGS: Mapping[str, _Setting] = {
         defaults={"username": [], "port-id": []},
     ),
 }
-"""What can be configured, by path without modules."""
+"""Configurable containers, leaves and lists, by path without modules."""
 
 
 class PolatisSettings:

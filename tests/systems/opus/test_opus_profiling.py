@@ -69,7 +69,7 @@ def test_ranks_that_say_nothing_have_no_steps() -> None:
 DATA, PAIR = "r0.d1.s{}.0", "r0.pp0-1.{}"
 
 
-def told(*ranks: str, steps: Sequence[int] = ()) -> dict[int, Seen]:
+def seen_by(*ranks: str, steps: Sequence[int] = ()) -> dict[int, Seen]:
     """Ranks 0 to 3 as texts: c for a collective of the stage; s and r, those joined in brackets."""
     found = {}
     for rank, text in enumerate(ranks):
@@ -97,27 +97,27 @@ def told(*ranks: str, steps: Sequence[int] = ()) -> dict[int, Seen]:
     ],
 )
 def test_both_ranks_join_what_neither_ends_before_the_other_begins(first, second, joined) -> None:
-    tables = profiled(JOB, told(first, first, second, second))
+    tables = profiled(JOB, seen_by(first, first, second, second))
     for table in tables:
         assert [table.joined_at(at) for at in range(len(table.operations))] == joined
 
 
 def test_an_operation_between_joined_messages_is_refused() -> None:
     with pytest.raises(OpusError, match=r"rank 0 begins operations of \['r0.d1.s0.0'\] between"):
-        profiled(JOB, told("scr", "src", "src", "src"))
+        profiled(JOB, seen_by("scr", "src", "src", "src"))
 
 
 def test_messages_in_one_direction_must_agree() -> None:
     with pytest.raises(
         OpusError, match=r"rank 0 sends 2 messages of r0\.pp0-1\.0, and rank 2 receives 1"
     ):
-        profiled(JOB, told("ssc", "ssc", "rsc", "rrc"))
+        profiled(JOB, seen_by("ssc", "ssc", "rsc", "rrc"))
 
 
-def test_steps_unlike_the_others_are_told_apart() -> None:
+def test_steps_with_different_operations_are_listed_as_unlike() -> None:
     """Three usual steps, one with an evaluation before its last, and a checkpoint at the end."""
     ranks = ["csr" + "csr" + "ccsr" + "csr" + "cc", "crs" + "crs" + "ccrs" + "crs" + "cc"]
-    tables = profiled(JOB, told(*[ranks[0]] * 2, *[ranks[1]] * 2, steps=[3, 6, 10, 13]))
+    tables = profiled(JOB, seen_by(*[ranks[0]] * 2, *[ranks[1]] * 2, steps=[3, 6, 10, 13]))
     for table in tables:
         assert table.steps_in(15) == [(0, 3), (3, 6), (10, 13)]
         assert table.unlike == ((3, 4), (5, 2))
@@ -130,7 +130,7 @@ def test_any_number_of_steps_may_follow_those_that_end_alike() -> None:
     one = "cc" + "sr" * 2
     other = "cc" + "rs" * 2
     ranks = ["c" + one * 3, "c" + other * 3]
-    tables = profiled(JOB, told(*[ranks[0]] * 2, *[ranks[1]] * 2, steps=[7, 13, 19]))
+    tables = profiled(JOB, seen_by(*[ranks[0]] * 2, *[ranks[1]] * 2, steps=[7, 13, 19]))
     for table in tables:
         assert (len(table.before), len(table.operations), table.unlike) == (7, 6, ((1, 7),))
         assert table.at(100) is not None
@@ -140,6 +140,6 @@ def test_any_number_of_steps_may_follow_those_that_end_alike() -> None:
 def test_a_line_after_each_step_belongs_to_the_next_one() -> None:
     """The first step lacks it, and nothing but it comes after the last one."""
     first, second = "csr" + "ccsr" * 3 + "c", "crs" + "ccrs" * 3 + "c"
-    tables = profiled(JOB, told(first, first, second, second, steps=[3, 7, 11, 15]))
+    tables = profiled(JOB, seen_by(first, first, second, second, steps=[3, 7, 11, 15]))
     assert {table.unlike for table in tables} == {()}
     assert tables[0].steps_in(16) == [(3, 7), (7, 11), (11, 15)]
