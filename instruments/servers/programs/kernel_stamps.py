@@ -24,7 +24,7 @@ _STAMPS = struct.Struct("@6q")  # three times in s and ns: software, an unused o
 
 
 class _Lead(NamedTuple):
-    """How far a clock is ahead of this program's, in ns, at a time `at` of the latter."""
+    """Lead of a clock over this program's, in ns, at a time `at` of the latter."""
 
     at: int
     least: int
