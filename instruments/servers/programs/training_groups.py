@@ -155,6 +155,10 @@ def _backend(
         def getBackendName(self) -> str:  # noqa: N802 - PyTorch's name
             return "lightrig"
 
+        def _get_backend(self, _: Any) -> Any:
+            """Return itself: PyTorch 2.14 asks for it before it starts sends and receives."""
+            return self
+
         def barrier(self, *_: Any, **__: Any) -> Any:
             """Wait over the store, not over the rail: a barrier carries no data."""
             name = f"barrier {self._barriers}"
