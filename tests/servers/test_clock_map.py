@@ -259,6 +259,25 @@ def test_a_jump_while_a_request_is_answered_is_an_error() -> None:
         clocks.here(3_000_000_000)
 
 
+@pytest.mark.parametrize("jumps", [False, True])
+def test_a_slow_request_does_not_tell_the_rate(jumps: bool) -> None:
+    clocks = ClockMap(name="server3")
+    clocks.exchanged(0, 1 * MS, 1 * MS, 1 * MS + 50_000)  # the request took 1 ms, the reply 50 us
+    for tenth in range(10, 21):
+        clocks.exchanged(
+            *(tenth * 100 * MS + delay for delay in (-50_000, 0, 0, 50_000)),
+        )
+    # The middles of the first and the last exchange seem to tell a rate of 240 ppm, by which the
+    # last is 0.96 ms late; those between allow 100 ppm, by which it is 0.35 ms early or late.
+    there = 5_500 * MS - (960_000 if jumps else 0)
+    clocks.exchanged(5_500 * MS - 50_000, there, there, 5_500 * MS + 50_000)
+    if jumps:
+        with pytest.raises(ClockError, match="server3 has a clock that jumped back by 0"):
+            clocks.here(2_000 * MS)
+    else:
+        assert clocks.here(2_000 * MS).earliest <= 2_000 * MS <= clocks.here(2_000 * MS).latest
+
+
 def test_exchanges_that_contradict_each_other_are_an_error_that_names_the_server() -> None:
     clocks = ClockMap(name="server3")
     clocks.exchanged(1000, 500_000, 500_000, 2000)

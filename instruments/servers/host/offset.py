@@ -67,7 +67,7 @@ class _Point(NamedTuple):
 
 
 class _Deciding(NamedTuple):
-    """Bounds for the stamps between two stamps of exchanges.
+    """Bounds for an interval of stamps.
 
     Attributes:
         points: those that bound alone, for the clock's greatest rate.
@@ -109,38 +109,80 @@ class _Line:
         self._origin = last.sent_there
         self._bench = last.received
         self._slews = slews
-        self._requests: list[_Point] = []
-        self._replies: list[_Point] = []
+        requests, replies = [], []
         for exchange in exchanges:
             at, doubt = self._place(exchange.received_there)
-            self._requests.append(_Point(at, at - exchange.sent + self._bench + doubt))
+            requests.append(_Point(at, at - exchange.sent + self._bench + doubt))
             at, doubt = self._place(exchange.sent_there)
-            self._replies.append(_Point(at, exchange.received - self._bench - at + doubt))
-        self._stamps = sorted(point.at for point in (*self._requests, *self._replies))
+            replies.append(_Point(at, exchange.received - self._bench - at + doubt))
+        self._stamps = sorted(point.at for point in (*requests, *replies))
+        self._requests, self._replies = requests, replies
         self._deciding: dict[tuple[int, int], _Deciding] = {}
 
     def bound(self, stamp: int, side: int) -> int:
         """Return when a stamp was at the earliest (`side` -1) or latest (1), on the bench's clock.
 
-        Any point and any pair of points set a true bound, so those that decide in the middle
-        between two stamps of exchanges serve for all stamps between these.
+        Any point and any pair of points set a true bound, so those that decide in the middle of an
+        interval serve for all stamps in it: the intervals between the stamps of exchanges, and
+        outside of them ones that double with the distance.
         """
         at, doubt = self._place(stamp)
         place = bisect_right(self._stamps, at)
-        if 0 < place < len(self._stamps):
-            least = self._between(place, at, side)
+        last = place == len(self._stamps)
+        if place > 0 and not last:
+            least = self._within(place, at, side)
         else:
-            least = self._decide(at, side)[0]
+            outside = abs(at - self._stamps[-1 if last else 0]).bit_length()
+            least = self._within(place + outside if last else -outside, at, side)
         return self._bench + at + side * (math.ceil(least) + doubt)
 
-    def _between(self, place: int, at: int, side: int) -> float:
-        deciding = self._deciding.get((place, side))
+    def allows(self, new: _Exchange) -> bool:
+        """Whether a line of a steady rate, amid all bounds, also keeps those of a new exchange.
+
+        Only a quick answer: where it is no, another line may still do.
+        """
+        requests, replies = self._requests, self._replies
+        apart = replies[-1].at - replies[0].at
+        twice = replies[-1].least - requests[-1].least - replies[0].least + requests[0].least
+        rate = twice / 2 / apart if apart else 0.0
+        most = min([point.least - rate * point.at for point in replies])
+        least = max([-point.least - rate * point.at for point in requests])
+        if least > most or abs(rate) > MAXIMUM_RATE:
+            return False
+        ahead = self._bench + (least + most) / 2
+        received_there, _ = self._place(new.received_there)
+        sent_there, _ = self._place(new.sent_there)
+        return (
+            new.sent <= ahead + (1 + rate) * received_there
+            and ahead + (1 + rate) * sent_there <= new.received
+        )
+
+    def _interval(self, number: int) -> tuple[int, int]:
+        """Return an interval of stamps by its number.
+
+        Number n lies before stamp n of the exchanges; from their number on, n doublings after the
+        last, and from 0 down, n doublings before the first.
+        """
+        count = len(self._stamps)
+        if 0 < number < count:
+            return self._stamps[number - 1], self._stamps[number]
+        doubled = 1 << (number - count if number > 0 else -number)
+        if number > 0:
+            return self._stamps[-1] + doubled // 2, self._stamps[-1] + doubled
+        return self._stamps[0] - doubled, self._stamps[0] - doubled // 2
+
+    def _within(self, interval: int, at: int, side: int) -> float:
+        deciding = self._deciding.get((interval, side))
         if deciding is None:
-            before, after = self._stamps[place - 1], self._stamps[place]
+            before, after = self._interval(interval)
             points = self._kinds(side)[0]
-            nearest = {min(points, key=lambda point: _alone(point, at)) for at in (before, after)}
-            _, pair, sign = self._decide((before + after) // 2, side)
-            deciding = self._deciding[place, side] = _Deciding(tuple(nearest), pair, sign)
+            alone = [
+                [each.least + MAXIMUM_RATE * abs(each.at - at) for each in points]
+                for at in (before, after)
+            ]
+            nearest = {points[bounds.index(min(bounds))] for bounds in alone}
+            pair, sign = self._decide((before + after) // 2, side)
+            deciding = self._deciding[interval, side] = _Deciding(tuple(nearest), pair, sign)
         if deciding.pair is None:
             return min([_alone(point, at) for point in deciding.points])
         one, two = deciding.pair
@@ -151,15 +193,15 @@ class _Line:
         return (
             least
             if deciding.sign > 0
-            else min(least, *(_alone(each, at) for each in deciding.points))
+            else min([least, *[_alone(each, at) for each in deciding.points]])
         )
 
     def _kinds(self, side: int) -> tuple[list[_Point], list[_Point]]:
         """Return the points that bound from one side, and those that bound from the other."""
         return (self._replies, self._requests) if side > 0 else (self._requests, self._replies)
 
-    def _decide(self, at: int, side: int) -> tuple[float, tuple[_Point, _Point] | None, int]:
-        """Return the bound at a stamp, and the pair of points that decides it, with its sign.
+    def _decide(self, at: int, side: int) -> tuple[tuple[_Point, _Point] | None, int]:
+        """Return the pair of points that decides the bound at a stamp, with its sign.
 
         A point alone bounds only for a given rate of the clock. On two sides of `at`, one of two
         points of one kind allows a fast clock what the other denies it; on one side, a far point of
@@ -182,7 +224,7 @@ class _Line:
                         bound = (second * near - sign * first * far) / (second - first)
                         if bound < least:
                             least, pair, pair_sign = bound, (one, two), sign
-        return least, pair, pair_sign
+        return pair, pair_sign
 
     def _place(self, stamp: int) -> tuple[int, int]:
         """Return a stamp from the line's origin, slews taken off, and its doubt, in ns.
@@ -289,6 +331,9 @@ class ClockMap:
         slack = MAXIMUM_RATE * busy + _wander(busy)
         meanwhile = busy - slack > passed
         last = new.received - busy
+        if not meanwhile and line.allows(new):
+            self._note_rate(new)
+            return new
         if not meanwhile and (
             line.bound(new.received_there, 1) < new.sent
             or line.bound(new.received_there, -1) > last + slack
