@@ -1,6 +1,7 @@
 """Examples without symmetry, shared by tests: no two of their numbers can stand for each other.
 
-The worst of DELAYS is neither first nor last; `write_results` writes three nights of two testbeds.
+The worst of DELAYS is neither first nor last; TRAFFIC is not its transpose, and the vertices of
+TREE have three different degrees; `write_results` writes three nights of two testbeds.
 """
 
 import functools
@@ -18,6 +19,24 @@ SIZE = "12x20"
 
 DELAYS = (61, 63, 69, 60, 64, 62, 65)
 """Milliseconds by event: the greatest is third, the least fourth; the median is 63."""
+
+COLUMNS, LINES = 5, 3
+"""Nodes in a row of a fabric, and rows of it."""
+
+TREE = ((0, 1), (1, 2), (1, 3), (3, 4))
+"""Edges of a tree on five vertices, of the degrees 1, 3, 1, 2 and 1."""
+
+TRAFFIC = (
+    (0, 11, 2, 5, 1),
+    (4, 0, 17, 3, 8),
+    (19, 6, 0, 7, 13),
+    (9, 23, 14, 0, 10),
+    (12, 16, 15, 18, 0),
+)
+"""Bytes from each of five to each other; the last sends most, the second receives most.
+
+Sent: 19, 32, 45, 56, 61. Received: 44, 56, 48, 33, 32.
+"""
 
 ROWS = {"r1": 23, "r2": 5, "r3": 7, "r4": 1234, "r5": 11, "r6": 2}
 """Rows of each run of `write_results`; those of r4, which was killed, are in its journal alone."""
