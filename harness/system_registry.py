@@ -104,8 +104,11 @@ class System:
             testbed is given; it may implement `pytest_lightrig_unavailable` for them.
         generator: the typer command that `lightrig generate NAME` runs.
         quantities: the quantities that only this system records.
-        orchestrator: what `lightrig orchestrate NAME` places jobs by, a function of a testbed that
-            returns a `lightrig.harness.orchestration.Layout`.
+        orchestrator: what `lightrig orchestrate NAME` places jobs by, a function of a testbed
+            or `Wiring` that returns a `lightrig.harness.orchestration.Layout`.
+        structure: what reads a testbed file that has the sizes of such a fabric instead of its
+            parts, a function of its path and a `Vocabulary` that returns a
+            `lightrig.harness.orchestration.wiring.Structure` or raises `TestbedError`.
         trainer: what `lightrig train` runs on a testbed of this system, a function of a `Fabric`, a
             `TrainingRequest` and a function that receives what ranks print; it returns a
             `TrainingReport`.
@@ -120,6 +123,7 @@ class System:
     generator: str | None = None
     quantities: str | None = None
     orchestrator: str | None = None
+    structure: str | None = None
     trainer: str | None = None
 
     @property

@@ -1,7 +1,7 @@
 """Testbeds: description of a laboratory and its file format; plain values, the lowest floor."""
 
 from lightrig.testbeds.cabling import Cabling, CablingError, Fiber, NoLightPathError
-from lightrig.testbeds.errors import LightrigError, Problem, TestbedError
+from lightrig.testbeds.errors import LightrigError, Problem, SizesOnlyError, TestbedError
 from lightrig.testbeds.limits import Limit, LimitError, parse_limit
 from lightrig.testbeds.loading import load
 from lightrig.testbeds.model import (
@@ -111,6 +111,7 @@ __all__ = [
     "SimulatedReceiver",
     "SimulatedSwitch",
     "Simulation",
+    "SizesOnlyError",
     "Slow",
     "SwitchSpec",
     "Testbed",

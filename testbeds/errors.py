@@ -39,3 +39,11 @@ class TestbedError(LightrigError):
     def __init__(self, problems: Iterable[Problem]) -> None:
         self.problems = tuple(problems)
         super().__init__("\n".join(map(str, self.problems)))
+
+
+class SizesOnlyError(TestbedError):
+    """A file describes a fabric of `system` by its sizes, of which no testbed is made."""
+
+    def __init__(self, problem: Problem, system: str | None) -> None:
+        super().__init__([problem])
+        self.system = system

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from lightrig.testbeds.budgets import check_budgets
 from lightrig.testbeds.cabling import Cabling
+from lightrig.testbeds.errors import Problem, SizesOnlyError
 from lightrig.testbeds.expansion import expand_document
 from lightrig.testbeds.findings import Findings
 from lightrig.testbeds.limits import Limit, LimitError, QuantityNames, parse_limit
@@ -35,10 +36,16 @@ def load(
     limit on a quantity that is not among them is read in the unit that is written.
 
     Raises `TestbedError` with every problem that was found. A file that breaks the schema is
-    not looked at further, since what it describes is not known.
+    not looked at further, since what it describes is not known. Raises `SizesOnlyError` for a file
+    that has the sizes of a fabric instead of its parts.
     """
     path = Path(path)
     document, located, findings = read_as(Document, path)
+    if document.fabric is not None:
+        place = located.place(("fabric",), of_key=True)
+        problem = "describes a fabric by its sizes, which check and orchestrate alone read"
+        where = Problem(located.file, place.line, place.column, problem)
+        raise SizesOnlyError(where, document.system)
     parts = expand_document(document, located, findings)
     wiring = wire(document, parts, findings)
     optical = [name for name, spec in parts.switches.items() if spec.kind == "optical"]

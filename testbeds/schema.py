@@ -146,6 +146,12 @@ class Document(Part):
         examples=["/srv/lab/lightrig"],
     )
     labgrid: CoordinatorSpec | None = None
+    fabric: dict[str, Annotated[int, Field(ge=1, le=1_000_000)]] | None = Field(
+        None,
+        description="Sizes of a fabric that `system` builds; then `switches` and `servers` have "
+        "one part each, of which the fabric has many",
+        examples=[{"columns": 64, "rows": 64, "mesh": 7, "ports": 9}],
+    )
     switches: dict[str, SwitchPart]
     servers: dict[str, ServerPart] = Field(
         default_factory=dict, description="By name or range, e.g. server[0-3]"

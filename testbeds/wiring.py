@@ -242,6 +242,8 @@ class _Wirer:
 
     def _named_below(self, given: Port, side: str, numbers: range) -> tuple[Port, Keys] | None:
         """Return a port below `given` that an explicit line names, and that line."""
+        if not self._by_hand[side]:
+            return None
         for number in range(numbers.start, int(given.name)):
             port = Port(given.owner, str(number))
             if port in self._by_hand[side]:

@@ -9,10 +9,26 @@ from typing import Annotated
 
 import typer
 
-from lightrig.harness.cli.common import BAD_INPUT, AsJson, File, echo, give_up, print_json
+from lightrig.harness.cli.common import (
+    BAD_INPUT,
+    AsJson,
+    File,
+    echo,
+    give_up,
+    print_json,
+    structure_of,
+)
+from lightrig.harness.orchestration.wiring import Structure
 from lightrig.harness.quantities.registry import names_in_files
 from lightrig.harness.vocabulary import InstalledNames
-from lightrig.testbeds import LightrigError, Testbed, TestbedError, json_schema, load
+from lightrig.testbeds import (
+    LightrigError,
+    SizesOnlyError,
+    Testbed,
+    TestbedError,
+    json_schema,
+    load,
+)
 from lightrig.testbeds.baselines import baselines_path, load_baselines
 
 Part = tuple[str, int, list[str]]
@@ -30,14 +46,17 @@ Declarations = Annotated[
 
 
 def check(file: File, as_json: AsJson = False, declarations: Declarations = None) -> None:
-    """Check a testbed's description and its baselines. Exit 0, or 2 with every error located."""
+    """Check a testbed's description and its baselines. Exit 0, or 2 with every error located.
+
+    Of a fabric that the file describes by its sizes, the structure is checked.
+    """
     if declarations is not None:
         try:
             runpy.run_path(str(declarations))
         except (OSError, SyntaxError, ImportError, LightrigError) as error:
             give_up(f"{declarations}: {error}", BAD_INPUT)
     try:
-        testbed = load(file, InstalledNames())
+        testbed = _read(file)
         baselines = baselines_path(file)
         rules = load_baselines(baselines, names_in_files()) if baselines.exists() else None
     except TestbedError as error:
@@ -55,17 +74,26 @@ def check(file: File, as_json: AsJson = False, declarations: Declarations = None
         give_up(f"{file}: {error.strerror}", BAD_INPUT)
     for note in (*testbed.notes, *(rules.notes if rules else ())):
         echo(f"note: {note}", err=True)
-    parts = list(_parts(testbed))
+    parts = list(_parts(testbed) if isinstance(testbed, Testbed) else testbed.parts())
     if as_json:
         print_json([{"part": name, "count": count, "names": names} for name, count, names in parts])
         return
-    echo(f"{file}: no errors in testbed {testbed.name}. {testbed.about}")
+    how = "testbed" if isinstance(testbed, Testbed) else "the structure of"
+    echo(f"{file}: no errors in {how} {testbed.name}. {testbed.about}")
     echo(_table(parts))
 
 
 def schema() -> None:
     """Print the JSON Schema of testbed files, for editors that complete and underline."""
     print_json(json_schema())
+
+
+def _read(file: Path) -> Testbed | Structure:
+    names = InstalledNames()
+    try:
+        return load(file, names)
+    except SizesOnlyError as found:
+        return structure_of(file, found, names)
 
 
 def _parts(testbed: Testbed) -> Iterator[Part]:

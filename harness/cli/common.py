@@ -6,6 +6,9 @@ that it does not need would double its time. Tables and colours: `harness.cli.te
 
 import json
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
@@ -13,8 +16,10 @@ import typer
 from typer.core import TyperGroup
 
 from lightrig.harness.cli import completion
+from lightrig.harness.orchestration.wiring import Structure
 from lightrig.harness.quantities.registry import names_in_files
-from lightrig.testbeds import Plan, Testbed, TestbedError, load
+from lightrig.harness.system_registry import installed_systems
+from lightrig.testbeds import Plan, SizesOnlyError, Testbed, TestbedError, Vocabulary, load
 from lightrig.testbeds.escaping import escape_control
 
 NO = 1
@@ -44,12 +49,33 @@ class Group(TyperGroup):
 
 def load_testbed(file: Path) -> Testbed:
     """Read a testbed file, or end the command with the errors in it."""
-    try:
+    with readable(file):
         return load(file, quantities=names_in_files())
+
+
+@contextmanager
+def readable(file: Path) -> Iterator[None]:
+    """End the command where the block cannot read a file, with the errors in it."""
+    try:
+        yield
     except TestbedError as error:
         give_up(str(error), BAD_INPUT)
     except OSError as error:
         give_up(f"{file}: {error.strerror}", BAD_INPUT)
+
+
+def structure_of(file: Path, found: SizesOnlyError, vocabulary: Vocabulary) -> Structure:
+    """Read a file of which `load` raised `found`: the sizes of a fabric that a system builds.
+
+    Raises `TestbedError`.
+    """
+    system = installed_systems().get(found.system or "")
+    if system is None or system.structure is None:
+        (place,) = found.problems
+        problem = f"has the sizes of a fabric, which the system {found.system!r} does not build"
+        raise TestbedError([replace(place, message=problem)])
+    structure: Structure = system.load("structure")(file, vocabulary)
+    return structure
 
 
 def named_plan(testbed: Testbed, name: str) -> Plan:

@@ -9,12 +9,11 @@ import threading
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import httpx
 import typer
 
-from lightrig.harness.bench.binding import state_folder
 from lightrig.harness.bench.lab_folder import file_name
 from lightrig.harness.cli.common import (
     BAD_INPUT,
@@ -24,15 +23,22 @@ from lightrig.harness.cli.common import (
     File,
     Group,
     give_up,
-    load_testbed,
     print_json,
+    readable,
+    structure_of,
 )
 from lightrig.harness.cli.lab import lab
+from lightrig.harness.machine_folder import machine_folder
 from lightrig.harness.orchestration.orchestrator import Orchestrator
-from lightrig.harness.orchestration.switch_sessions import SwitchSessions
+from lightrig.harness.orchestration.switch_sessions import SimulatedSwitches, SwitchSessions
+from lightrig.harness.orchestration.wiring import Structure
 from lightrig.harness.system_registry import System, installed_systems
+from lightrig.harness.vocabulary import InstalledNames
+from lightrig.testbeds import SizesOnlyError, Testbed, load
 from lightrig.testbeds.json_text import from_json
+from lightrig.testbeds.parsing import read_as
 from lightrig.testbeds.private_files import PrivateFileError, read_private
+from lightrig.testbeds.schema import Document
 
 HOST = "127.0.0.1"
 FIRST_PORT = 17900
@@ -46,6 +52,10 @@ State = Annotated[
 ]
 Period = Annotated[
     float, typer.Option(min=0.1, max=3600, metavar="SECONDS", help="Time between two probes.")
+]
+Instruments = Annotated[
+    Literal["hardware", "simulated"],
+    typer.Option(help="Drive the switches, or simulated ones in this process."),
 ]
 Ask = Annotated[
     str | None,
@@ -75,20 +85,22 @@ def _command(system: System) -> Any:
         state: State = None,
         period: Period = 1.0,
         ask: Ask = None,
+        instruments: Instruments = "hardware",
         as_json: AsJson = False,
     ) -> None:
-        testbed = load_testbed(file)
-        name = f"orchestrate-{file_name(str(Path(testbed.path).absolute()))}.json"
-        state = state or state_folder(testbed) / name
+        simulated = instruments == "simulated"
+        state = state or _state_file(file, simulated)
         if ask is not None:
             _ask(port, state, ask)
             return
+        testbed = _fabric(file)
         serving = _http_api()
         over = threading.Event()
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, lambda *_: over.set())
         layout = lab(lambda: system.load("orchestrator")(testbed))
-        running = lab(lambda: Orchestrator(testbed, layout, SwitchSessions(testbed), state))
+        switches = SimulatedSwitches(testbed) if simulated else SwitchSessions(testbed)
+        running = lab(lambda: Orchestrator(testbed, layout, switches, state))
         with contextlib.closing(running):
             lab(running.start)
             token = lab(lambda: serving.read_token(_token(state), make=True))
@@ -101,18 +113,28 @@ def _command(system: System) -> Any:
                 loop.start()
                 address = f"{HOST}:{listening.getsockname()[1]}"
                 if as_json:
-                    document = {"address": address, "token": str(_token(state))}
+                    document = {
+                        "address": address,
+                        "token": str(_token(state)),
+                        "simulated": simulated,
+                    }
                     sys.stdout.write(json.dumps(document) + "\n")
                 else:
+                    if simulated:
+                        sys.stdout.write(
+                            "The switches are simulated in this process, without wires or times: "
+                            "no switch of the lab is driven\n"
+                        )
                     sys.stdout.write(
                         f"{file}: http://{address}, token in {_token(state)}; Ctrl-C ends it\n"
                     )
                 sys.stdout.flush()
                 while not over.wait(_LOOK_AGAIN_S) and running.alive:
                     pass
+            failed = not over.is_set()
             over.set()
             loop.join()
-        if not running.alive:
+        if failed:
             give_up("the service ended by an error of its own; its state is on disk", LAB_ERROR)
 
     command.__doc__ = (
@@ -124,6 +146,24 @@ def _command(system: System) -> Any:
         "switches."
     )
     return command
+
+
+def _fabric(file: Path) -> Testbed | Structure:
+    names = InstalledNames()
+    with readable(file):
+        try:
+            return load(file, quantities=names.quantities)
+        except SizesOnlyError as found:
+            return structure_of(file, found, names)
+
+
+def _state_file(file: Path, simulated: bool) -> Path:
+    """Return the file of what is wanted; simulated switches have another than those of the lab."""
+    with readable(file):
+        document, _, _ = read_as(Document, file)
+    folder = file.parent / document.lab_folder if document.lab_folder else machine_folder()
+    kind = "orchestrate-simulated" if simulated else "orchestrate"
+    return folder / f"{kind}-{file_name(str(file.absolute()))}.json"
 
 
 def _http_api() -> ModuleType:

@@ -19,6 +19,7 @@ from fastapi.responses import JSONResponse, PlainTextResponse
 from starlette.concurrency import run_in_threadpool
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from lightrig.harness.bench.lab_folder import open_folder
 from lightrig.harness.orchestration.jobs import OrchestrationError
 from lightrig.harness.orchestration.orchestrator import Orchestrator
 from lightrig.harness.orchestration.requests import request_schema
@@ -49,6 +50,7 @@ def read_token(file: Path, *, make: bool = False) -> str:
     Raises `PrivateFileError` for a file that is absent, empty, or that other accounts can use.
     """
     if make and not file.exists():
+        open_folder(file.parent)
         made = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
         with os.fdopen(made, "w") as opened:
             opened.write(secrets.token_urlsafe(32) + "\n")

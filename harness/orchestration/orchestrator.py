@@ -15,7 +15,6 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeAlias
-from urllib.parse import urlsplit
 
 from lightrig.harness.bench.lab_folder import LabFolderError, UntrustedFileError, opened
 from lightrig.harness.bench.lease import LeaseConflictError
@@ -34,6 +33,7 @@ from lightrig.harness.orchestration.requests import (
 )
 from lightrig.harness.orchestration.switch_sessions import Reading, Switches
 from lightrig.harness.orchestration.wanted import Wanted, known
+from lightrig.harness.orchestration.wiring import TestbedWiring, Wiring
 from lightrig.testbeds import Circuit, LightrigError, Plan, Testbed
 from lightrig.testbeds.json_text import from_json
 
@@ -47,15 +47,18 @@ class Orchestrator:
     `request` and `status` may be called by several threads; `status` waits for no switch.
 
     Args:
-        testbed: with the switches and nodes that `layout` names.
+        fabric: with the switches and nodes that `layout` names.
         layout: of the system.
         switches: sessions with all of them, which `close` closes.
         state: the file of what is wanted. Raises `OrchestrationError` where it is that of another
             fabric, or was damaged.
     """
 
-    def __init__(self, testbed: Testbed, layout: Layout, switches: Switches, state: Path) -> None:
-        self.testbed, self.layout = testbed, layout
+    def __init__(
+        self, fabric: Testbed | Wiring, layout: Layout, switches: Switches, state: Path
+    ) -> None:
+        self.layout = layout
+        self._wiring = TestbedWiring(fabric) if isinstance(fabric, Testbed) else fabric
         self._switches, self._state = switches, state
         self._lock = threading.RLock()
         self.wanted = self._load()
@@ -64,10 +67,9 @@ class Orchestrator:
         self._missing: frozenset[str] = frozenset()
         self._orders = 0
         self._ready: frozenset[str] = frozenset()
-        self._lights, self._loops = _lights(testbed), _loops(testbed)
         self._by_circuit: set[str] = set()
         self._node_of = {
-            switch: node for switch in testbed.optical_switches for node in layout.cut_off([switch])
+            switch: node for switch in self._wiring.switches for node in layout.cut_off([switch])
         }
         self._by_job: dict[str, tuple[Job, Circuits]] = {}
         self._health = Health(self._causes(), dict(self.wanted.silent))
@@ -136,7 +138,7 @@ class Orchestrator:
         if job is None:
             raise self._without(name)
         links: defaultdict[str, list[Mapping[str, str]]] = defaultdict(list)
-        for link in self.testbed.links(Plan(name, self._circuits_of(job))):
+        for link in self._wiring.links(Plan(name, self._circuits_of(job))):
             for near, far in ((link.a, link.b), (link.b, link.a)):
                 links[near.owner].append({"port": near.name, "to": str(far)})
         return [
@@ -168,7 +170,7 @@ class Orchestrator:
     def step(self) -> list[LightrigError]:
         """Probe all switches once and act on what was seen; return what went wrong on the way."""
         orders = self._orders
-        found = self._switches.probe(self.testbed.optical_switches)
+        found = self._switches.probe(self._wiring.switches)
         errors = {name: each for name, each in found.items() if isinstance(each, LightrigError)}
         read = {name: each for name, each in found.items() if isinstance(each, Reading)}
         with self._lock:
@@ -189,14 +191,15 @@ class Orchestrator:
         for job in self.wanted.jobs:
             if not job.reserved:
                 for name, circuits in self._circuits_of(job).items():
-                    wanted[name] = wanted.get(name, frozenset()) | circuits
+                    # Not copied where it is alone: lines whose circuits are alike share a set.
+                    wanted[name] = wanted[name] | circuits if name in wanted else circuits
         for name in self._by_circuit:
-            for node, loop in self._loops[name].items():
+            for node, loop in self._wiring.loops(name).items():
                 if node in self.wanted.dark:  # whose light is seen by this alone when it is back
                     wanted[name] = wanted.get(name, frozenset()) | {loop}
         return {
             name: wanted[name] if name in wanted else self.layout.idle(name)
-            for name in self.testbed.optical_switches
+            for name in self._wiring.switches
             if name not in failed
         }
 
@@ -205,12 +208,14 @@ class Orchestrator:
         dark: defaultdict[str, list[str]] = defaultdict(list)
         lit = set()
         for switch, reading in read.items():
-            for port, node in self._lights[switch].items():
+            if not (reading.dark or reading.lit):
+                continue
+            for port, node in self._wiring.lights(switch).items():
                 if port in reading.dark:
                     dark[node].append(f"{switch} port {port}")
                 elif port in reading.lit:
                     lit.add(node)
-                elif reading.dark or reading.lit:
+                else:
                     self._by_circuit.add(switch)
         misses = {
             node: f"no light at {len(ports)} ports, such as {ports[0]}"
@@ -224,7 +229,7 @@ class Orchestrator:
         orders = {
             name: circuits
             for name, circuits in self.circuits().items()
-            if self._present.get(name) != circuits and name not in self._missing
+            if name not in self._missing and not self._holds(name, circuits)
         }
         found = self._switches.order(orders) if orders else {}
         self._orders += bool(orders)
@@ -238,6 +243,11 @@ class Orchestrator:
                 self._refused[name] = _line(outcome)
         self._publish()
         return errors
+
+    def _holds(self, switch: str, circuits: frozenset[Circuit]) -> bool:
+        """Whether a switch was seen with these circuits; quick where it is the same set."""
+        present = self._present.get(switch)
+        return present is circuits or present == circuits
 
     def _circuits_of(self, job: Job) -> Circuits:
         cached = self._by_job.get(job.name)
@@ -329,7 +339,7 @@ class Orchestrator:
                 return Wanted()
             raise
         try:
-            return Wanted.of_document(from_json(text), self.layout, self.testbed.optical_switches)
+            return Wanted.of_document(from_json(text), self.layout, self._wiring.switches)
         except (ValueError, LookupError, TypeError, AttributeError, OverflowError) as error:
             why = _line(error) if isinstance(error, LightrigError) else repr(error)
             raise OrchestrationError(f"{self._state} is no state of this fabric: {why}") from error
@@ -339,13 +349,13 @@ class Orchestrator:
     def _publish(self) -> None:
         """Make a new status; note the jobs whose circuits have come to be set, or are no more."""
         circuits, failed = self.circuits(), self._failed_switches()
-        late = {name for name, each in circuits.items() if self._present.get(name) != each}
+        late = {name for name, each in circuits.items() if not self._holds(name, each)}
         ready = frozenset(
             job.name
             for job in self.wanted.jobs
             if not (job.missing or job.reserved)
             and all(
-                each <= self._present.get(name, frozenset())
+                self._holds(name, each) or each <= self._present.get(name, frozenset())
                 for name, each in self._circuits_of(job).items()
                 if name not in failed
             )
@@ -377,39 +387,14 @@ class Orchestrator:
     def _causes(self) -> dict[str, frozenset[str]]:
         """Return the switches by what they have in common: all of them, and each host."""
         hosts = defaultdict(set)
-        for name, spec in self.testbed.optical_switches.items():
-            hosts[urlsplit(spec.address or "").hostname].add(name)
-        causes = {"the switches": frozenset(self.testbed.optical_switches)}
+        for name, host in self._wiring.switches.items():
+            hosts[host].add(name)
+        causes = {"the switches": frozenset(self._wiring.switches)}
         for host, names in hosts.items():
             # A node's own host that is silent is a node that has failed.
             if host and len(self.layout.cut_off(names)) != 1:
                 causes[f"the switches at {host}"] = frozenset(names)
         return causes
-
-
-def _lights(testbed: Testbed) -> dict[str, dict[int, str]]:
-    """Return the nodes by switch and ingress port that their light enters."""
-    found: dict[str, dict[int, str]] = {name: {} for name in testbed.optical_switches}
-    for fiber in testbed.fibers:
-        if fiber.sink.owner in found and fiber.source.owner in testbed.servers:
-            found[fiber.sink.owner][int(fiber.sink.name)] = fiber.source.owner
-    return found
-
-
-def _loops(testbed: Testbed) -> dict[str, dict[str, Circuit]]:
-    """Return by switch and node a circuit from a port of the node to itself."""
-    found: dict[str, dict[str, Circuit]] = {name: {} for name in testbed.optical_switches}
-    ingress = {
-        (name, node): port
-        for name, nodes in _lights(testbed).items()
-        for port, node in nodes.items()
-    }
-    for fiber in testbed.fibers:
-        name, node = fiber.source.owner, fiber.sink.owner
-        if (name, node) in ingress:
-            loop = Circuit(ingress[name, node], int(fiber.source.name))
-            found[name].setdefault(node, loop)
-    return found
 
 
 def _line(error: LightrigError) -> str:

@@ -12,9 +12,10 @@ from typing import Protocol
 
 from lightrig.harness.bench import Fabric, bind_only
 from lightrig.harness.measure.light import NO_LIGHT_DBM
+from lightrig.harness.orchestration.wiring import TestbedWiring, Wiring
 from lightrig.instruments.core.capabilities import PowerMonitor
 from lightrig.instruments.core.errors import DeniedError
-from lightrig.testbeds import Circuit, LightrigError, Plan, Testbed
+from lightrig.testbeds import Circuit, LightrigError, Plan, PlanError, Testbed
 
 ANSWER_TIMEOUT_S = 2.0
 """Longest time for an answer to a probe."""
@@ -83,13 +84,49 @@ class FabricSwitches:
         """Leave the fabric open."""
 
 
+class SimulatedSwitches:
+    """Switches in this process, without wires or times: they keep what they are told.
+
+    An order with a port twice, or one that is not cabled, is refused.
+    """
+
+    def __init__(self, fabric: Testbed | Wiring) -> None:
+        self._wiring = TestbedWiring(fabric) if isinstance(fabric, Testbed) else fabric
+        self._present = dict.fromkeys(self._wiring.switches, Reading(frozenset()))
+        self._checked: set[tuple[int, frozenset[Circuit]]] = set()
+
+    def probe(self, names: Collection[str]) -> Outcomes:
+        """See `Switches`."""
+        return {name: self._present[name] for name in names}
+
+    def order(self, wanted: Mapping[str, frozenset[Circuit]]) -> Outcomes:
+        """See `Switches`."""
+        return {name: _attempt(partial(self._order, name, each)) for name, each in wanted.items()}
+
+    def close(self) -> None:
+        """See `Switches`."""
+
+    def _order(self, name: str, circuits: frozenset[Circuit]) -> Reading:
+        known = len(self._wiring.lights(name)), circuits
+        if known not in self._checked:
+            into = {circuit.ingress for circuit in circuits}
+            out = {circuit.egress for circuit in circuits}
+            if not (len(into) == len(out) == len(circuits)):
+                raise PlanError(f"{name}: a port is in two circuits")
+            if strange := into - self._wiring.lights(name).keys():
+                raise PlanError(f"{name}: no node is at ingress port {min(strange)}")
+            self._checked.add(known)
+        self._present[name] = Reading(circuits)
+        return self._present[name]
+
+
 class SwitchSessions:
     """Switches of a testbed on hardware, over wires that are opened when they are needed."""
 
-    def __init__(self, testbed: Testbed) -> None:
-        self._testbed = testbed
+    def __init__(self, fabric: Testbed | Wiring) -> None:
+        self._wiring = TestbedWiring(fabric) if isinstance(fabric, Testbed) else fabric
         self._fabrics: dict[str, Fabric] = {}
-        self._locks = {name: threading.Lock() for name in testbed.optical_switches}
+        self._locks = {name: threading.Lock() for name in self._wiring.switches}
         self._running: dict[str, Future[Reading | LightrigError]] = {}
         threads = min(2 * len(self._locks), _MOST_THREADS)
         self._unmonitored: set[str] = set()
@@ -130,7 +167,7 @@ class SwitchSessions:
         with self._locks[name]:
             try:
                 if name not in self._fabrics:
-                    bench = bind_only(self._testbed, {name}, "lightrig orchestrate")
+                    bench = bind_only(self._wiring.testbed_of(name), {name}, "lightrig orchestrate")
                     self._fabrics[name] = Fabric(bench)
                 return action(name, self._fabrics[name])
             except LightrigError as error:

@@ -14,5 +14,6 @@ SYSTEM = System(
     fixtures=f"{_PACKAGE}.fixtures",
     generator=f"{_PACKAGE}.generator:generate",
     orchestrator=f"{_PACKAGE}.runtime.layout:GridLayout",
+    structure=f"{_PACKAGE}.runtime.structure:GridStructure",
     quantities=f"{_PACKAGE}.quantities:QUANTITIES",
 )

@@ -1,4 +1,4 @@
-"""A RailX testbed of any size, as a file that `lightrig check` accepts."""
+"""A RailX testbed as a file that `lightrig check` accepts: whole, or a large one by its sizes."""
 
 from __future__ import annotations
 
@@ -14,6 +14,9 @@ from lightrig.harness.systems.railx.planning.topologies import Axis, Kind, line_
 
 MOST_NAMES = 4096
 """Names that one range of a testbed file may stand for."""
+
+MOST_SWITCHES = 2048
+"""Switches of a testbed that is written whole; a larger one is written by its sizes."""
 
 MOST_NAMESPACE_PORTS = 250
 """All ports of namespaces are in one subnet."""
@@ -39,6 +42,23 @@ _SLOW_TRUTH = (
     .replace("15 ms, sd: 0.5 ms", "90 ms, sd: 1 ms")
 )
 
+_TRANSCEIVERS = (
+    "transceivers:    # levels are not published: those of 400GBASE-FR4, IEEE 802.3cu",
+    "  rail: {wavelength: 1310 nm, launch: {min: -3.3 dBm, max: 3.5 dBm}, "
+    "receive: {min: -7.3 dBm, max: 3.5 dBm}}",
+)
+_LIMITS = (
+    "  reconfiguration.acknowledged: {p90: 40 ms, confidence: 95 %}",
+    "  insertion_loss: {max: 3 dB}",
+)
+_SIMULATED_NIC = (
+    "  nic:           # a guess too: ports of chips, without a NIC's firmware",
+    "    loss_detection: {mean: 1 ms, sd: 0.1 ms}",
+    "    bring_up:       {mean: 20 ms, sd: 1 ms}",
+    "    carrier:        {mean: 75 us, sd: 2 us}",
+    "    resume:         {mean: 1 ms, sd: 0.1 ms}",
+)
+
 
 def generate(
     columns: Annotated[int, typer.Option(min=1, help="Nodes in a row.")] = 5,
@@ -54,6 +74,14 @@ def generate(
     namespaces: Annotated[
         bool, typer.Option("--namespaces", help="Nodes that are namespaces of this machine.")
     ] = False,
+    by_sizes: Annotated[
+        bool,
+        typer.Option(
+            "--by-sizes",
+            help="State the sizes, and what all parts have in common, once; always so above "
+            f"{MOST_SWITCHES} switches or {MOST_NAMES} nodes.",
+        ),
+    ] = False,
 ) -> str:
     """Write nodes in a grid, each with m n rails a dimension, and a circuit switch for each rail.
 
@@ -66,6 +94,7 @@ def generate(
         ports=ports,
         phases=(context, expert) if context or expert else None,
         namespaces=namespaces,
+        by_sizes=by_sizes,
     )
 
 
@@ -77,6 +106,7 @@ def render(
     ports: int = 2,
     phases: tuple[int, int] | None = None,
     namespaces: bool = False,
+    by_sizes: bool = False,
 ) -> str:
     """Return the testbed file of a grid of `columns` x `rows` nodes as YAML.
 
@@ -89,18 +119,19 @@ def render(
     the sizes of context- and expert-parallel groups, the plans "context" and "expert" lead all
     X-rails to one of them in turn, and leave the Y-rails alone.
 
+    by_sizes: write what `structure` reads, as is always done for what no whole file holds.
+
     Raises `RailxError` for sizes that no switch, file or machine can hold.
     """
     fabric = Fabric(mesh, ports, columns, rows, 2 * max(columns, rows))
-    used = [d for d in DIMENSIONS if fabric.length(d) > 1]
+    used = dimensions(fabric)
     if not used:
         raise RailxError("found one node, expected at least two to join")
-    for what, count in (
-        ("nodes", fabric.nodes),
-        *((f"{d.upper()}-switches", fabric.lines(d) * fabric.rails) for d in used),
-    ):
-        if count > MOST_NAMES:
-            raise RailxError(f"found {count} {what}, expected at most {MOST_NAMES} in one file")
+    switches = sum(fabric.lines(d) * fabric.rails for d in used)
+    if by_sizes or switches > MOST_SWITCHES or fabric.nodes > MOST_NAMES:
+        if namespaces:
+            raise RailxError("a fabric that is written by its sizes has no namespaces")
+        return _by_sizes(fabric, phases)
     if namespaces and 2 * len(used) * fabric.rails * fabric.nodes > MOST_NAMESPACE_PORTS:
         raise RailxError(
             f"found {2 * len(used) * fabric.rails * fabric.nodes} ports, expected at most "
@@ -118,32 +149,30 @@ def render(
             " are odd.",
             "switches:",
             *(
-                f"  {d}ocs{_range(fabric.lines(d))}-{_range(fabric.rails)}: "
+                f"  {d}ocs{numbered(fabric.lines(d))}-{numbered(fabric.rails)}: "
                 f"{{{_SWITCH}, size: {fabric.radix}x{fabric.radix}, loss: {{max: 3 dB}}, "
                 "options: {rerouting: true}}"
                 for d in used
             ),
             "",
             "servers:",
-            f"  node{_range(columns)}-{_range(rows)}:",
+            f"  node{numbered(columns)}-{numbered(rows)}:",
             "    address: " + ("netns://{name}" if namespaces else "ssh://bench@{name}.invalid"),
             *([] if namespaces else [f"    gpus: {{count: {mesh**2}}}      # m x m chips"]),
             "    nics:          # p0 is the plus, p1 the minus port of a rail",
             *(
-                f"      {d}{_range(fabric.rails)}: {{ports: 2, "
+                f"      {d}{numbered(fabric.rails)}: {{ports: 2, "
                 f"{(_NAMESPACE if namespaces else _OPTICAL).format(axis=d)}, transceiver: rail}}"
                 for d in used
             ),
             "",
-            "transceivers:    # levels are not published: those of 400GBASE-FR4, IEEE 802.3cu",
-            "  rail: {wavelength: 1310 nm, launch: {min: -3.3 dBm, max: 3.5 dBm}, "
-            "receive: {min: -7.3 dBm, max: 3.5 dBm}}",
+            *_TRANSCEIVERS,
             "",
             "fibers:          # in order: both ports of a node, then of the next in the line",
-            *_fibers(fabric, used),
+            *(f"  - {line}" for line in fibers(fabric)),
             "",
             "plans:",
-            *_plans(fabric, used, phases),
+            *plans(fabric, phases),
             "",
             "limits:",
             *(
@@ -151,29 +180,61 @@ def render(
                     "  reconfiguration.carrier_up: {p50: 2 s, confidence: 95 %}",
                 ]
                 if namespaces
-                else [
-                    "  reconfiguration.acknowledged: {p90: 40 ms, confidence: 95 %}",
-                    "  insertion_loss: {max: 3 dB}",
-                ]
+                else _LIMITS
             ),
             "",
             "simulation:      # a guess: the paper gives neither times nor losses of a switch",
             "  switches:",
             *_simulated(fabric, used, _SLOW_TRUTH if namespaces else _TRUTH),
-            *(
-                []
-                if namespaces
-                else [
-                    "  nic:           # a guess too: ports of chips, without a NIC's firmware",
-                    "    loss_detection: {mean: 1 ms, sd: 0.1 ms}",
-                    "    bring_up:       {mean: 20 ms, sd: 1 ms}",
-                    "    carrier:        {mean: 75 us, sd: 2 us}",
-                    "    resume:         {mean: 1 ms, sd: 0.1 ms}",
-                ]
-            ),
+            *([] if namespaces else _SIMULATED_NIC),
             "",
         ]
     )
+
+
+def _by_sizes(fabric: Fabric, phases: tuple[int, int] | None) -> str:
+    sizes = {n: getattr(fabric, n) for n in ("columns", "rows", "mesh", "ports")}
+    if phases is not None:
+        sizes |= dict(zip(("context", "expert"), phases, strict=True))
+    stated = ", ".join(f"{name}: {size}" for name, size in sizes.items())
+    return "\n".join(
+        [
+            "# yaml-language-server: $schema=schema.json",
+            f"name: {_name(fabric, namespaces=False)}",
+            f"about: {fabric.columns} x {fabric.rows} nodes with {fabric.rails} rails a dimension, "
+            "by their sizes (RailX, §3.2)",
+            "system: railx",
+            "",
+            f"fabric: {{{stated}}}",
+            "",
+            "switches:        # of each rail of each row and column",
+            f"  rail: {{{_SWITCH}, size: {fabric.radix}x{fabric.radix}, loss: {{max: 3 dB}}, "
+            "options: {rerouting: true}}",
+            "",
+            "servers:",
+            "  node:",
+            "    address: ssh://bench@{name}.invalid",
+            f"    gpus: {{count: {fabric.mesh**2}}}      # m x m chips",
+            "    nics:          # p0 is the plus, p1 the minus port of a rail",
+            "      rail: {ports: 2, netdev: '{axis}{n}p{p}', rate: 400G, transceiver: rail}",
+            "",
+            *_TRANSCEIVERS,
+            "",
+            "limits:",
+            *_LIMITS,
+            "",
+            "simulation:      # a guess: the paper gives neither times nor losses of a switch",
+            "  switches:",
+            "    rail:" + _TRUTH.removeprefix("&ocs"),
+            *_SIMULATED_NIC,
+            "",
+        ]
+    )
+
+
+def dimensions(fabric: Fabric) -> list[Dimension]:
+    """Return the dimensions that have switches: those with more than one node."""
+    return [d for d in DIMENSIONS if fabric.length(d) > 1]
 
 
 def _name(fabric: Fabric, namespaces: bool) -> str:
@@ -183,17 +244,18 @@ def _name(fabric: Fabric, namespaces: bool) -> str:
     return "railx" if standard else f"railx-{fabric.columns}x{fabric.rows}-{fabric.rails}"
 
 
-def _fibers(fabric: Fabric, used: Sequence[Dimension]) -> Iterator[str]:
-    for d in used:
+def fibers(fabric: Fabric) -> Iterator[str]:
+    """Yield a line of the section `fibers` for each switch."""
+    for d in dimensions(fabric):
         for line in range(fabric.lines(d)):
             for rail in range(fabric.rails):
-                nodes = _nodes(d, _range(fabric.length(d)), str(line))
-                yield f"  - {nodes}.{d}{rail}.p[0-1] <-> {d}ocs{line}-{rail}"
+                nodes = node_names(d, numbered(fabric.length(d)), str(line))
+                yield f"{nodes}.{d}{rail}.p[0-1] <-> {d}ocs{line}-{rail}"
 
 
-def _plans(
-    fabric: Fabric, used: Sequence[Dimension], phases: tuple[int, int] | None
-) -> Iterator[str]:
+def plans(fabric: Fabric, phases: tuple[int, int] | None) -> Iterator[str]:
+    """Yield the lines of the section `plans`."""
+    used = dimensions(fabric)
     rails = tuple(range(fabric.rails))
     rings = {d: [Axis(fabric.length(d), "ring", rails)] for d in used}
     direct: dict[Dimension, Sequence[Axis]] = {}
@@ -222,14 +284,16 @@ def _plan(
     yield f"  {name}:".ljust(19) + f"# {about}"
     for d, logical in axes.items():
         setting = line_setting(fabric, d, logical).tolist()
-        lines = _range(fabric.lines(d))
+        lines = numbered(fabric.lines(d))
         for row, alike in groupby(range(fabric.rails), key=setting.__getitem__):
             rails = list(alike)
             joined = [(u, v) for u, v in enumerate(row) if v != DARK]
             if not joined:
                 continue
             most = max(MOST_NAMES // (len(joined) * fabric.lines(d)), 1)
-            plus, minus = (_nodes(d, _numbers(ends), lines) for ends in zip(*joined, strict=True))
+            plus, minus = (
+                node_names(d, _numbers(ends), lines) for ends in zip(*joined, strict=True)
+            )
             for first in range(0, len(rails), most):
                 part = _numbers(rails[first : first + most])
                 yield f"    - {plus}.{d}{part}.p0 <-> {minus}.{d}{part}.p1"
@@ -243,12 +307,13 @@ def _simulated(fabric: Fabric, used: Sequence[Dimension], truth: str) -> Iterato
                 truth = "*ocs"
 
 
-def _nodes(dimension: Dimension, place: str, line: str) -> str:
+def node_names(dimension: Dimension, place: str, line: str) -> str:
     """Return the names of nodes at `place` in the line or lines `line` of a dimension."""
     return f"node{place}-{line}" if dimension == "x" else f"node{line}-{place}"
 
 
-def _range(count: int) -> str:
+def numbered(count: int) -> str:
+    """Return the numbers below `count` as a range of a testbed file."""
     return _numbers(range(count))
 
 

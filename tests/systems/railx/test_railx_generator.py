@@ -119,17 +119,22 @@ def test_phases_leave_the_rails_of_columns_alone(loaded):
     assert all(context[name] == expert[name] for name in columns)
 
 
-def test_a_large_grid_fits_in_one_file():
-    text = render(64, 64, mesh=7, ports=9)
-    assert "node[0-63]-[0-63]" in text
-    assert text.count("<-> xocs") == 64 * 63
+@pytest.mark.parametrize(("columns", "mesh"), [(64, 7), (65, 2)])
+def test_a_large_grid_is_written_by_its_sizes(columns, mesh):
+    text = render(columns, 64, mesh=mesh, ports=9 if mesh == 7 else 2)
+    assert f"fabric: {{columns: {columns}, rows: 64, mesh: {mesh}, ports: " in text
+    assert f"size: {2 * columns}x{2 * columns}" in text
+
+
+def test_a_file_is_whole_up_to_2048_switches():
+    assert "fibers:" in render(16, 16, mesh=7, ports=9)  # 2,016 switches
+    assert "fabric:" in render(17, 16, mesh=7, ports=9)  # 2,079
 
 
 @pytest.mark.parametrize(
     ("sizes", "message"),
     [
         ({"columns": 1, "rows": 1}, "at least two"),
-        ({"columns": 65, "rows": 64}, "4160 nodes"),
         ({"columns": 5, "rows": 5, "namespaces": True}, "400 ports"),
         ({"columns": 5, "rows": 1, "phases": (1, 3)}, "2 or more"),
         ({"columns": 5, "rows": 1, "phases": (3, 3)}, "do not fit"),

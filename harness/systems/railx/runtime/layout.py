@@ -21,6 +21,7 @@ from lightrig.harness.systems.railx.planning.scheduling import (
     place_rectangle,
 )
 from lightrig.harness.systems.railx.planning.topologies import Axis, Kind, line_setting
+from lightrig.harness.systems.railx.runtime.structure import GridStructure
 from lightrig.testbeds import Circuit, Testbed
 
 Topology: TypeAlias = Literal["auto", "hyperx", "single-link", "torus"]
@@ -43,14 +44,22 @@ class GridShape(Shape):
 
 
 class GridLayout:
-    """The grid that a testbed cables, as `lightrig generate railx` names its parts.
+    """The grid that a testbed cables, or has by its sizes, as `lightrig generate railx` names it.
 
     Raises `RailxError` for another testbed.
     """
 
     shape = GridShape
 
-    def __init__(self, testbed: Testbed) -> None:
+    def __init__(self, testbed: Testbed | GridStructure) -> None:
+        if isinstance(testbed, GridStructure):
+            self._fabric, self._radix = testbed.fabric, testbed.fabric.radix
+            self.nodes: Sequence[str] = [
+                f"node{i}-{j}"
+                for i in range(self._fabric.columns)
+                for j in range(self._fabric.rows)
+            ]
+            return
         switches = [_SWITCH.fullmatch(name) for name in testbed.optical_switches]
         nodes = [_NODE.fullmatch(name) for name in testbed.servers]
         if None in switches or None in nodes or not switches:
@@ -118,7 +127,7 @@ class GridLayout:
         """See `Layout`."""
         try:
             return {
-                name: frozenset(circuits)
+                name: circuits
                 for group in filter(None, job.groups)
                 for name, circuits in self._joined(group)
             }
@@ -129,7 +138,7 @@ class GridLayout:
         """Return no circuit."""
         return frozenset()
 
-    def _joined(self, group: Group) -> Iterator[tuple[str, list[Circuit]]]:
+    def _joined(self, group: Group) -> Iterator[tuple[str, frozenset[Circuit]]]:
         """Yield the circuits of a group by switch."""
         allocation, radix = _allocation(group), self._radix
         if group.nodes != tuple(
@@ -153,11 +162,11 @@ class GridLayout:
                     for u, v in enumerate(following)
                     if v != DARK
                 ]
-                circuits = [
+                circuits = frozenset(
                     circuit
                     for plus, minus in pairs
                     for circuit in (Circuit(plus, radix + minus), Circuit(minus, radix + plus))
-                ]
+                )
                 for line in lines if circuits else ():
                     yield f"{dimension}ocs{line}-{rail}", circuits
 

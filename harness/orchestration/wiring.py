@@ -1,0 +1,99 @@
+"""What an orchestrator needs of a fabric's description: that of a testbed, or of sizes alone."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Protocol
+from urllib.parse import urlsplit
+
+from lightrig.testbeds import Circuit, Link, Plan, Testbed
+
+
+class Wiring(Protocol):
+    """Optical switches, and which port of them is cabled to which node."""
+
+    @property
+    def switches(self) -> Mapping[str, str | None]:
+        """The host of each switch's address, None without one."""
+
+    def lights(self, switch: str) -> Mapping[int, str]:
+        """Return the nodes by the ingress port of a switch that their light enters."""
+
+    def loops(self, switch: str) -> Mapping[str, Circuit]:
+        """Return by node a circuit of a switch from a port of the node to itself."""
+
+    def links(self, plan: Plan) -> Iterator[Link]:
+        """Yield the links between NIC ports that a plan connects."""
+
+    def testbed_of(self, switch: str) -> Testbed:
+        """Return a testbed with a switch and what is cabled to it, for a session with it."""
+
+
+class Structure(Wiring, Protocol):
+    """A fabric that a file describes by its sizes, checked and never expanded whole."""
+
+    name: str
+    about: str
+    path: Path
+    lab_folder: Path | None
+    notes: tuple[str, ...]
+
+    def parts(self) -> Iterator[tuple[str, int, list[str]]]:
+        """Yield each kind of part, how many of it there are, and what to say of them."""
+
+
+class TestbedWiring:
+    """The wiring of a testbed that is there whole."""
+
+    __test__ = False
+
+    def __init__(self, testbed: Testbed) -> None:
+        self._testbed = testbed
+        self.switches: Mapping[str, str | None] = {
+            name: urlsplit(spec.address or "").hostname
+            for name, spec in testbed.optical_switches.items()
+        }
+        self._lights, self._loops = lights(testbed), loops(testbed)
+
+    def lights(self, switch: str) -> Mapping[int, str]:
+        """See `Wiring`."""
+        return self._lights[switch]
+
+    def loops(self, switch: str) -> Mapping[str, Circuit]:
+        """See `Wiring`."""
+        return self._loops[switch]
+
+    def links(self, plan: Plan) -> Iterator[Link]:
+        """See `Wiring`."""
+        return iter(self._testbed.links(plan))
+
+    def testbed_of(self, switch: str) -> Testbed:
+        """See `Wiring`."""
+        return self._testbed
+
+
+def lights(testbed: Testbed) -> dict[str, dict[int, str]]:
+    """Return the nodes by switch and ingress port that their light enters."""
+    found: dict[str, dict[int, str]] = {name: {} for name in testbed.optical_switches}
+    for fiber in testbed.fibers:
+        if fiber.sink.owner in found and fiber.source.owner in testbed.servers:
+            found[fiber.sink.owner][int(fiber.sink.name)] = fiber.source.owner
+    return found
+
+
+def loops(testbed: Testbed) -> dict[str, dict[str, Circuit]]:
+    """Return by switch and node a circuit from a port of the node to itself."""
+    found: defaultdict[str, dict[str, Circuit]] = defaultdict(dict)
+    ingress = {
+        (name, node): port
+        for name, nodes in lights(testbed).items()
+        for port, node in nodes.items()
+    }
+    for fiber in testbed.fibers:
+        name, node = fiber.source.owner, fiber.sink.owner
+        if (name, node) in ingress:
+            loop = Circuit(ingress[name, node], int(fiber.source.name))
+            found[name].setdefault(node, loop)
+    return {name: found[name] for name in testbed.optical_switches}
