@@ -263,7 +263,7 @@ def test_a_jump_while_a_request_is_answered_is_an_error() -> None:
 def test_a_slow_request_does_not_tell_the_rate(jumps: bool) -> None:
     clocks = ClockMap(name="server3")
     clocks.exchanged(0, 1 * MS, 1 * MS, 1 * MS + 50_000)  # the request took 1 ms, the reply 50 us
-    for tenth in range(10, 21):
+    for tenth in range(10, 22, 2):
         clocks.exchanged(
             *(tenth * 100 * MS + delay for delay in (-50_000, 0, 0, 50_000)),
         )
