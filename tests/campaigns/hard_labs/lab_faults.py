@@ -5,6 +5,7 @@ import itertools
 import math
 import random
 import socket
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 from unittest import mock
@@ -276,17 +277,30 @@ def previous_readings(bench: Bench) -> None:
 
 
 def saturated_monitors(bench: Bench, most_dbm: float) -> Callable[[], bool]:
-    """Limit the readings of the switch's monitors; the result says whether any was limited."""
-    matrix, limited = _matrix(bench), list[float]()
-    readings = matrix.readings
+    """Limit the readings of the switch's monitors; the result says whether that can be told.
 
-    def limit(*ports: Any) -> list[float]:
-        found = readings(*ports)
-        limited.extend(dbm for dbm in found if dbm > most_dbm)
+    It can where three or more readings of one setting were limited in two settings or at two
+    monitors; less looks like a monitor that stood still for a moment.
+    """
+    matrix = _matrix(bench)
+    limited, setting = Counter[tuple[int, int, int]](), itertools.count()
+    readings, connect, now = matrix.readings, matrix.connect, [next(setting)]
+
+    def connected(circuits: Any) -> int:
+        now[0] = next(setting)
+        return int(connect(circuits))
+
+    def limit(egresses: Any, ingresses: Any = ()) -> list[float]:
+        egresses, ingresses = tuple(egresses), tuple(ingresses)
+        found = readings(egresses, ingresses)
+        places = [(0, port, now[0]) for port in egresses] + [
+            (1, port, now[0]) for port in ingresses
+        ]
+        limited.update(place for place, dbm in zip(places, found, strict=True) if dbm > most_dbm)
         return [min(dbm, most_dbm) for dbm in found]
 
-    matrix.readings = limit
-    return lambda: bool(limited)
+    matrix.readings, matrix.connect = limit, connected
+    return lambda: sum(count >= 3 for count in limited.values()) >= 2
 
 
 # ------------------------------------------------------------------------------- light and links
