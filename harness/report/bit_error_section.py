@@ -443,8 +443,8 @@ BIT_ERRORS = Section(
             rows=_sensitivities,
             about="Received power at which the fitted ratio is reached: average, and outer "
             "modulation amplitude (OMA) where the extinction ratio is known. The interval covers "
-            "the counting statistics, not the error of the power monitor's scale. A floor is "
-            "fitted only where a curve without one does not fit.",
+            "the counting statistics, not the error of the power monitor's scale, so it is no GUM "
+            "budget. A floor is fitted only where a curve without one does not fit.",
         ),
         Figures(_figures),
     ),
