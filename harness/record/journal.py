@@ -180,11 +180,16 @@ def row_line(context: int, row: Row) -> str:
 
 def conditions_text(conditions: Mapping[str, Scalar]) -> str:
     """Write checked conditions as JSON."""
-    if len(conditions) == 1:  # as good as always, and then the number of an event
-        ((name, value),) = conditions.items()
-        if type(value) is int:
-            return f"{{{_text(name)}:{value}}}"
-    return _encode(conditions)
+    written = []
+    for name in sorted(conditions):
+        value = conditions[name]
+        if type(value) is int:  # numbers of events, as good as always
+            written.append(f"{_text(name)}:{value}")
+        elif type(value) is str:  # names of plans
+            written.append(f"{_text(name)}:{_text(value)}")
+        else:
+            return _encode(conditions)
+    return f"{{{','.join(written)}}}"
 
 
 @functools.lru_cache(maxsize=10_000)
