@@ -102,6 +102,12 @@ def ctrl_c_raises(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.fixture
+def all_is_carried_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Restoring does not wait for a killed run's last commands: these devices have obeyed them."""
+    monkeypatch.setattr("lightrig.harness.bench.leftovers.SETTLING", -1)
+
+
+@pytest.fixture
 def clock(virtual_clock: VirtualClock) -> Clock:
     """The virtual clock, where a folder or a file does not name another."""
     return virtual_clock

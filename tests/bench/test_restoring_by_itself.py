@@ -14,6 +14,7 @@ from lightrig.harness.bench.light_reach import light_reach
 from lightrig.harness.bench.saved_state import SavedState, SavedStates
 from lightrig.harness.bench.settings import SavedInstruments
 from lightrig.instruments.clock import SystemClock
+from lightrig.instruments.simulated.devices import simulated_keysight_n7776c
 from lightrig.instruments.simulated.lab import SimulatedLab
 from lightrig.testbeds import Circuit, Plan, Testbed, load
 
@@ -42,10 +43,12 @@ THROUGH, ELSEWHERE = Circuit(1, 5), Circuit(1, 6)
 
 
 @pytest.fixture
-def testbed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Testbed]:
+def testbed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, all_is_carried_out: None
+) -> Iterator[Testbed]:
     """A laser whose light goes through a switch to an attenuator; a chamber apart."""
     monkeypatch.setenv("LIGHTRIG_STATE", str(tmp_path / "state"))
-    monkeypatch.setattr(leftovers, "SETTLING", -1)
+    monkeypatch.setattr(simulated_keysight_n7776c, "LASER_ON", 10_000_000)  # in real time
     path = tmp_path / "bench.yaml"
     path.write_text(FILE.format(**PLACES))
     with contextlib.closing(SystemClock()) as clock:

@@ -12,6 +12,7 @@ from lightrig.harness.bench.leftovers import Restoration
 from lightrig.harness.bench.saved_state import SavedStates, StateConflictError
 from lightrig.harness.bench.settings import SavedInstruments
 from lightrig.instruments.clock import SystemClock
+from lightrig.instruments.simulated.devices import simulated_keysight_n7776c
 from lightrig.instruments.simulated.lab import SimulatedLab
 from lightrig.testbeds import Testbed, load
 
@@ -33,10 +34,12 @@ NAMES = set(PLACES)
 
 
 @pytest.fixture
-def testbed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Testbed]:
+def testbed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, all_is_carried_out: None
+) -> Iterator[Testbed]:
     """Three instruments, served on loopback; all are off."""
     monkeypatch.setenv("LIGHTRIG_STATE", str(tmp_path / "state"))
-    monkeypatch.setattr(leftovers, "SETTLING", -1)
+    monkeypatch.setattr(simulated_keysight_n7776c, "LASER_ON", 10_000_000)  # in real time
     path = tmp_path / "bench.yaml"
     path.write_text(FILE.format(**PLACES))
     with contextlib.closing(SystemClock()) as clock:

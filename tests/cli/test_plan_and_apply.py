@@ -14,7 +14,7 @@ from lightrig.testbeds import Circuit
 
 
 @pytest.fixture
-def lab(tmp_path, monkeypatch):
+def lab(tmp_path, monkeypatch, all_is_carried_out):
     with contextlib.closing(ServedLab(tmp_path)) as served:
         for name, value in served.environment.items():
             monkeypatch.setenv(name, value)

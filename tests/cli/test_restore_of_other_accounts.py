@@ -16,7 +16,7 @@ from lightrig.harness.cli.app import application
 
 
 @pytest.fixture
-def lab(monkeypatch):
+def lab(monkeypatch, all_is_carried_out):
     with reachable_folder() as folder, contextlib.closing(ServedLab(folder)) as served:
         for name, value in served.environment.items():
             monkeypatch.setenv(name, value)

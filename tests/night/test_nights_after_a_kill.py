@@ -28,7 +28,7 @@ BEFORE, LATER = "2026-01-01 00:00:00 UTC", "2999-01-01 00:00:00 UTC"
 
 
 @pytest.fixture
-def lab(tmp_path, monkeypatch):
+def lab(tmp_path, monkeypatch, all_is_carried_out):
     """A served lab as people have left it."""
     with contextlib.closing(ServedLab(tmp_path)) as served:
         for name, value in served.environment.items():

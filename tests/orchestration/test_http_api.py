@@ -1,5 +1,6 @@
 """The API of an orchestrator over HTTP: tokens, requests, watching, bad input, many connections."""
 
+import contextlib
 import json
 import os
 import socket
@@ -24,32 +25,60 @@ from tests.campaigns.switchroom import Switchroom
 SUBMIT = {"do": "submit", "job": "a", "shape": {"columns": 2, "rows": 2}}
 
 
-@pytest.fixture
-def running(tmp_path: Path) -> Orchestrator:
-    (tmp_path / "grid.yaml").write_text(render(4, 3))
-    testbed = load(tmp_path / "grid.yaml")
+def orchestrator(folder: Path) -> Orchestrator:
+    (folder / "grid.yaml").write_text(render(4, 3))
+    testbed = load(folder / "grid.yaml")
     service = Orchestrator(
-        testbed, GridLayout(testbed), Switchroom(testbed, "ingress"), tmp_path / "s.json"
+        testbed, GridLayout(testbed), Switchroom(testbed, "ingress"), folder / "s.json"
     )
     service.start()
     return service
 
 
-@pytest.fixture
-def port(running: Orchestrator, tmp_path: Path) -> Iterator[int]:
+@contextlib.contextmanager
+def at_a_port(service: Orchestrator, folder: Path) -> Iterator[int]:
     listening = socket.create_server(("127.0.0.1", 0))
-    server = HttpServer(running, listening, read_token(tmp_path / "s.token", make=True))
+    server = HttpServer(service, listening, read_token(folder / "s.token", make=True))
     yield listening.getsockname()[1]
     server.close()
 
 
-@pytest.fixture
-def client(port: int, tmp_path: Path) -> Iterator[httpx.Client]:
-    headers = {"Authorization": f"Bearer {read_token(tmp_path / 's.token')}"}
+@contextlib.contextmanager
+def client_at(port: int, folder: Path) -> Iterator[httpx.Client]:
+    headers = {"Authorization": f"Bearer {read_token(folder / 's.token')}"}
     with httpx.Client(
         base_url=f"http://127.0.0.1:{port}", headers=headers, trust_env=False, timeout=30
     ) as made:
         yield made
+
+
+@pytest.fixture
+def running(tmp_path: Path) -> Orchestrator:
+    return orchestrator(tmp_path)
+
+
+@pytest.fixture
+def port(running: Orchestrator, tmp_path: Path) -> Iterator[int]:
+    with at_a_port(running, tmp_path) as number:
+        yield number
+
+
+@pytest.fixture
+def client(port: int, tmp_path: Path) -> Iterator[httpx.Client]:
+    with client_at(port, tmp_path) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def unchanged(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[tuple[int, httpx.Client, Orchestrator]]:
+    """A port, a client and their orchestrator, for requests that are refused."""
+    folder = tmp_path_factory.mktemp("unchanged")
+    service = orchestrator(folder)
+    with at_a_port(service, folder) as number, client_at(number, folder) as made:
+        yield number, made, service
+        assert service.status()["jobs"] == {}
 
 
 def test_a_job_is_placed_and_its_ranks_have_nodes_and_links(client: httpx.Client) -> None:
@@ -116,7 +145,8 @@ def test_the_document_of_the_api_has_the_shape_of_jobs(client: httpx.Client) -> 
 
 @pytest.mark.parametrize("sent", [{}, {"Authorization": "Bearer"}, {"Authorization": "Bearer x"}])
 @pytest.mark.parametrize("path", ["/v1/status", "/metrics", "/openapi.json", "/v1/jobs/a"])
-def test_without_the_token_nothing_is_answered(port: int, path: str, sent) -> None:
+def test_without_the_token_nothing_is_answered(unchanged, path: str, sent) -> None:
+    port, _, _ = unchanged
     found = httpx.get(f"http://127.0.0.1:{port}{path}", headers=sent, trust_env=False)
     assert (found.status_code, "token file" in found.json()["error"]) == (401, True)
 
@@ -140,9 +170,8 @@ def test_without_the_token_nothing_is_changed(port: int, running) -> None:
     ],
     ids=["half", "list", "bytes", "infinite", "unknown", "deep", "50 MB"],
 )
-def test_a_bad_body_is_answered_and_changes_nothing(
-    client, running, content, code, message
-) -> None:
+def test_a_bad_body_is_answered_and_changes_nothing(unchanged, content, code, message) -> None:
+    _, client, running = unchanged
     before = running.status()
     found = client.post("/v1/requests", content=content)
     assert (found.status_code, message in found.json()["error"]) == (code, True)
@@ -153,7 +182,7 @@ def test_a_bad_body_is_answered_and_changes_nothing(
 def test_idle_connections_are_closed_and_stop_no_other(
     client, port: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(http_api, "_FIRST_REQUEST_S", 1.0)
+    monkeypatch.setattr(http_api, "_FIRST_REQUEST_S", 0.3)
     idle = [socket.create_connection(("127.0.0.1", port)) for _ in range(200)]
     assert client.get("/v1/status").status_code == 200
     for each in idle:

@@ -26,7 +26,9 @@ from lightrig.harness.plugin.workers import MainProcess
 
 
 @pytest.fixture
-def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ServedLab]:
+def lab(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, all_is_carried_out: None
+) -> Iterator[ServedLab]:
     with contextlib.closing(ServedLab(tmp_path)) as served:
         for name, value in served.environment.items():
             monkeypatch.setenv(name, value)

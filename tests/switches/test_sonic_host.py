@@ -18,6 +18,7 @@ import pytest
 from public_sources import fetched
 
 from lightrig.harness.cli.served_lab import ServedLab
+from lightrig.instruments.simulated.devices import simulated_sonic_ocs
 from lightrig.instruments.simulated.hosts.host_shell import shell_obstacle
 from lightrig.instruments.simulated.protocols.listeners import Service
 from lightrig.testbeds import load
@@ -55,9 +56,11 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     if reason := shell_obstacle():
         pytest.skip(reason)
     folder = tmp_path_factory.mktemp("rack")
-    lab = ServedLab(load(rack(folder)), 0, 0, {"ocs": ("admin", "YourPaSsWoRd")})
-    yield lab.services["ocs"]
-    lab.close()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(simulated_sonic_ocs, "PROCESSING", 10_000_000)  # in real time
+        lab = ServedLab(load(rack(folder)), 0, 0, {"ocs": ("admin", "YourPaSsWoRd")})
+        yield lab.services["ocs"]
+        lab.close()
 
 
 @pytest.fixture
