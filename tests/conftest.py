@@ -53,7 +53,7 @@ hypothesis.settings.register_profile(
     "tests",
     deadline=None,
     derandomize=True,
-    max_examples=50,
+    max_examples=25,
     print_blob=True,
     suppress_health_check=[HealthCheck.too_slow],
 )

@@ -273,7 +273,7 @@ cabled = matchings(CABLED_INGRESS, CABLED_EGRESS)
 foreign = matchings(range(5, 9), range(13, 17))
 
 
-@settings(max_examples=40)
+@settings(max_examples=15)
 @given(left=cabled, foreign=foreign, plans=st.lists(cabled, min_size=1, max_size=3))
 def test_any_sequence_of_plans_is_restored(
     bench: Bench,

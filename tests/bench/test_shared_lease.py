@@ -99,6 +99,7 @@ def test_a_clock_of_the_file_server_that_jumps_ends_no_live_lease(tmp_path: Path
         process.kill()
 
 
+@pytest.mark.long
 def test_a_stopped_holder_is_replaced_and_notices_when_it_goes_on(tmp_path: Path) -> None:
     process = host(tmp_path)
     os.kill(process.pid, signal.SIGSTOP)

@@ -131,7 +131,7 @@ def test_a_change_leads_to_its_figure_also_through_a_fold_and_a_filter(page):
 @pytest.mark.parametrize(
     ("width", "dark"),
     [
-        (1280, False),
+        pytest.param(1280, False, marks=pytest.mark.long),
         (PHONE, True),
         pytest.param(1280, True, marks=pytest.mark.long),
         pytest.param(PHONE, False, marks=pytest.mark.long),

@@ -202,7 +202,7 @@ def test_environment_is_folded_away(page: Page) -> None:
 @pytest.mark.parametrize(
     ("width", "height", "dark"),
     [
-        pytest.param(1280, 900, False, id="desk-light"),
+        pytest.param(1280, 900, False, id="desk-light", marks=pytest.mark.long),
         pytest.param(PHONE, 844, True, id="phone-dark"),
         pytest.param(1280, 900, True, id="desk-dark", marks=pytest.mark.long),
         pytest.param(PHONE, 844, False, id="phone-light", marks=pytest.mark.long),

@@ -59,6 +59,7 @@ def test_serve_prints_names_and_addresses_whole(run, monkeypatch, tmp_path):
     )
     module = importlib.import_module("lightrig.harness.cli.serve")
     monkeypatch.setattr(module, "ServedLab", lambda *_: lab)
+    monkeypatch.setattr(module, "_LOOK_AGAIN_S", 0.01)
     monkeypatch.setattr(module, "_stated_logins", lambda _: {NAME: ("user", "secret")})
     place = tmp_path / ("a checkout whose path is longer than a terminal is wide " * 2)
     place.mkdir()

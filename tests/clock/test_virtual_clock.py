@@ -6,7 +6,7 @@ import time
 
 import hypothesis.strategies as st
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from real_time import over_soon
 
 from lightrig.instruments.clock import Clock
@@ -390,7 +390,6 @@ def _expected(program: list, path: str, now: int, sleeps: dict, actions: set) ->
     return now
 
 
-@settings(max_examples=60)
 @given(_PROGRAM)
 def test_a_program_runs_the_same_each_time_and_as_long_as_its_longest_path(program):
     sleeps: dict[str, list[int]] = {}

@@ -134,6 +134,7 @@ def test_pymeasures_keysight_oscilloscope(in_real_time, opened):
     assert volts.mean() == pytest.approx(1.5, abs=0.05)
 
 
+@pytest.mark.long
 def test_pymeasures_oscilloscope_downloads_its_screen(in_real_time, opened):
     """The trace is where scale and offset place it: 0.5 V above the middle of 4 V, row 180."""
     rig = in_real_time(SimulatedKeysightInfiniivision, kind="power_meter", name="scope", channels=4)

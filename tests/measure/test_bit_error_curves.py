@@ -39,6 +39,7 @@ def swept(
 POWERS = np.arange(-13.0, -9.4, 0.5).tolist()
 
 
+@pytest.mark.long
 def test_the_interval_holds_the_truth_though_the_power_is_noisy(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

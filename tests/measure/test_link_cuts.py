@@ -157,6 +157,7 @@ def tcp_cut(bench: Bench, asked: int, user_timeout: int = 0) -> Survival:
         fabric.restore()
 
 
+@pytest.mark.long
 def test_tcp_goes_on_after_a_cut(namespaces: Bench) -> None:
     found = tcp_cut(namespaces, 250 * MS)
     assert found.outcome == "stalled, then went on", found

@@ -84,6 +84,7 @@ def test_losses_of_the_check_standard_are_those_of_the_first_setting(tmp_path):
         assert taken(bench, Person(bench)).checks.keys() == {"ocs 3>14"}
 
 
+@pytest.mark.long
 def test_losses_against_them_hold_the_truth(tmp_path):
     held = []
     for seed in range(4):

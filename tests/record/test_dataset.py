@@ -50,7 +50,7 @@ def read_dataset(root):
     return open_dataset(files, str(root)).to_table().to_pandas(date_as_object=False)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=15)
 @given(st.lists(st.tuples(contexts, st.lists(rows(), min_size=1, max_size=3)), max_size=3))
 def test_the_data_set_equals_the_journal(run):
     with tempfile.TemporaryDirectory() as folder:

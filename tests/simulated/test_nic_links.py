@@ -135,7 +135,7 @@ _CHANGES = st.lists(
 )
 
 
-@settings(max_examples=150)
+@settings(max_examples=50)
 @given(_CHANGES)
 def test_transitions_alternate_for_random_light(changes):
     plant = Plant(SimulatedNic())

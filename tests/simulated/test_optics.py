@@ -74,7 +74,7 @@ _STEPS = st.lists(
 )
 
 
-@settings(max_examples=200)
+@settings(max_examples=70)
 @given(_STEPS)
 def test_circuits_are_a_matching_and_light_follows_them(steps):
     bench = Bench()
@@ -107,7 +107,7 @@ def test_circuits_are_a_matching_and_light_follows_them(steps):
     bench.clock.close()
 
 
-@settings(max_examples=100)
+@settings(max_examples=40)
 @given(_STEPS)
 def test_light_events_alternate_and_match_ground_truth(steps):
     bench = Bench()
@@ -245,7 +245,7 @@ def level_at(changes, moment):
     return next((level for at, level in reversed(changes) if at <= moment), 0.0)
 
 
-@settings(max_examples=150)
+@settings(max_examples=50)
 @given(_LEVELS, st.integers(-100, 3000), st.integers(0, 400))
 def test_the_mean_is_that_of_a_sum(steps, start, length):
     trace, changes, now = LightTrace(), [], 0

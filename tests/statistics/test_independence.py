@@ -69,7 +69,12 @@ def _by_permutations(ratio):
 
 
 @pytest.mark.parametrize(
-    ("q", "rho", "least"), [(0.5, 0.0, 0.93), (0.5, 0.6, 0.92), (0.9, 0.6, 0.92)]
+    ("q", "rho", "least"),
+    [
+        (0.5, 0.0, 0.93),
+        (0.9, 0.6, 0.92),
+        pytest.param(0.5, 0.6, 0.92, marks=pytest.mark.long),
+    ],
 )
 def test_intervals_of_quantiles_hold_with_effective_samples(q, rho, least):
     random = np.random.default_rng(7)
@@ -99,6 +104,7 @@ def test_what_follows_is_the_correlation_of_being_below_a_quantile(q):
     assert _below_together(r, 0.5) == pytest.approx(2 * np.arcsin(r) / np.pi, abs=1e-9)
 
 
+@pytest.mark.long
 def test_exceedances_of_a_high_quantile_follow_each_other_less():
     """Counted in a long process: the variance of the share of samples below each quantile."""
     random = np.random.default_rng(8)

@@ -110,6 +110,7 @@ def test_intervals_that_hold_the_limit_neither_pass_nor_fail():
     assert outcome(*range(20), n=198, least=249.0).outcome == "not enough data"
 
 
+@pytest.mark.long
 def test_rates_of_simulated_tests():
     """Verdicts over 4,000 tests, taken as a test takes them: the second stage only if needed."""
     random, plan = np.random.default_rng(20), sample_plan(LIMIT)

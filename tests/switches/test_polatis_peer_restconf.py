@@ -22,7 +22,11 @@ def rig(real):
 @pytest.fixture
 def http(rig):
     with httpx.Client(
-        base_url=f"http://{rig.host}:{rig.port}", auth=LOGIN, trust_env=False, timeout=5
+        base_url=f"http://{rig.host}:{rig.port}",
+        auth=LOGIN,
+        trust_env=False,
+        timeout=5,
+        verify=False,
     ) as client:
         yield client
 

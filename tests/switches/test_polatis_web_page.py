@@ -64,7 +64,11 @@ FOURTH = {
 
 def open_client(rig):
     return httpx.Client(
-        base_url=f"http://{rig.host}:{rig.port}", auth=LOGIN, trust_env=False, timeout=20
+        base_url=f"http://{rig.host}:{rig.port}",
+        auth=LOGIN,
+        trust_env=False,
+        timeout=20,
+        verify=False,
     )
 
 
@@ -218,6 +222,7 @@ def test_a_user_who_is_set_may_log_in_and_no_password_is_shown(http, rig):
             auth=(name, password),
             trust_env=False,
             timeout=20,
+            verify=False,
         ).status_code
 
     users = [

@@ -470,7 +470,7 @@ def all_wires():
     clock.close()
 
 
-@settings(max_examples=10)
+@settings(max_examples=5)
 @given(steps=st.lists(_CIRCUITS, min_size=1, max_size=5))
 def test_whatever_is_changed_all_wires_agree(all_wires, steps):
     for wanted in [*steps, frozenset()]:

@@ -377,7 +377,7 @@ def mutated(draw):
 
 
 @settings(
-    max_examples=150,
+    max_examples=50,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(text=mutated())

@@ -36,7 +36,7 @@ def mutated(name: str, *marks: str) -> st.SearchStrategy[str]:
 def test_mutations_raise_only_tool_errors(name: str) -> None:
     parse = parser_of(name)
 
-    @settings(max_examples=20)
+    @settings(max_examples=8)
     @given(mutated(name))
     def never_another_exception(text: str) -> None:
         error = refusal(parse, text)
@@ -51,7 +51,7 @@ def test_mutations_raise_only_tool_errors(name: str) -> None:
 def test_values_of_another_kind(name: str) -> None:
     parse = parser_of(name)
 
-    @settings(max_examples=20)
+    @settings(max_examples=8)
     @given(json_mutations(sample(name)))
     def never_another_exception(text: str) -> None:
         refusal(parse, text)
@@ -59,7 +59,7 @@ def test_values_of_another_kind(name: str) -> None:
     never_another_exception()
 
 
-@settings(max_examples=20)
+@settings(max_examples=8)
 @given(
     st.sampled_from(sorted({parser_of(name) for name in names()}, key=repr)),
     st.text(max_size=200)

@@ -34,7 +34,7 @@ from lightrig.instruments.wire.session import QuerySession, Resync
 from lightrig.instruments.wire.stream import serial_stream, tcp_stream
 from lightrig.instruments.wire.tl1 import Tl1Session
 
-SEQUENCES = int(os.environ.get("LIGHTRIG_FAULTS", "600"))
+SEQUENCES = int(os.environ.get("LIGHTRIG_FAULTS", "300"))
 QUIET = 20 * MS
 LONGEST = 2 * TIMEOUT + (300 * MS + TIMEOUT)
 """Time for a resync query, silence if it was sent before, and the query itself, in ns."""

@@ -26,7 +26,7 @@ from lightrig.instruments.wire.restconf import RestconfSession
 from lightrig.instruments.wire.stream import StreamClosedError
 
 MS = 1_000_000
-SHORT = 300 * MS
+SHORT = 100 * MS
 """Time in which a scripted server has sent its reply."""
 LOGIN = ("bench", "hunter2-and-more")
 TOKEN = "YmVuY2g6aHVudGVyMi1hbmQtbW9yZQ=="
@@ -277,7 +277,7 @@ def test_missing_reply_is_an_error_at_the_timeout(against, fault, message):
     session, server = against(fault)
     with (
         over_soon(after=SHORT),
-        pytest.raises(NoReplyError, match=r"did not answer within 0\.3 s") as raised,
+        pytest.raises(NoReplyError, match=r"did not answer within 0\.1 s") as raised,
     ):
         ask(session, SHORT)
     assert_names(raised.value, message)
@@ -331,7 +331,7 @@ def test_close_is_noticed_at_once(against, fault, pipelined):
 def test_pipelined_reply_times_out(against, fault, message):
     session, server = against(fault)
     pending = session.submit("GET", "data/box")
-    with pytest.raises(NoReplyError, match=r"did not answer within 0\.3 s") as raised:
+    with pytest.raises(NoReplyError, match=r"did not answer within 0\.1 s") as raised:
         pending.result(SHORT)
     assert_names(raised.value)
     assert ask(session) == "next"

@@ -130,7 +130,7 @@ _MESSAGES = st.one_of(
 )
 
 
-@settings(max_examples=150)
+@settings(max_examples=50)
 @given(st.lists(_MESSAGES, max_size=12), st.data())
 def test_result_does_not_depend_on_segmentation(messages, data):
     stream = "".join(messages).encode("latin-1")

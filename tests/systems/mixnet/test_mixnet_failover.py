@@ -202,7 +202,7 @@ def test_packets_stand_in_for_a_circuit_and_circuits_for_packets(
     assert rows["failover.noticed"].conditions == {"event": 4, "failed": case, "plan": "anew"}
 
 
-@pytest.mark.parametrize("case", ["GPU", "server"])
+@pytest.mark.parametrize("case", ["GPU", pytest.param("server", marks=pytest.mark.long)])
 def test_a_rank_that_ended_begins_anew_elsewhere(
     fabric: Fabric, over: Exchanges, ranks: Ranks, case: str
 ) -> None:

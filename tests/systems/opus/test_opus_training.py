@@ -142,6 +142,7 @@ def test_circuits_follow_a_script_that_knows_nothing_of_them(job: TrainingJob) -
     assert waits_by_step(trained, tables) == [sum(waited[1:3]), sum(waited[3:5])]
 
 
+@pytest.mark.long
 def test_circuits_are_provisioned_while_ranks_compute(
     job: TrainingJob, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
