@@ -35,6 +35,10 @@ _include_again: list[Callable[[], None]] = []
 _states = tempfile.TemporaryDirectory(prefix="lightrig-tests-")
 os.environ["LIGHTRIG_STATE"] = _states.name
 
+# Whether what was written outlives a loss of power is nothing that a test tries, and some thousand
+# waits for a disk take longer than what is written. tests/preloaded.py does the same.
+os.fsync = lambda file: os.fstat(file) and None
+
 # What is printed does not depend on how the person's terminal is set, nor do programs that tests
 # start.
 for _setting in (

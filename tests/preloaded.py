@@ -179,6 +179,7 @@ def _server(_process: int) -> socket.socket:
 
 
 def _preload() -> None:
+    os.fsync = lambda file: os.fstat(file) and None  # see conftest.py
     gc.disable()  # next to nothing of what is loaded here is garbage
     for name in ("pytest", *PLUGINS, "pdb", "scipy.special", "networkx"):
         importlib.import_module(name)

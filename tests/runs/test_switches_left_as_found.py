@@ -9,7 +9,9 @@ from typing import Any
 import preloaded
 import pytest
 from bench.served_lab import CROSSED, FOREIGN, LEFT, STRAIGHT, ServedLab, set_circuits
+from typer.testing import CliRunner
 
+from lightrig.harness.cli.app import application
 from lightrig.testbeds import Circuit
 
 Start = Callable[..., Any]
@@ -203,7 +205,11 @@ def test_circuits_made_by_hand_after_a_kill_stop_the_next_run(
 
 
 def test_a_switch_that_stays_silent_ends_the_run_loudly(
-    lab: ServedLab, start: Start, tmp_path: Path
+    lab: ServedLab,
+    start: Start,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    all_is_carried_out: None,
 ) -> None:
     """An exit status of its own, what to do, and an event."""
     path = tmp_path / "test_dies.py"
@@ -232,5 +238,7 @@ def test_a_switch_that_stays_silent_ends_the_run_loudly(
     (event,) = [each for each in written if each["event"] == "not_restored"]
     assert event["problem"].startswith("NOT as found: ocs")
     assert written[-1]["exit"] == 6
-    assert preloaded.run(["lightrig", "restore", lab.file], env=lab.environment).returncode == 0
+    for name, value in lab.environment.items():
+        monkeypatch.setenv(name, value)
+    assert CliRunner().invoke(application(), ["restore", str(lab.file)]).exit_code == 0
     check_left_as_found(lab)

@@ -19,6 +19,7 @@ from sonic_rack import rack
 from switch_rig import LOGIN
 
 from lightrig.harness.cli.served_lab import ServedLab
+from lightrig.instruments.simulated.devices import simulated_sonic_ocs
 from lightrig.instruments.simulated.protocols.listeners import Service
 from lightrig.testbeds import load
 
@@ -30,8 +31,9 @@ STATES = "sonic-db:/STATE_DB/localhost/OCS_CROSS_CONNECT"
 
 
 @pytest.fixture
-def served(tmp_path: Path) -> Iterator[dict[str, Service]]:
+def served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Service]]:
     """A switch whose address names SSH; gNMI is its further wire."""
+    monkeypatch.setattr(simulated_sonic_ocs, "PROCESSING", 10_000_000)  # in real time
     lab = ServedLab(load(rack(tmp_path, scheme="ssh")), 0, 0, {"ocs": LOGIN})
     further = {each.scheme: each for each in lab.further_wires["ocs"]}
     yield {"ssh": lab.services["ocs"], **further}
