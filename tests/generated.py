@@ -16,6 +16,7 @@ from typing import Any
 
 import yaml
 from labs_page import closure_page
+from mornings_page import mornings_page
 from public_sources import PROGRAMS, share_done
 
 from lightrig.harness.certify.requirements import requirements
@@ -221,6 +222,7 @@ GENERATED: dict[str, Callable[[str], str]] = {
     "docs/devices.md": devices_page,
     "docs/dialects.md": dialects_page,
     "docs/how-to/certify.md": certify_page,
+    "docs/how-to/read-a-report.md": mornings_page,
     "docs/quantities.md": quantities_page,
     "harness/certify/sheet.schema.json": partial(_schema, sheet_schema),
     "tests/structure/public_modules.txt": public_modules,

@@ -18,6 +18,7 @@ from lightrig.harness.record.journal_reading import RunRecord, read_journal
 from lightrig.harness.record.recovery import Recovered, recover, settle, to_recover
 from lightrig.harness.record.row import (
     COUNTERS,
+    UNSET,
     Context,
     Instrument,
     JournalDamagedError,
@@ -44,6 +45,7 @@ from lightrig.harness.record.run_folder import (
 __all__ = [
     "COUNTERS",
     "SCHEMA",
+    "UNSET",
     "Context",
     "Instrument",
     "Journal",

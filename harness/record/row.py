@@ -61,6 +61,12 @@ COUNTERS = frozenset(
 )
 """Conditions that number what was measured; they set nothing."""
 
+UNSET = COUNTERS | {
+    *("bits", "errors", "gate_ns", "planned_ns", "after_ns", "usual_ns", "degrees", "points"),
+    *("closed", "exchanges", "fails", "passes", "tries", "wrong"),
+}
+"""Conditions that were counted or measured beside a value: rows of a case differ in them."""
+
 
 @dataclass(frozen=True, slots=True)
 class Row:

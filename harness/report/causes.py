@@ -137,6 +137,7 @@ class Components:
         self._by_monitors = by_monitors
         self._links: dict[str, set[str]] = {}
         self._partners: dict[str, set[str]] = {}
+        self._feeding: dict[str, set[str]] = {}
         self._known: set[str] = set()
         if testbed is None:
             return
@@ -145,6 +146,10 @@ class Components:
                 for end, far in ((link.a, link.b), (link.b, link.a)):
                     self._links.setdefault(str(end), set()).add(f"link {link.a} - {link.b}")
                     self._partners.setdefault(str(end), set()).add(str(far))
+            for switch, circuits in plan.circuits.items():
+                for one in circuits:
+                    ingress = f"{switch}.{one.ingress}"
+                    self._feeding.setdefault(f"{switch}.{one.egress}", set()).add(ingress)
         fibers = testbed.cabling.fibers
         self._known = {str(port) for fiber in fibers for port in (fiber.source, fiber.sink)}
         self._known |= {*testbed.switches, *testbed.servers, *testbed.instruments}
@@ -193,10 +198,14 @@ class Components:
         """Return the components of `of`, and those of the other ends of a NIC port's links.
 
         They take the link away too, but need not: a series that shows nothing does not clear them.
+        An egress port without light has those of the ingress ports that plans join to it.
         """
         names = re.findall(r"[^\s,<>]+", subject)
         ends = {far for name in names for far in self._partners.get(name, ())}
         far = {name for end in ends for name in self.of(end) if not name.startswith("link ")}
+        if _NO_LIGHT in quantity:
+            fed = {one for name in names for one in self._feeding.get(name, ())}
+            far |= {name for one in fed for name in self.of(one, _NO_LIGHT)}
         return self.of(subject, quantity) | far
 
     def named(self, text: str) -> list[str]:

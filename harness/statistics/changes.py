@@ -18,7 +18,7 @@ from lightrig.harness.statistics.steps import WINDOW, find_steps
 CONFIDENCE = 0.95
 """Of the intervals of levels and slopes."""
 
-_FEWEST_NIGHTS = 10
+FEWEST_NIGHTS = 10
 """With fewer, neither a change nor a drift is looked for."""
 
 
@@ -83,7 +83,7 @@ def find_changes(nights: Sequence[npt.ArrayLike], error: float = 0.01) -> list[C
     is sooner. Raises `SampleError` for samples that make no sense.
     """
     places, levels = _levels(nights)
-    if levels.size < _FEWEST_NIGHTS:
+    if levels.size < FEWEST_NIGHTS:
         return []
     ratio = bool(levels.min() > 0)
     values = np.log(levels) if ratio else levels
@@ -109,7 +109,7 @@ def trend(
     any drift it is found with a probability of at most `error`. Raises `SampleError`.
     """
     places, levels = _levels(nights)
-    if levels.size < _FEWEST_NIGHTS:
+    if levels.size < FEWEST_NIGHTS:
         return None
     when = np.array(places)
     cuts = np.searchsorted(when, [change.index for change in changes])

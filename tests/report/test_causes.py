@@ -23,6 +23,7 @@ LAB = Path(__file__).with_name("causes_lab.yaml")
 CIRCUITS = [f"ocs {ingress}>{egress}" for ingress in (1, 2, 3, 4) for egress in (17, 18, 19, 20)]
 GATE = "{0} counted nothing that bounds a ratio: it had no signal for a part of the gate"
 BITS = "test_bit_error.py::test_of_nic_ports[lab-after]"
+LINKS = "test_reconfiguration.py::test_between_plans[lab/straight-to-crossed]"
 LOSSES = "test_insertion_loss.py::test_every_circuit[lab]"
 
 
@@ -90,6 +91,20 @@ def test_an_ingress_without_light_may_have_a_dark_laser(lab):
     fiber = "fiber server1.nic0.p0 -> ocs.3"
     assert set(cause.components) >= {fiber, "ocs.3", "server1.nic0.p0"}
     assert {"ocs", "server1"}.isdisjoint(cause.components)
+
+
+def test_an_egress_without_light_is_explained_by_the_laser_that_a_plan_joins_to_it(lab):
+    """By the plans, server1.nic0.p0 on ingress 3 sends to egress 17 or 18."""
+    components = Components(lab)
+    reason = "links did not come up within 60 s: server1.nic0.p0 (carrier); no light at ocs.17"
+    evidence = [
+        *components.failed(LOSSES, "ocs.3: no light: no circuit of this ingress brought light"),
+        *components.failed(LINKS, reason),
+    ]
+    others = [components.of(one) for one in CIRCUITS if not one.startswith("ocs 3")]
+    (cause,) = find_causes(evidence, {("failed", LOSSES): others})
+    fiber = "fiber server1.nic0.p0 -> ocs.3"
+    assert set(cause.components) == {fiber, "ocs.3", "server1.nic0.p0"}
 
 
 def test_a_failed_closure_points_to_the_harness_alone(lab):

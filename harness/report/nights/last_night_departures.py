@@ -10,7 +10,7 @@ import numpy as np
 from lightrig.harness.report.nights.cells import Numbers
 from lightrig.harness.report.nights.series import Lab, Series
 from lightrig.harness.report.nights.series_changes import ERROR
-from lightrig.harness.statistics.departures import Departure, find_departures
+from lightrig.harness.statistics.departures import FEWEST_BEFORE, Departure, find_departures
 
 _GREATEST = "outage"
 """Family of quantities whose greatest value of a night is compared too: few outages last longer
@@ -37,11 +37,15 @@ class SeriesDeparture:
 def find_series_departures(labs: Sequence[Lab]) -> list[list[SeriesDeparture]]:
     """Return, for each lab, the series whose level departs on the lab's last night.
 
-    All series of the page share the error (Bonferroni): where nothing changed, the probability of
-    any departure on a page is `ERROR`, for nights that scatter normally.
+    All series of the page with enough nights share the error (Bonferroni): where nothing changed,
+    the probability of any departure on a page is `ERROR`, for nights that scatter normally.
     """
-    tried = sum(len(lab.series) for lab in labs)
-    tried += sum(_has_greatest(one) for lab in labs for one in lab.series)
+    tried = sum(
+        1 + _has_greatest(one)
+        for lab in labs
+        for one in lab.series
+        if np.isfinite(one.level).sum() > FEWEST_BEFORE
+    )
     return [list(_departures(lab, ERROR / max(tried, 1))) for lab in labs]
 
 

@@ -19,7 +19,7 @@ import numpy as np
 
 from lightrig.harness.report.nights.series import Lab, Series
 from lightrig.harness.report.nights.source import Descriptions
-from lightrig.harness.statistics.changes import Change, Trend, find_changes, trend
+from lightrig.harness.statistics.changes import FEWEST_NIGHTS, Change, Trend, find_changes, trend
 from lightrig.testbeds import Testbed
 
 # ------------------------------------------------------------------------------- changes
@@ -64,7 +64,7 @@ class ChangeGroup:
 
 def find_series_changes(labs: Sequence[Lab]) -> list[list[SeriesChange]]:
     """Return the series of each lab that changed or drift, in the lab's order."""
-    tried = sum(len(lab.series) for lab in labs)
+    tried = sum(np.isfinite(one.level).sum() >= FEWEST_NIGHTS for lab in labs for one in lab.series)
     return [list(_changes_of(lab.series, ERROR / max(tried, 1))) for lab in labs]
 
 

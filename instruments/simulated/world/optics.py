@@ -11,6 +11,7 @@ from lightrig.instruments.simulated.world.ground_truth import GroundTruth
 from lightrig.instruments.simulated.world.light import LightTrace, Stokes
 from lightrig.instruments.simulated.world.randomness import Chance, Stream
 from lightrig.instruments.simulated.world.switching_edges import (
+    OTHER_LEVEL,
     SUDDEN_FALL,
     SUDDEN_RISE,
     Step,
@@ -299,12 +300,15 @@ class Matrix:
         # was planned for that moment is replaced, or the light would be announced twice.
         at = max(self._clock.now(), self._settles[circuit.egress])
         trace = self._trace(circuit.egress)
-        if trace.settled >= at and self._planned.get(circuit.egress) and trace.last > 0:
+        lit = trace.last > 0
+        if lit and trace.settled >= at and self._planned.get(circuit.egress):
             trace.forget_plans(at - 1)
             self._planned[circuit.egress].pop().cancel()
+            lit = False
         power = self._output(circuit)
         if power is not None:
-            self._plan(circuit.egress, circuit.ingress, at, power, SUDDEN_RISE)
+            steps = OTHER_LEVEL if lit else SUDDEN_RISE
+            self._plan(circuit.egress, circuit.ingress, at, power, steps)
         elif trace.last > 0:
             self._plan(circuit.egress, None, at, None, SUDDEN_FALL)
 

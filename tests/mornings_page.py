@@ -1,0 +1,36 @@
+"""The table of docs/how-to/read-a-report.md, from the stored summary of the campaign `mornings`."""
+
+import json
+import math
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+SUMMARY = Path(__file__).with_name("campaigns") / "mornings.json"
+BEGIN, END = "<!-- mornings: begin, made by `make generated` -->\n", "<!-- mornings: end -->\n"
+
+
+def mornings_page(page: str) -> str:
+    """Return docs/how-to/read-a-report.md with the table of all kinds of faults."""
+    stored = json.loads(SUMMARY.read_text(encoding="utf-8"))
+    before, _, rest = page.partition(BEGIN)
+    lines = "\n".join(lines_of(stored))
+    return f"{before}{BEGIN}\nMeasured {stored['on']}:\n\n{lines}\n\n{END}{rest.partition(END)[2]}"
+
+
+def lines_of(found: Mapping[str, Any]) -> list[str]:
+    """Return a summary as the lines of a table, and a sentence below it."""
+    head = "fault", "by morning", "seeds", "on time", "mornings to a card", "right since", "false"
+    lines = [f"| {' | '.join(head)} |", "|" + " --- |" * len(head)]
+    for name, one in found["kinds"].items():
+        counts = sorted(Counter(one["mornings"]).items(), key=lambda each: each[0] or math.inf)
+        mornings = ", ".join(f"{n} by the {at}." if at else f"{n} not" for at, n in counts)
+        lines.append(
+            f"| {name} | {one['by']} | {one['seeds']} | {one['on time']} | {mornings} "
+            f"| {one['right since']} | {one['false']} |"
+        )
+    kinds = found["kinds"].values()
+    timely, total = sum(one["on time"] for one in kinds), sum(one["seeds"] for one in kinds)
+    quiet = f"{found['false']} cards on {found['quiet']} mornings without a fault"
+    return [*lines, "", f"{timely} of {total} on time; {quiet}."]
