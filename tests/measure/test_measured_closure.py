@@ -23,6 +23,7 @@ from lightrig.harness.measure.stages import Reconfiguration
 from lightrig.harness.record import Row
 from lightrig.instruments.clock import Span
 from lightrig.instruments.core.capabilities import LightSource
+from lightrig.instruments.core.stages import Watch
 from lightrig.instruments.servers.host.offset import ClockDriftWarning, ClockError
 from lightrig.instruments.simulated.world.ground_truth import GroundTruth
 from lightrig.testbeds import Limit
@@ -312,6 +313,25 @@ def test_a_clock_that_jumps_within_an_event_is_named_with_the_size(
     assert list(unclosed(rig.rows)) == []
     least, most = map(float, re.findall(r"([0-9.]+) to ([0-9.]+) ms", str(says.value))[0])
     assert least <= 5 <= most
+
+
+def test_the_light_of_a_laser_that_drifts_recovers_once(
+    simulated: Callable[..., Bench], tmp_path: Path
+) -> None:
+    path = describe(tmp_path)
+    fault = "{fault: drifting laser, at: [server0.nic0.p0], drift: 1 dB}"
+    path.write_text(path.read_text() + f"  faults: [{fault}]\n")
+    rig = Rig(simulated(path))
+    rig.bring_up("straight")
+    clock, truth = rig.bench.clock, rig.bench.truth
+    assert truth is not None
+    since = clock.now()
+    rig.change("crossed")
+    clock.sleep(1_000 * MS)
+    until = Span(clock.now(), clock.now())
+    for egress in range(9, 13):
+        watch = Watch(since, until)
+        assert len(truth.all_moments("light", f"ocs.{egress}", watch, up=True)) == 1
 
 
 def test_swapped_ends_of_the_command_are_not_closed(

@@ -99,6 +99,17 @@ def test_counters_and_what_was_measured_beside_are_no_case(tmp_path, history_of)
     assert series.n[0] == 2
 
 
+def test_error_counts_of_two_nights_are_one_series(tmp_path, history_of):
+    """Bits, gates and errors differ from gate to gate; the moment was chosen."""
+    counts = {"bits": 3_000_219_004_400, "gate_ns": 30_004_452_787, "errors": 7, "moment": "after"}
+    measured(tmp_path, in_db("a", 1.0, **counts))
+    counts |= {"bits": 3_000_219_345_700, "gate_ns": 30_004_455_698, "errors": 9}
+    measured(tmp_path, in_db("a", 2.0, **counts), run="r2", night="2026-03-15")
+    measured(tmp_path, in_db("a", 3.0, **counts | {"moment": "before"}), run="r3")
+    found = [(one.case, one.n.tolist()) for one in history_of(tmp_path).labs[0].series]
+    assert found == [("it: moment after", [1, 1]), ("it: moment before", [1, 0])]
+
+
 def test_nights_without_data_keep_their_place(tmp_path, history_of):
     measured(tmp_path, in_db("a", 1.0), night="2026-03-14", run="r1")
     measured(tmp_path, in_db("a", 2.0), night="2026-03-17", run="r2")
