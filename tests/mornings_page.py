@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 SUMMARY = Path(__file__).with_name("campaigns") / "mornings.json"
+_WHEN = ("not", "on the 1st", "on the 2nd", "on the 3rd", "on the 4th")
 BEGIN, END = "<!-- mornings: begin, made by `make generated` -->\n", "<!-- mornings: end -->\n"
 
 
@@ -21,11 +22,11 @@ def mornings_page(page: str) -> str:
 
 def lines_of(found: Mapping[str, Any]) -> list[str]:
     """Return a summary as the lines of a table, and a sentence below it."""
-    head = "fault", "by morning", "seeds", "on time", "mornings to a card", "right since", "false"
+    head = "fault", "by morning", "seeds", "on time", "right card", "right since", "false"
     lines = [f"| {' | '.join(head)} |", "|" + " --- |" * len(head)]
     for name, one in found["kinds"].items():
         counts = sorted(Counter(one["mornings"]).items(), key=lambda each: each[0] or math.inf)
-        mornings = ", ".join(f"{n} by the {at}." if at else f"{n} not" for at, n in counts)
+        mornings = ", ".join(f"{n} {_WHEN[at]}" for at, n in counts)
         lines.append(
             f"| {name} | {one['by']} | {one['seeds']} | {one['on time']} | {mornings} "
             f"| {one['right since']} | {one['false']} |"

@@ -350,7 +350,7 @@ def label_of(context: Context, conditions: Mapping[str, Scalar] | None = None) -
     return f"{name}: {', '.join(parts)}" if parts else name
 
 
-_UNITS = {"dbm": "dBm", "db": "dB", "ns": "ns", "s": "s", "c": "°C", "bps": "bit/s"}
+_UNITS = {"dbm": "dBm", "db": "dB", "ns": "ns", "nm": "nm", "s": "s", "c": "°C", "bps": "bit/s"}
 
 
 def condition_name(name: str) -> tuple[str, str]:

@@ -236,6 +236,7 @@ _SET_ASIDE = Table(
 CLOSURE = Section(
     declarations.CLOSURE,
     parts=(_CLOSURE,),
+    of_harness=True,
     estimates=of_quantities(),
     # The section of insertion loss shows that of losses.
     shows=lambda name: name.startswith("closure.") or name in {_OF_LOSSES, _OF_PATHS},
@@ -244,6 +245,7 @@ CLOSURE = Section(
 HARNESS = Section(
     declarations.HARNESS,
     parts=(_DELAYS, _SET_ASIDE),
+    of_harness=True,
     estimates=of_quantities(),
     shows=lambda name: (
         name == declarations.LOOK

@@ -184,9 +184,7 @@ def _prefixes(testbeds: Mapping[str, Testbed], run: RunFrame) -> dict[str, str]:
 
 def _facts(record: RunRecord, run: RunFrame) -> list[tuple[str, object]]:
     header = record.header
-    tests = sum(len(frame.tests) for frame in run.testbeds)
-    counts = ((run.rows, "row"), (tests, "test"), (len(run.testbeds), "testbed"))
-    size = ", ".join(number_of(count, one) for count, one in counts)
+    size = f"{number_of(run.rows, 'row')} of {number_of(len(run.testbeds), 'testbed')}"
     named = ("run", "night", "instruments", "seed")
     return [*((name, header.get(name)) for name in named), ("record", size)]
 

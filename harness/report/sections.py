@@ -197,6 +197,7 @@ class Section:
             follows with a table of its own. By default they show all of them; in a section of a
             published system those that the system declares.
         unlisted: the names of those other ones, where any were recorded.
+        of_harness: it is about the harness, not the lab, so that it is folded on every page.
     """
 
     title: str
@@ -204,6 +205,7 @@ class Section:
     estimates: EstimateFunction | None = None
     shows: Callable[[str], bool] | None = None
     unlisted: Sequence[str] = ()
+    of_harness: bool = False
 
     def data(self, frame: TestbedFrame, limits: Limits) -> SectionData:
         """Return the data of the section on one testbed."""
@@ -281,7 +283,8 @@ def render(section: Section, data: SectionData, anchor: str) -> Markup:
         return Markup()
     verdicts: Counter[str] = Counter(one.verdict.outcome for one in data.all() if one.verdict)
     known = {outcome: verdicts[outcome] for outcome in SIGNS if verdicts[outcome]}
-    unfolded = _is_short(data.frame) or "fail" in known or "marginal" in known
+    short = _is_short(data.frame) and not section.of_harness
+    unfolded = short or "fail" in known or "marginal" in known
     parts = Markup().join(drawn)
     named = section.title, anchor, data.frame.simulated
     return render_macro("section", "section", *named, unfolded, known, parts)

@@ -171,9 +171,10 @@ _PAGE = """
 .lr-figures figure{margin:6px 0;min-width:0}.lr-wide{flex:0 1 560px}.lr-full{flex:1 1 100%}
 .lr-narrow{flex:0 1 380px}
 #lr-more{margin:8px auto;display:block}#lr-more[hidden]{display:none}
-@media (max-width:600px){#lr-answers thead{display:none}
+@media (max-width:600px),print{#lr-answers thead{display:none}
+.lr-table .lr-with span{white-space:normal}
 #lr-answers td[data-head]::before{content:attr(data-head) ": ";color:var(--lr-muted)}
-#lr-answers tr,#lr-answers td{display:block;border:0;padding:0}
+#lr-answers :is(table,tbody,tr,td){display:block;border:0;padding:0;overflow-wrap:anywhere}
 #lr-answers tr{border-top:1px solid var(--lr-line);padding:6px 0}
 .lr-page{padding:8px}.lr-head,.lr-card{padding:10px 12px}
 .lr-test>summary{grid-template-columns:minmax(0,1fr) max-content}

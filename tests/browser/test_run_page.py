@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Literal
 
 import pytest
 from bench.served_lab import describe
@@ -215,6 +216,26 @@ def test_every_screen(chromium: Browser, report: Path, width: int, height: int, 
         assert view.errors == []
         assert view.page.evaluate(CONTRAST) == []
         assert len(view.page.screenshot()) > 20_000
+
+
+@pytest.mark.parametrize(("width", "media"), [(PHONE, "screen"), (718, "print")])
+def test_answers_are_not_cut_on_a_phone_and_on_paper(
+    chromium: Browser, report: Path, width: int, media: Literal["screen", "print"]
+) -> None:
+    """Paper of A4 leaves 718 px, and nobody can scroll there."""
+    with opened_page(chromium, report, width=width) as view:
+        view.page.emulate_media(media=media)
+        cut = view.page.evaluate(
+            "[...document.querySelectorAll('#lr-answers .lr-scroll')]"
+            ".map(one => one.scrollWidth - one.clientWidth)"
+        )
+        heads = view.page.evaluate(
+            "[...document.querySelectorAll('#lr-answers td[data-head]')].slice(0, 3)"
+            ".map(one => getComputedStyle(one, '::before').content)"
+        )
+    assert cut
+    assert max(cut) <= 0
+    assert "verdicts of tests" in heads[0]
 
 
 # Words whose contrast with their ground is below 4.5, as WCAG 2 asks for.

@@ -29,7 +29,7 @@ CAMPAIGNS = {
     "orchestrations": "ORCHESTRATIONS (200)",
     "sequences": "SEQUENCES (500) for each system",
     "labs": "LABS_SEEDS (500) or --seeds, LABS or --lab, LABS_SECONDS (7000), LABS_STORE",
-    "mornings": "MORNINGS_SEEDS (10), MORNINGS_FIRST_SEED, MORNINGS_HEALTHY (60), MORNINGS_QUIET",
+    "mornings": "MORNINGS_SEEDS (10), MORNINGS_FIRST_SEED, MORNINGS_HEALTHY, _QUIET, _STORE",
     "healthy_switches": "HEALTHY_SEEDS (100)",
     "tcp_stalls": "CUTS (20) of each length; needs namespaces, so root",
     "disturbances": "DISTURBANCES (1000), DISTURBANCES_SEED (1); needs namespaces, so root",

@@ -27,6 +27,7 @@ NAMES = (
     "fault_plans",
     "mutations",
     "labs",
+    "mornings",
 )
 """Modules that write such a file, and offer `table(done)`: its lines, and whether all is well."""
 

@@ -91,6 +91,13 @@ def test_a_p99_of_too_few_events_is_answered_by_their_median_too(show):
     assert re.match(r"1\d\d ms \(median of 40; .*\) p99: not enough data: 299 needed", value)
 
 
+def test_missing_samples_are_stated_beside_the_value_alone(show):
+    page = show((context(), rows("small", 40)))
+    verdicts, value, *_ = by_quantity(page)["reconfiguration: signal recovered small"]
+    assert verdicts == "? 1 not enough data"
+    assert "299 needed" in value
+
+
 def test_few_samples_of_another_test_do_not_hide_the_answer(show):
     page = show((context(), rows("small", 320)), (context(test="test_few"), rows("small", 3)))
     verdicts, value, _, _ = by_quantity(page)["reconfiguration: signal recovered small"]

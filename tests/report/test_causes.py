@@ -160,6 +160,15 @@ def test_the_page_of_a_run_begins_with_the_suspected_cause(tmp_path, lab):
     assert "ocs.3" not in card
 
 
+def test_a_size_without_a_width_has_no_interval(tmp_path):
+    """A check standard's losses have no bounds of their own."""
+    still = [Grown("check_standard.loss", f"ocs {n}>20", 1.2, 0.01, 0.0, "dB") for n in (1, 3, 4)]
+    dirty = Grown("check_standard.loss", "ocs 2>18", 1.2, 0.01, 0.0, "dB", change=1.2, at=9)
+    write_nights_of(tmp_path, "bench", [*still, dirty], nights=10)
+    card = card_of(write_nights(tmp_path, tmp_path / "nights.html").read_text())
+    assert re.search(r"check_standard.loss of ocs 2>18, \w[^+]*\+1\.\d+ dB  ", card)
+
+
 def test_a_cause_is_confirmed_on_its_third_night_and_leaves_with_it(tmp_path):
     why = "ocs.2: dirty connector: 1.2 dB"
     write_run(tmp_path, "2026-11-20", "passed", rows=[Row("p", "los", 5, 5, 5, "ns", 1, {})])

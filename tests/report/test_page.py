@@ -52,7 +52,7 @@ def test_text_from_files_is_escaped(show):
 def test_run_is_named_by_its_header(show):
     text = show((context(), rows("small", 2))).text
     assert "run r1 night 2026-03-14 instruments simulated seed 7" in text
-    assert "36 rows, 1 test, 1 testbed" in text
+    assert "36 rows of 1 testbed" in text
 
 
 @pytest.mark.parametrize("close", [True, False])
@@ -92,6 +92,15 @@ def test_testbed_without_rows_is_drawn_all_the_same(show):
 def test_large_run_stays_small(show):
     parts = [(context(moving=n), list(rows("small", 300))) for n in range(12)]
     assert len(show(*parts).fragment) < 1_500_000
+
+
+def test_closure_is_folded_where_the_lab_s_sections_are_not(show):
+    closed = [Row("small", "closure.carrier_up", 1.0, 1.0, 1.0, "1", 0, {"closed": 1, "n": 4})]
+    page = show((context(), [*rows("small", 20), *closed]))
+    folds = dict(
+        re.findall(r'<details class="lr-section" id="lr-0-([a-z]+)"( open)?', page.fragment)
+    )
+    assert folds == {"reconfiguration": " open", "outage": " open", "closure": ""}
 
 
 def test_legends_name_the_tests_of_their_section_alone(show):

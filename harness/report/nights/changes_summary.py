@@ -15,10 +15,10 @@ from lightrig.harness.report.nights.lab_section import (
 )
 from lightrig.harness.report.nights.overview import Board
 from lightrig.harness.report.nights.series import Series
-from lightrig.harness.report.nights.series_changes import ERROR, ChangeGroup
+from lightrig.harness.report.nights.series_changes import ERROR, ChangeGroup, tried
 from lightrig.harness.report.nights.trend_figures import far
 from lightrig.harness.report.templates import render_macro
-from lightrig.harness.statistics.changes import Change
+from lightrig.harness.statistics.changes import FEWEST_NIGHTS, Change
 from lightrig.testbeds import format_share
 
 
@@ -32,12 +32,14 @@ def summary(boards: Sequence[Board]) -> Markup:
         for one in board.moved
         if one.drift
     ]
-    tried = sum(len(board.lab.series) for board in boards)
+    tested = tried(board.lab for board in boards)
     about = (
         "A change of level between nights that is greater than the variation of nights. "
-        f"{number_of(tried, 'series was', 'series were')} tested; where nothing changes, the "
+        f"{number_of(tested, 'series was', 'series were')} tested; where nothing changes, the "
         f"probability of any mark on this page is {format_share(ERROR)}."
     )
+    if not tested:
+        about = f"A change of level needs {FEWEST_NIGHTS} nights; no series has as many."
     groups = [(board, _group(board, group)) for board, group in found]
     departed = any(board.departures for board in boards)
     simulated = any(board.lab.simulated for board in boards)

@@ -115,7 +115,7 @@ def _series_evidence(
         ends = span(low, high, "dB" if one.unit == "dBm" else one.unit, by)
         text = f"{one.quantity} of {one.subject}, {one.case}"
         candidates = components.of(one.subject, one.quantity)
-        size = f"{by} ({ends})" if ends else by
+        size = f"{by} ({ends})" if low < high else by
         yield (
             one,
             replace(

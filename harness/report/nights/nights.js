@@ -38,7 +38,7 @@
   const inSight = () => quantities.filter(one => !one.hidden);
 
   function label() {
-    folding.textContent = inSight().some(one => one.open) ? "fold all" : "unfold all in sight";
+    folding.textContent = inSight().some(one => one.open) ? "fold all" : "unfold all shown";
   }
 
   function foldAll() {

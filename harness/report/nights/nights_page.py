@@ -82,7 +82,8 @@ _STYLE = """
  overflow-wrap:anywhere}
 .ln-levels>span{white-space:nowrap}
 @media (max-width:900px){.ln-changes li{grid-template-columns:minmax(0,1fr);padding:6px 0}}
-@media (max-width:600px){.ln-told{min-height:0}.ln-controls{position:static}
+@media (max-width:600px){.ln-by{white-space:normal}.ln-told{min-height:0}
+.ln-controls{position:static}
 .ln-quantity>summary{grid-template-columns:132px minmax(0,1fr)}
 .ln-quantity>summary>b{grid-column:1/-1}
 .ln-quantity,.ln-figures figure{scroll-margin-top:8px}}

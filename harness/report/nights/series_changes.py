@@ -64,8 +64,14 @@ class ChangeGroup:
 
 def find_series_changes(labs: Sequence[Lab]) -> list[list[SeriesChange]]:
     """Return the series of each lab that changed or drift, in the lab's order."""
-    tried = sum(np.isfinite(one.level).sum() >= FEWEST_NIGHTS for lab in labs for one in lab.series)
-    return [list(_changes_of(lab.series, ERROR / max(tried, 1))) for lab in labs]
+    error = ERROR / max(tried(labs), 1)
+    return [list(_changes_of(lab.series, error)) for lab in labs]
+
+
+def tried(labs: Iterable[Lab]) -> int:
+    """Return the number of series that have nights enough to be tested."""
+    enough = [np.isfinite(one.level).sum() >= FEWEST_NIGHTS for lab in labs for one in lab.series]
+    return sum(map(int, enough))
 
 
 def _changes_of(series: Iterable[Series], error: float) -> Iterable[SeriesChange]:
