@@ -11,7 +11,7 @@ from lightrig.instruments.simulated.world.ground_truth import GroundTruth
 from lightrig.instruments.simulated.world.light import LightTrace, Stokes
 from lightrig.instruments.simulated.world.randomness import Chance, Stream
 from lightrig.instruments.simulated.world.switching_edges import (
-    OTHER_LEVEL,
+    LEVEL_CHANGE,
     SUDDEN_FALL,
     SUDDEN_RISE,
     Step,
@@ -307,7 +307,7 @@ class Matrix:
             lit = False
         power = self._output(circuit)
         if power is not None:
-            steps = OTHER_LEVEL if lit else SUDDEN_RISE
+            steps = LEVEL_CHANGE if lit else SUDDEN_RISE
             self._plan(circuit.egress, circuit.ingress, at, power, steps)
         elif trace.last > 0:
             self._plan(circuit.egress, None, at, None, SUDDEN_FALL)

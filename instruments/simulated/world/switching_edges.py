@@ -27,7 +27,7 @@ class Step(NamedTuple):
 
 
 SUDDEN_RISE = (Step(0, 1.0, ("light",)),)
-OTHER_LEVEL = (Step(0, 1.0, ()),)
+LEVEL_CHANGE = (Step(0, 1.0, ()),)
 """Light that is there already, at another power: no signal comes or goes."""
 SUDDEN_FALL = (Step(0, 0.0, ("light",)),)
 
