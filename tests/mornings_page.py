@@ -34,4 +34,6 @@ def lines_of(found: Mapping[str, Any]) -> list[str]:
     kinds = found["kinds"].values()
     timely, total = sum(one["on time"] for one in kinds), sum(one["seeds"] for one in kinds)
     quiet = f"{found['false']} cards on {found['quiet']} mornings without a fault"
+    if not found["quiet"]:
+        quiet = "mornings without a fault were not judged in this run"
     return [*lines, "", f"{timely} of {total} on time; {quiet}."]
