@@ -33,7 +33,12 @@ ROOT = Path(__file__).parents[1]
 PUBLIC_MODULES = ("api", "drivers", "devices", "systems")
 _MODELS = re.compile(r"\| kind \| `model:` \|.*?\n\n", re.DOTALL)
 _ALL_FORMS = "## "
-_TRACED = "## Traceability\n\n"
+_OF_SUITES, _TRACED = "## Beside the suites of sonic-mgmt\n\n", "## Traceability\n\n"
+_SUITES = """\
+The list is that of `docs/testbed/README.testbed.OCS.HLD.md`, v0.2, of sonic-mgmt. Each suite is
+covered by the clauses beside it; what is not testable stands there too, with the reason.
+
+"""
 _ALL_FACTS, _ALL_QUANTITIES = "## All facts\n\n", "## All quantities\n\n"
 
 
@@ -176,7 +181,14 @@ def certify_page(page: str) -> str:
         for each in known.requirements
     ]
     head = "requirement | source | class | depends on | required by | defects that must fail it"
-    return page.partition(_TRACED)[0] + _TRACED + _table(head, rows)
+    suites: list[tuple[object, ...]] = [
+        (each.suite, ", ".join(each.covered_by), each.note) for each in known.suites
+    ]
+    return (
+        f"{page.partition(_OF_SUITES)[0]}{_OF_SUITES}{_SUITES}"
+        f"{_table('suite there | clauses here | beside', suites)}\n"
+        f"{_TRACED}{_table(head, rows)}"
+    )
 
 
 # ---------------------------------------------------------------------------- public modules

@@ -1,15 +1,27 @@
-"""Clauses on the clients of a switch: lost connections, several at once, their limit."""
+"""Clauses on the clients of a switch: lost connections, several, their limit, subscribers."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import cast
 
 from lightrig.harness.certify.requirements import Requirement
-from lightrig.harness.certify.subject import DecidedError, Outcome, Subject, listed
-from lightrig.instruments.core.capabilities import OpticalSwitch
+from lightrig.harness.certify.subject import (
+    DecidedError,
+    Outcome,
+    Subject,
+    Verdict,
+    listed,
+)
+from lightrig.instruments.clock import Clock, Span
+from lightrig.instruments.core.capabilities import (
+    CircuitNotifications,
+    NotifiesCircuits,
+    OpticalSwitch,
+)
 from lightrig.instruments.core.endpoint import Endpoint
 from lightrig.instruments.core.errors import InstrumentError, NoReplyError
 from lightrig.instruments.core.registry import Driver
+from lightrig.testbeds import Circuit
 
 CLIENTS = 16
 """Number of further clients that are tried at most."""
@@ -17,6 +29,7 @@ CLIENTS = 16
 _MS = 1_000_000
 _CLOSED_AFTER_MS = (0, 5, 10, 20, 50)
 _SECOND, _BETWEEN = 1_000 * _MS, 200 * _MS
+_LATEST = 5 * _SECOND
 
 
 def lost_connection(subject: Subject, requirement: Requirement) -> Outcome:
@@ -99,6 +112,63 @@ def many_clients(subject: Subject, requirement: Requirement) -> Outcome:
             client.close()
     served = len(opened) - bool(refused)
     return Outcome("pass", refused or f"{served} further clients are served", n=len(opened))
+
+
+def notifications(subject: Subject, requirement: Requirement) -> Outcome:
+    """Change circuits as a second client, and compare notifications with queries."""
+    switch, clock = subject.switch, subject.fabric.bench.clock
+    if not isinstance(switch, NotifiesCircuits):
+        return Outcome("not tested", "the driver has no notifications over this wire")
+    settings = subject.settings()
+    delays: list[tuple[float, float]] = []
+    for index, setting in enumerate(settings):
+        subject.apply(setting)
+        wanted = settings[(index + 1) % len(settings)]
+        remove, add = frozenset(setting) - set(wanted), frozenset(wanted) - set(setting)
+        expected = subject.note(remove, add) - remove | add
+        following = switch.follow_circuits()
+        try:
+            with _further(subject) as second:
+                change = second.change(remove, add)
+                seen = [(clock.now(), clock.now(), switch.circuits())]
+                while seen[-1][2] != expected and clock.now() < seen[0][0] + _LATEST:
+                    asked = clock.now()
+                    seen.append((asked, clock.now(), switch.circuits()))
+                change.done()
+            arrived, notified = _until(following, expected, clock.now() + _LATEST, clock)
+        finally:
+            following.close()
+        if (found := switch.circuits()) != expected:
+            return Outcome("fail", f"a query shows {listed(found)}, not {listed(expected)}")
+        if arrived is None:
+            missing = f"{listed(notified)} {_LATEST / 1e9:g} s later, not {listed(expected)}"
+            return Outcome("fail", f"by notifications there is {missing}")
+        last, before = seen[-1], seen[-2] if len(seen) > 1 else seen[-1]
+        low, high = arrived.earliest - last[1], arrived.latest - before[0]
+        delays.append((low / 1e6, high / 1e6))
+    worst = max(delays, key=lambda each: each[1])
+    reason = "delay after the first query that shows the change"
+    verdict = "fail" if worst[0] > _LATEST / 1e6 else "pass"
+    return Outcome(cast(Verdict, verdict), reason, sum(worst) / 2, worst, "ms", len(delays))
+
+
+def _until(
+    following: CircuitNotifications, expected: frozenset[Circuit], latest: int, clock: Clock
+) -> tuple[Span | None, frozenset[Circuit]]:
+    """Return when notifications came to `expected` and stayed so, and what they came to at last."""
+    arrived: Span | None = None
+    notified: frozenset[Circuit] = frozenset()
+    while True:
+        try:
+            at, notified = following.next(max(latest - clock.now(), 0))
+        except NoReplyError:
+            return arrived, notified
+        if notified != expected:
+            arrived = None
+        elif arrived is None:
+            arrived = at
+        # What else comes at once: states of the same circuits, or one that contradicts them.
+        latest = min(latest, clock.now() + _SECOND) if arrived is not None else latest
 
 
 @contextmanager

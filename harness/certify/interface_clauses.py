@@ -1,14 +1,36 @@
 """Clauses on what a switch reports, accepts and refuses."""
 
+import re
 from collections.abc import Callable, Collection
 
 from lightrig.harness.certify.requirements import Requirement
 from lightrig.harness.certify.subject import Outcome, Subject, listed
 from lightrig.instruments.core.capabilities import HasPortLabels
-from lightrig.instruments.core.errors import CANNOT, DeniedError
+from lightrig.instruments.core.endpoint import Endpoint
+from lightrig.instruments.core.errors import CANNOT, DeniedError, InstrumentError
 from lightrig.testbeds import Circuit
 
 _REPEATS = 5
+_REFUSED = 3
+_TAGS = (
+    "in-use|invalid-value|too-big|missing-attribute|bad-attribute|unknown-attribute|"
+    "missing-element|bad-element|unknown-element|unknown-namespace|access-denied|lock-denied|"
+    "resource-denied|rollback-failed|data-exists|data-missing|operation-not-supported|"
+    "operation-failed|malformed-message"
+)
+_STATUSES = (
+    "INVALID_ARGUMENT|DEADLINE_EXCEEDED|NOT_FOUND|ALREADY_EXISTS|PERMISSION_DENIED|"
+    "RESOURCE_EXHAUSTED|FAILED_PRECONDITION|ABORTED|OUT_OF_RANGE|UNIMPLEMENTED|UNAVAILABLE"
+)
+_CODES = {
+    "tl1": "(?!DENY|PRTL)[A-Z]{4}",  # that status is what the driver has where no code came
+    "scpi": r"-[1-4]\d\d|[1-9]\d{0,4}",
+    "netconf": _TAGS,
+    "restconf": rf"4\d\d|5\d\d|{_TAGS}",
+    "gnmi": _STATUSES,  # UNKNOWN and INTERNAL are a fault of the server
+    "ssh": r"[1-9]\d{0,2}",
+}
+"""Forms of error codes, by the scheme of an address."""
 
 
 def identity(subject: Subject, requirement: Requirement) -> Outcome:
@@ -181,6 +203,58 @@ def exchange(subject: Subject, requirement: Requirement) -> Outcome:
         return Outcome("fail", f"{listed(wanted)} were {answer}, and leave {listed(after)}")
     word = f"refused whole ({denied.code})" if denied else "made whole"
     return Outcome("pass", f"an exchange of two circuits is {word}", n=1)
+
+
+def error_codes(subject: Subject, requirement: Requirement) -> Outcome:
+    """Ask several times for what is refused, and compare the codes."""
+    endpoint: Endpoint | None = getattr(subject.switch, "endpoint", None)
+    form = _CODES.get(endpoint.scheme) if endpoint else None
+    if endpoint is None or form is None:
+        return Outcome("not applicable", "errors on this wire have no codes")
+    (one, near), (two, far) = subject.pairs_of(2)[:2]
+    absent = subject.absent()
+    present, codes = Circuit(one, near), dict[str, str]()
+    for name, bad in (
+        ("ingress above the greatest", Circuit(absent, far)),
+        ("egress above the greatest", Circuit(two, absent)),
+        ("port in use", Circuit(one, far)),
+    ):
+        for _ in range(_REFUSED):
+            subject.apply([present])
+            denied = subject.attempt([bad])
+            if denied is None and name == "port in use":
+                break
+            if denied is None:
+                return Outcome("fail", f"{_at_absent(bad)} is acknowledged")
+            if denied.code == CANNOT:
+                return Outcome("not tested", f"the driver sends no such request: {denied.text}")
+            if not re.fullmatch(form, denied.code):
+                return Outcome("fail", f"{name}: the code {denied.code!r} is none of the interface")
+            if (first := codes.setdefault(name, denied.code)) != denied.code:
+                return Outcome("fail", f"{name}: refused with {first}, then with {denied.code}")
+    stated = ", ".join(f"{name} {code}" for name, code in codes.items())
+    return Outcome("pass", stated, n=_REFUSED * len(codes))
+
+
+def endurance(subject: Subject, requirement: Requirement) -> Outcome:
+    """Make settings in turn for the hours that were stated."""
+    if not subject.trial.hours:
+        return Outcome("not tested", "no duration is stated (--hours)")
+    clock, settings = subject.fabric.bench.clock, subject.settings()
+    first = subject.switch.identity(), subject.size
+    until, count = clock.now() + round(subject.trial.hours * 3.6e12), 0
+    try:
+        while clock.now() < until:
+            count += 1
+            subject.apply(settings[count % len(settings)])
+            if count % 100 == 0 and (subject.switch.identity(), subject.size) != first:
+                return Outcome("fail", f"after {count} changes it states another identity or size")
+    except InstrumentError as error:
+        first_line = " ".join(str(error).split())[:200]
+        return Outcome("fail", f"change {count}: {first_line}", n=count)
+    bound = 1 - 0.05 ** (1 / count)
+    reason = f"no change of {count} failed in {subject.trial.hours:g} h; upper bound of the share"
+    return Outcome("pass", reason, bound, (0.0, bound), "1", count)
 
 
 def _at_absent(bad: Circuit) -> str:

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -24,16 +23,17 @@ SETTLED_DB = 0.5
 APART_DB = 30.0
 """Least distance of an egress without a circuit from the weakest with one."""
 
-_FINAL_READINGS, _FINAL_NS = 8, 500_000_000
+FINAL_READINGS, FINAL_NS = 8, 500_000_000
+"""Readings of a final power, and the time in ns before the first."""
+
 _BLOCKED_PORTS = 3
-_TIMED, _SHORTEST_WATCH = 5, 300_000_000
 _MAKINGS = 6
 
 
 def acknowledged_light(subject: Subject, requirement: Requirement) -> Outcome:
     """Compare light right after acknowledgements with the final light."""
     chain = subject.chain()
-    ports, leaving = _ports(subject, chain)
+    ports, leaving = ports_of(subject, chain)
     most = min(len(ports), len(leaving))
     first: list[tuple[Circuit, float]] = []
     final: list[list[float]] = []
@@ -64,8 +64,8 @@ def _observe(
     clock.sleep(max(change.acknowledged().latest + window - clock.now(), 0))
     readings = [read(chain)]
     change.verify()
-    for _ in range(_FINAL_READINGS):
-        clock.sleep(max(window, _FINAL_NS) if len(readings) == 1 else window)
+    for _ in range(FINAL_READINGS):
+        clock.sleep(max(window, FINAL_NS) if len(readings) == 1 else window)
         readings.append(read(chain))
     return {c: [each[c.egress] for each in readings] for c in change.changes[subject.name].add}
 
@@ -73,14 +73,14 @@ def _observe(
 def reported_light(subject: Subject, requirement: Requirement) -> Outcome:
     """Compare the circuits that are reported with the light of all egress ports."""
     chain = subject.chain()
-    ingress, egress = _ports(subject, chain)
+    ingress, egress = ports_of(subject, chain)
     shifts = cyclic_shifts(ingress, egress)
     settings = [shifts[0], shifts[1 % len(shifts)], shifts[0][::2], ()]
     seen: list[tuple[frozenset[Circuit], dict[int, float]]] = []
     with lit(chain):
         for setting in settings:
             subject.apply(setting)
-            subject.sleep(_FINAL_NS)
+            subject.sleep(FINAL_NS)
             reported = subject.ours(subject.switch.circuits())
             seen.append((reported, levels_of(subject, chain)))
     bright = {c.ingress for made, dbm in seen for c in made if dbm[c.egress] > DARK_DBM}
@@ -125,7 +125,7 @@ def forced_block(subject: Subject, requirement: Requirement) -> Outcome:
             found = next(filter(None, (_block(subject, switch, p, before) for p in tried)), None)
         else:
             with lit(chain):
-                subject.sleep(_FINAL_NS)
+                subject.sleep(FINAL_NS)
                 found = _block_in_light(subject, switch, chain, tried, before)
     finally:
         switch.set_shutters(tried, is_open=True)
@@ -148,7 +148,7 @@ def _block_in_light(
         if levels[port] > DARK_DBM and blocked[port] > max(DARK_DBM, levels[port] - APART_DB):
             return Outcome("fail", f"blocked egress {port} passes {blocked[port]:.1f} dBm")
         switch.set_shutters([port], is_open=True)
-        subject.sleep(_FINAL_NS)
+        subject.sleep(FINAL_NS)
         freed = levels_of(subject, chain)
         for seen in watched:
             for now in (freed,) if seen == port else (blocked, freed):
@@ -163,7 +163,7 @@ def _block(
 ) -> Outcome | None:
     """Block a port; return the failure where it is not reported so, or a circuit changes."""
     switch.set_shutters([port], is_open=False)
-    subject.sleep(_FINAL_NS)
+    subject.sleep(FINAL_NS)
     if switch.shutters([port])[port]:
         return Outcome("fail", f"egress {port} is blocked, and not reported so")
     made = subject.switch.circuits()
@@ -172,110 +172,10 @@ def _block(
     return None
 
 
-@dataclass(frozen=True)
-class _Times:
-    """Bounds in ms from the command, by stage."""
-
-    dark: list[tuple[float, float]]
-    first_light: list[tuple[float, float]]
-    settled: list[tuple[float, float]]
-
-
-def settling(subject: Subject, requirement: Requirement) -> Outcome:
-    """Time the light of changes of 1, N/2 and N circuits."""
-    chain = subject.chain()
-    ingress, egress = _ports(subject, chain)
-    most = min(len(ingress), len(egress))
-    found: dict[int, _Times] = {}
-    with lit(chain):
-        for count in sorted({1, max(most // 2, 1), most}):
-            times = found[count] = _Times([], [], [])
-            straight = [Circuit(ingress[i], egress[i]) for i in range(most)]
-            moved = [Circuit(ingress[i], egress[(i + 1) % count]) for i in range(count)]
-            turned = [*moved, *straight[count:]] if count > 1 else straight[1:]
-            subject.apply(turned)
-            subject.sleep(_FINAL_NS)
-            for index in range(_TIMED):
-                _time(subject, chain, (straight, turned)[index % 2], times)
-    settled = [each for times in found.values() for each in times.settled]
-    if not settled:
-        return Outcome("not tested", "no light enters at the cabled ports")
-    worst = max(settled, key=lambda each: each[1])
-    limit = subject.profile.settling_ms
-    verdict: Verdict = "inconclusive"
-    if limit is None:
-        verdict = "not applicable"
-    elif worst[1] <= limit:
-        verdict = "pass"
-    elif max(low for low, _ in settled) > limit:
-        verdict = "fail"
-    stated = "; ".join(_described(count, times) for count, times in found.items())
-    if not math.isfinite(worst[1]):
-        never = f"not settled {worst[0]:.0f} ms after the command; {stated}"
-        return Outcome("fail", never, worst[0], None, "ms", len(settled))
-    word = "no limit in this profile" if limit is None else f"limit {limit:g} ms"
-    return Outcome(verdict, f"{word}; {stated}", worst[1], worst, "ms", len(settled))
-
-
-def _time(subject: Subject, chain: Chain, setting: Collection[Circuit], times: _Times) -> None:
-    """Make a setting and add the times of its light."""
-    clock = subject.fabric.bench.clock
-    change = subject.fabric.prepare(subject.plan(setting), check_budget=False)
-    window = max(observer.read().window for observer in chain.observers)
-    before = read(chain)
-    length = max(_SHORTEST_WATCH, round(2e6 * (subject.profile.settling_ms or 0)))
-    sent = change.begin()
-    readings: list[tuple[int, int, dict[int, float]]] = []
-    while not readings or clock.now() < sent.latest + length:
-        clock.sleep(window // 4)
-        asked = clock.now()
-        seen = read(chain)
-        readings.append((asked - window, clock.now(), seen))
-    change.acknowledged()
-    change.verify()
-    final = levels_of(subject, chain)
-
-    def bounds(index: int) -> tuple[float, float]:
-        """Return when reading `index` came to be, in ms: after the one before it had begun."""
-        low = readings[index - 1][0] if index else sent.earliest
-        return max(low - sent.latest, 0) / 1e6, (readings[index][1] - sent.earliest) / 1e6
-
-    here = change.changes[subject.name]
-    for circuit in here.add:
-        port = circuit.egress
-        if final[port] <= DARK_DBM:
-            continue
-        off = [i for i, r in enumerate(readings) if abs(r[2][port] - final[port]) > SETTLED_DB]
-        if not off:
-            times.settled.append(bounds(0))
-            continue
-        settled = min(off[-1] + 1, len(readings) - 1)
-        low, high = bounds(settled)
-        times.settled.append((low, math.inf if off[-1] == len(readings) - 1 else high))
-        dark = [i for i, r in enumerate(readings) if r[2][port] <= DARK_DBM]
-        if dark and dark[-1] + 1 < len(readings):
-            times.first_light.append(bounds(dark[-1] + 1))
-        if dark and before[port] > DARK_DBM:
-            times.dark.append(bounds(dark[0]))
-
-
-def _described(count: int, times: _Times) -> str:
-    parts = [
-        f"{name} at most {max(high for _, high in found):.0f} ms"
-        for name, found in (
-            ("dark", times.dark),
-            ("first light", times.first_light),
-            ("settled", times.settled),
-        )
-        if found
-    ]
-    return f"{count} circuit{'s' if count > 1 else ''}: {', '.join(parts) or 'no light'}"
-
-
 def repeatability(subject: Subject, requirement: Requirement) -> Outcome:
     """Make two settings in turn and compare the levels of each circuit."""
     chain = subject.chain()
-    ingress, egress = _ports(subject, chain)
+    ingress, egress = ports_of(subject, chain)
     settings = cyclic_shifts(ingress, egress)[:2]
     if len(settings) < 2:
         return Outcome("not applicable", "no two settings of the cabled ports")
@@ -285,9 +185,9 @@ def repeatability(subject: Subject, requirement: Requirement) -> Outcome:
         for _ in range(_MAKINGS):
             for setting in settings:
                 subject.apply(setting)
-                subject.sleep(_FINAL_NS)
+                subject.sleep(FINAL_NS)
                 seen = []
-                for _ in range(_FINAL_READINGS):
+                for _ in range(FINAL_READINGS):
                     subject.sleep(window)
                     seen.append(read(chain))
                 for circuit in setting:
@@ -296,7 +196,7 @@ def repeatability(subject: Subject, requirement: Requirement) -> Outcome:
     readings = np.array([each for each in made.values() if np.mean(each) > DARK_DBM])
     if not len(readings):
         return Outcome("not tested", "no light enters at the cabled ports")
-    noise = float(readings.var(axis=2, ddof=1).mean()) / _FINAL_READINGS
+    noise = float(readings.var(axis=2, ddof=1).mean()) / FINAL_READINGS
     between = float(readings.mean(axis=2).var(axis=1, ddof=1).mean())
     degrees = len(readings) * (_MAKINGS - 1)
     ends = [
@@ -335,7 +235,7 @@ def factory_losses(subject: Subject, requirement: Requirement) -> Outcome:
     return Outcome("pass" if worst <= limit else "fail", reason, worst, None, "1", len(numbers))
 
 
-def levels_of(subject: Subject, chain: Chain, readings: int = _FINAL_READINGS) -> dict[int, float]:
+def levels_of(subject: Subject, chain: Chain, readings: int = FINAL_READINGS) -> dict[int, float]:
     """Return the mean of readings of each egress port, in dBm, a window apart."""
     window = max(observer.read().window for observer in chain.observers)
     seen = []
@@ -350,7 +250,7 @@ def read(chain: Chain) -> dict[int, float]:
     return {port: dbm for each in chain.observers for port, dbm in each.read().dbm.items()}
 
 
-def _ports(subject: Subject, chain: Chain) -> tuple[list[int], list[int]]:
+def ports_of(subject: Subject, chain: Chain) -> tuple[list[int], list[int]]:
     """Return the ports of the trial whose light is read; raises `DecidedError` for none."""
     ingress = [each for each in subject.ingress if each in chain.ingress]
     egress = [each for each in subject.egress if each in chain.egress]

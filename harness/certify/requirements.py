@@ -35,7 +35,8 @@ class Profile(_Strict):
     """Numbers of the requirements that a kind of switch has to meet, and of further ones.
 
     models: those that have this profile by default. partial_batches: whether a refused batch may
-    leave its valid circuits made. settling_ms, repeatability_db: limits; None for none.
+    leave its valid circuits made. settling_ms, repeatability_db, and even_ms, by which changes may
+    take longer than others: limits; None for none.
     """
 
     models: tuple[str, ...] = ()
@@ -43,7 +44,16 @@ class Profile(_Strict):
     optional: tuple[str, ...] = ()
     partial_batches: bool = False
     settling_ms: float | None = None
+    even_ms: float | None = None
     repeatability_db: float | None = None
+
+
+class Suite(_Strict):
+    """A suite of sonic-mgmt, the requirements that cover it, and what it leaves or adds."""
+
+    suite: str
+    covered_by: tuple[str, ...] = ()
+    note: str = ""
 
 
 class Requirements(_Strict):
@@ -51,6 +61,7 @@ class Requirements(_Strict):
 
     requirements: tuple[Requirement, ...]
     profiles: Mapping[str, Profile]
+    suites: tuple[Suite, ...]
 
     @model_validator(mode="after")
     def _names_are_known(self) -> "Requirements":
@@ -62,6 +73,9 @@ class Requirements(_Strict):
         for name, profile in self.profiles.items():
             if unknown := {*profile.required, *profile.optional} - known:
                 raise ValueError(f"profile {name}: no requirements {sorted(unknown)}")
+        for suite in self.suites:
+            if (unknown := set(suite.covered_by) - known) or not (suite.covered_by or suite.note):
+                raise ValueError(f"suite {suite.suite}: no requirements {sorted(unknown)}")
         return self
 
     def of(self, profile: Profile) -> list[Requirement]:

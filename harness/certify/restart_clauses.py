@@ -1,4 +1,4 @@
-"""Clauses on restarts, saved configurations and resets: run where they are allowed alone."""
+"""Clauses on restarts, lost power, configurations and firmware: run where allowed alone."""
 
 from collections.abc import Callable
 
@@ -20,6 +20,7 @@ LONGEST_RESTART = 900_000_000_000
 """Time within which a switch has to answer again, in ns."""
 
 _RETRY = 1_000_000_000
+_MINUTE = 60 * _RETRY
 
 
 def warm_restart(subject: Subject, requirement: Requirement) -> Outcome:
@@ -109,6 +110,98 @@ def reset(subject: Subject, requirement: Requirement) -> Outcome:
     return Outcome("pass", f"no circuit is left of {len(subject.pairs)}", n=1)
 
 
+def power_loss(subject: Subject, requirement: Requirement) -> Outcome:
+    """Have the power cut while circuits are changed, and compare what is there afterwards."""
+    switch, clock, ask = subject.switch, subject.fabric.bench.clock, subject.trial.ask
+    if ask is None:
+        return Outcome("not tested", "needs an operator who cuts the power (--operator)")
+    stored, *moving = subject.settings()
+    if len(moving) < 2:
+        return Outcome("not applicable", "fewer than three settings of the cabled ports")
+    subject.apply(stored)
+    allowed = {"none": frozenset[Circuit]()}
+    if isinstance(switch, SavesConfiguration):
+        switch.save_configuration()
+        allowed["those that were saved"] = frozenset(stored)
+    subject.apply(moving[0])
+    everything = frozenset({*stored, *moving[0], *moving[1]})
+    try:
+        ask(f"Within a minute from now, cut the power of {subject.name} and restore it.")
+        began, lost = clock.now(), False
+        while not lost and clock.now() < began + _MINUTE:
+            before, wanted = moving
+            subject.fabric.note_change(subject.name, frozenset(before), everything)
+            try:
+                switch.change(before, wanted).done()
+            except InstrumentError:
+                lost = True
+            else:
+                moving = [wanted, before]
+        if not lost:
+            return Outcome("not tested", "no change failed within a minute: no power was lost")
+        allowed["those from before"] = frozenset(before)
+        allowed["those of the change"] = frozenset(wanted)
+        took = _await_answer(subject, clock.now())
+        found = subject.ours(switch.circuits())
+        clock.sleep(_RETRY)
+        again = subject.ours(switch.circuits())
+    finally:
+        subject.fabric.restore()
+        if isinstance(switch, SavesConfiguration):
+            switch.save_configuration()
+    if again != found:
+        return Outcome("fail", f"it reports {listed(found)}, and then {listed(again)}")
+    which = next((name for name, circuits in allowed.items() if circuits == found), None)
+    if which is None and subject.profile.partial_batches:
+        parts = (name for name, circuits in allowed.items() if found < circuits)
+        which = next((f"a part of {name}" for name in parts), None)
+    if which is None:
+        return Outcome("fail", f"{listed(found)}, none of the circuits that are allowed")
+    return Outcome("pass", f"circuits are {which}, it answers within {took:.1f} s", n=1)
+
+
+def upgrade(subject: Subject, requirement: Requirement) -> Outcome:
+    """Have another firmware installed, and the one from before again."""
+    switch, clock, ask = subject.switch, subject.fabric.bench.clock, subject.trial.ask
+    if ask is None:
+        return Outcome("not tested", "needs an operator who installs firmware (--operator)")
+    subject.apply(subject.pairs_of(1))
+    before, first = switch.circuits(), switch.identity()
+    subject.note(before, before)
+    stated = [first.firmware]
+    try:
+        if isinstance(switch, SavesConfiguration):
+            switch.save_configuration()
+        lit_before = _lit_ports(subject)
+        for step in ("another firmware", f"the firmware {first.firmware} again"):
+            ask(f"Install {step} on {subject.name}, and go on once it has begun to restart.")
+            switch.close()
+            _await_answer(subject, clock.now())
+            stated.append(switch.identity().firmware)
+            if (after := switch.circuits()) != before:
+                return Outcome("fail", f"{stated[-1]}: {listed(after)}, before {listed(before)}")
+            if dark := sorted(lit_before - _lit_ports(subject)):
+                return Outcome("fail", f"{stated[-1]}: egress ports {dark} stay dark")
+    finally:
+        subject.fabric.restore()
+        if isinstance(switch, SavesConfiguration):
+            switch.save_configuration()
+    if stated[1] == stated[0] or stated[2] != stated[0]:
+        return Outcome("fail", f"it states the firmwares {', '.join(stated)}")
+    seen = f"light of {len(lit_before)} circuits stays" if lit_before else "light is not seen"
+    return Outcome("pass", f"{' to '.join(stated)}: circuits stay, {seen}", n=2)
+
+
+def _lit_ports(subject: Subject) -> frozenset[int]:
+    """Return the egress ports with light; none where it is not seen."""
+    try:
+        chain = subject.chain()
+    except DecidedError:
+        return frozenset()
+    with lit(chain):
+        return frozenset(p for p, dbm in levels_of(subject, chain).items() if dbm > DARK_DBM)
+
+
 def _restart(subject: Subject, *, warm: bool) -> Callable[[Callable[[], None] | None], float]:
     """Return what restarts the switch and waits until it answers again, in s.
 
@@ -130,17 +223,23 @@ def _restart(subject: Subject, *, warm: bool) -> Callable[[Callable[[], None] | 
             assert ask is not None
             ask(f"Restart {subject.name} ({kind}), and go on once it has begun to.")
             switch.close()
-        while True:
-            try:
-                switch.identity()
-            except InstrumentError as error:
-                if clock.now() - began > LONGEST_RESTART:
-                    stated = f"no answer {LONGEST_RESTART / 1e9:.0f} s after a restart: {error}"
-                    raise DecidedError(Outcome("fail", stated)) from error
-            else:
-                return (clock.now() - began) / 1e9
-            if watch is not None:
-                watch()
-            clock.sleep(_RETRY)
+        return _await_answer(subject, began, watch)
 
     return restart
+
+
+def _await_answer(subject: Subject, began: int, watch: Callable[[], None] | None = None) -> float:
+    """Wait until the switch answers, and return how long after `began` (ns) that was, in s."""
+    clock = subject.fabric.bench.clock
+    while True:
+        try:
+            subject.switch.identity()
+        except InstrumentError as error:
+            if clock.now() - began > LONGEST_RESTART:
+                stated = f"no answer {LONGEST_RESTART / 1e9:.0f} s after a restart: {error}"
+                raise DecidedError(Outcome("fail", stated)) from error
+        else:
+            return (clock.now() - began) / 1e9
+        if watch is not None:
+            watch()
+        clock.sleep(_RETRY)

@@ -55,6 +55,7 @@ class Trial:
         permitted: classes of clauses that are run.
         ask: asks the operator to do something, and returns once that is done; None without one.
         wires: further wires of the switch, by their addresses.
+        hours: for how long its endurance is tried; 0 for not at all.
     """
 
     seed: int = 0
@@ -62,6 +63,7 @@ class Trial:
     permitted: frozenset[str] = frozenset({"harmless"})
     ask: Callable[[str], None] | None = None
     wires: Mapping[str, OpticalSwitch] = field(default_factory=dict)
+    hours: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -141,6 +143,22 @@ class Subject:
                 raise
             return list(planned[:3])
         return list(shifts)
+
+    def plans_of(self, least: int) -> list[Plan]:
+        """Return the testbed's plans that change nothing but the ports of this trial.
+
+        Raises `DecidedError` where there are fewer than `least`.
+        """
+        found = [
+            plan
+            for plan in self.fabric.plans.values()
+            if set(plan.circuits) == {self.name}
+            and self.ours(plan.circuits[self.name]) == plan.circuits[self.name]
+        ]
+        if len(found) < least:
+            few = f"needs {least} plans of the testbed that use the ports of this trial alone"
+            raise DecidedError(Outcome("not tested", few))
+        return found
 
     def ours(self, circuits: Collection[Circuit]) -> frozenset[Circuit]:
         """Return the circuits between ports of this trial."""

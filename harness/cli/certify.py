@@ -61,6 +61,9 @@ Allow = Annotated[
 Quick = Annotated[bool, typer.Option("--quick", help=f"Use {QUICK_PORTS} ports a side, drawn.")]
 Resume = Annotated[bool, typer.Option("--resume", help="Go on where a killed run ended.")]
 Operator = Annotated[bool, typer.Option("--operator", help="Ask you to do what no driver can.")]
+Hours = Annotated[
+    float, typer.Option(metavar="H", min=0, help="Try the endurance for so many hours.")
+]
 Wires = Annotated[
     list[str] | None,
     typer.Option("--wire", metavar="ADDRESS", help="A further wire of the switch; repeat it."),
@@ -80,6 +83,7 @@ def certify(
     quick: Quick = False,
     resume: Resume = False,
     operator: Operator = False,
+    hours: Hours = 0.0,
     wire: Wires = None,
     key: Key = "",
     yes: Yes = False,
@@ -99,14 +103,14 @@ def certify(
     signing = _key(key)
     permitted = frozenset[str]({"harmless", *(allow or ())})
     ports = QUICK_PORTS if quick else None
-    _announce(testbed, switch, wanted, permitted, ports)
+    _announce(testbed, switch, wanted, permitted, ports, hours)
     if operator and not is_on_terminal():
         give_up("nothing was done: --operator needs a terminal", BAD_INPUT)
     if instruments != "simulated" and not yes:
         if not is_on_terminal():
             give_up("nothing was done: without a terminal, --yes allows the moves", BAD_INPUT)
         typer.confirm("Traffic over these ports stops meanwhile. Go on?", abort=True, err=True)
-    trial = Trial(seed, ports, permitted, _ask if operator else None)
+    trial = Trial(seed, ports, permitted, _ask if operator else None, hours=hours)
     path = out / f"{switch}.progress.json"
 
     def show(result: ClauseResult) -> None:
@@ -220,6 +224,7 @@ def _of(bench: Bench, switch: str, profile: str, trial: Trial, file: Path) -> Ma
         "ports": str(trial.ports or "all"),
         "classes": ", ".join(sorted(trial.permitted)),
         "wires": ", ".join(trial.wires),
+        "hours": f"{trial.hours:g}",
         "requirements": sha256(requirements().model_dump_json().encode()).hexdigest(),
     }
 
@@ -269,7 +274,12 @@ def _profile(testbed: Testbed, switch: str, profile: str) -> str:
 
 
 def _announce(
-    testbed: Testbed, switch: str, profile: str, permitted: frozenset[str], most: int | None
+    testbed: Testbed,
+    switch: str,
+    profile: str,
+    permitted: frozenset[str],
+    most: int | None,
+    hours: float,
 ) -> None:
     """Print what will be tried, and how often each port is moved."""
     cabled = [len(side) for side in testbed.cabling.cabled_ports(switch)]
@@ -285,8 +295,9 @@ def _announce(
         moves += each.moves if may_run else 0
         note = "" if may_run else ", not permitted"
         echo(f"  {each.number} {each.title} ({each.effect}{note})", err=True)
+    lasting = f", and endurance for {hours:g} h" if hours else ""
     echo(
-        f"Each port is moved at most {moves} times; about {moves * _SECONDS_PER_MOVE} s. "
+        f"Each port is moved at most {moves} times; about {moves * _SECONDS_PER_MOVE} s{lasting}. "
         "Then the circuits are restored.",
         err=True,
     )

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from switch_defects import lab
+from switch_defects import lab, limit_profile
 from typer.testing import CliRunner, Result
 
 from lightrig.harness.certify import certification
@@ -40,10 +40,17 @@ def measured(folder: Path) -> list[tuple[Any, ...]]:
     ]
 
 
-@pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[Any, ...]]:
+@pytest.fixture
+def few(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A profile with some clauses only."""
+    limit_profile(monkeypatch, ("1.1", "1.2", "2.6", "3.1"))
+
+
+@pytest.fixture
+def whole(tmp_path: Path) -> list[tuple[Any, ...]]:
     """A run without an interruption."""
-    folder = tmp_path_factory.mktemp("whole")
+    folder = tmp_path / "whole"
+    folder.mkdir()
     done = certified(folder)
     assert done.exit_code == 0, done.output
     assert not (folder / "ocs.progress.json").exists()
@@ -66,6 +73,7 @@ def interrupted(folder: Path, monkeypatch: pytest.MonkeyPatch, code: str) -> Non
             certified(folder)
 
 
+@pytest.mark.usefixtures("few")
 def test_what_was_interrupted_begins_again_and_is_listed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, whole: list[tuple[Any, ...]]
 ) -> None:
@@ -82,6 +90,7 @@ def test_what_was_interrupted_begins_again_and_is_listed(
     assert "Begun again after an interruption: 3.1" in (tmp_path / "ocs.html").read_text()
 
 
+@pytest.mark.usefixtures("few")
 def test_progress_of_another_certification_is_not_resumed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -90,6 +99,7 @@ def test_progress_of_another_certification_is_not_resumed(
     assert (done.exit_code, "profile 'polatis', now 'generic'" in done.stderr) == (2, True)
 
 
+@pytest.mark.usefixtures("few")
 def test_without_a_progress_it_begins_anew(tmp_path: Path, whole: list[tuple[Any, ...]]) -> None:
     done = certified(tmp_path, "--resume")
     assert (done.exit_code, "nothing to resume" in done.stderr) == (0, True), done.output

@@ -30,15 +30,16 @@ LEAST_DB = -120.0
 _DB = 10 / math.log(10)
 
 
-def measure_crosstalk(fabric: Fabric, recording: Recording) -> None:
+def measure_crosstalk(fabric: Fabric, recording: Recording, *, switch: str | None = None) -> None:
     """Record the crosstalk of each circuit at each other egress with a power meter.
 
-    Crosstalk that is lost in the meters' own dark level is recorded as an upper bound. Raises:
+    Crosstalk that is lost in the meters' own dark level is recorded as an upper bound.
+    switch: the only one to measure, all without it. Raises:
         NoMeterPathError: no laser leads through a switch to two channels of power meters.
         InstrumentError: an instrument refused or failed.
     """
     bench = fabric.bench
-    found = [paths for paths in meter_paths(bench) if len(paths.channels) > 1]
+    found = [paths for paths in meter_paths(bench, switch) if len(paths.channels) > 1]
     if not found:
         raise NoMeterPathError(
             f"on testbed {bench.testbed.name} no ingress has power meters behind two egress ports"

@@ -37,9 +37,10 @@ class MeterPaths:
         return [Circuit(self.ingress, egress) for egress in self.channels]
 
 
-def meter_paths(bench: Bench) -> list[MeterPaths]:
-    """Return the paths of every ingress that has some; raises `NoMeterPathError`."""
-    found = [path for name in sorted(bench.switches) for path in _of_switch(bench, name)]
+def meter_paths(bench: Bench, switch: str | None = None) -> list[MeterPaths]:
+    """Return the paths of every ingress, of one switch or all; raises `NoMeterPathError`."""
+    names = sorted(bench.switches) if switch is None else [switch]
+    found = [path for name in names for path in _of_switch(bench, name)]
     if not found:
         raise NoMeterPathError(
             f"on testbed {bench.testbed.name} no light source leads through an optical switch to "

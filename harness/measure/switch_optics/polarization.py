@@ -39,15 +39,17 @@ _NEPER_DB = 20 / math.log(10)
 Readings = Mapping[tuple[int, int], Sequence[float]]
 
 
-def measure_polarization_dependence(fabric: Fabric, recording: Recording) -> None:
+def measure_polarization_dependence(
+    fabric: Fabric, recording: Recording, *, switch: str | None = None
+) -> None:
     """Record the polarization dependent loss of every circuit behind a polarization controller.
 
-    Raises:
+    switch: the only one to measure, all without it. Raises:
         NoMeterPathError: no controller is between a laser and a switch with power meters.
         InstrumentError: an instrument refused or failed.
     """
     bench = fabric.bench
-    found = [paths for paths in meter_paths(bench) if paths.controller is not None]
+    found = [paths for paths in meter_paths(bench, switch) if paths.controller is not None]
     if not found:
         raise NoMeterPathError(
             f"testbed {bench.testbed.name} has no polarization controller between a light source "

@@ -26,17 +26,21 @@ METER_DB = 0.02
 
 
 def measure_wavelength_dependence(
-    fabric: Fabric, recording: Recording, wavelengths_nm: Sequence[float] = WAVELENGTHS_NM
+    fabric: Fabric,
+    recording: Recording,
+    wavelengths_nm: Sequence[float] = WAVELENGTHS_NM,
+    *,
+    switch: str | None = None,
 ) -> None:
     """Record the wavelength dependent loss of every circuit between a laser and power meters.
 
-    Polarization stays as it is. Raises:
+    Polarization stays as it is. switch: the only one to measure, all without it. Raises:
         NoMeterPathError: no laser leads through a switch to a power meter.
         DeniedError: the laser or the meter cannot be set to one of the wavelengths.
         InstrumentError: an instrument refused or failed.
     """
     bench = fabric.bench
-    found = meter_paths(bench)
+    found = meter_paths(bench, switch)
     await_steady_temperature(bench, recording)
     for paths in found:
         results = []

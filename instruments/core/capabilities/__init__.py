@@ -63,7 +63,9 @@ from lightrig.instruments.core.capabilities.servers import (
 )
 from lightrig.instruments.core.capabilities.switches import (
     BlocksPorts,
+    CircuitNotifications,
     HasPortLabels,
+    NotifiesCircuits,
     Resettable,
     Restartable,
     SavesConfiguration,
@@ -73,6 +75,7 @@ __all__ = [
     "Attenuator",
     "BitErrorTester",
     "BlocksPorts",
+    "CircuitNotifications",
     "ClimateChamber",
     "ClockStatus",
     "Datagram",
@@ -98,6 +101,7 @@ __all__ = [
     "LightSource",
     "LinkEvent",
     "ModuleTelemetry",
+    "NotifiesCircuits",
     "Operation",
     "OpticalSwitch",
     "PendingCount",

@@ -7,6 +7,9 @@ such command.
 from collections.abc import Mapping, Sequence
 from typing import Protocol, runtime_checkable
 
+from lightrig.instruments.clock import Span
+from lightrig.testbeds import Circuit
+
 
 @runtime_checkable
 class HasPortLabels(Protocol):
@@ -52,3 +55,24 @@ class Resettable(Protocol):
 
     def reset_configuration(self) -> None:
         """Remove all circuits; returns when that is done."""
+
+
+class CircuitNotifications(Protocol):
+    """A subscription to the circuits of a switch."""
+
+    def next(self, timeout: int) -> tuple[Span, frozenset[Circuit]]:
+        """Return when the next notification came, and the circuits by it, in at most `timeout` ns.
+
+        Raises `NoReplyError` where none came.
+        """
+
+    def close(self) -> None:
+        """End the subscription."""
+
+
+@runtime_checkable
+class NotifiesCircuits(Protocol):
+    """A switch that notifies subscribers of circuits that are made and removed."""
+
+    def follow_circuits(self) -> CircuitNotifications:
+        """Subscribe; the first notification is the next change."""

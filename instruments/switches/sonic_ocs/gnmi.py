@@ -1,7 +1,7 @@
 """SONiC on an optical circuit switch, through gNMI and its databases."""
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -161,6 +161,18 @@ class SonicGnmi(SonicSwitch):
         self._set_ports(
             ports, state=next(each for each, passes in OVERRIDES.items() if passes == is_open)
         )
+
+    def follow_circuits(self) -> "_Following":
+        """Subscribe to the states of cross-connects; raises `DeniedError` where it is refused."""
+        updates = self._follow()
+        if updates is None:
+            raise self.refused("the switch refuses a subscription to states of cross-connects")
+        return _Following(updates, self.circuits(), self._notified)
+
+    def _notified(self, reply: GnmiReply, circuits: frozenset[Circuit]) -> frozenset[Circuit]:
+        """Return the circuits after an update of the subscription, from those before."""
+        deleted = {self._named(path.elem[-1].name) for path in reply.message.update.delete}
+        return (circuits - deleted) | self._states(self._updated(reply)).keys()
 
     def wire(self) -> list[str]:
         """Return the last messages."""
@@ -374,3 +386,27 @@ class SonicGnmi(SonicSwitch):
             if not isinstance(leaves, dict) or not all(isinstance(v, str) for v in leaves.values()):
                 raise self.garbled(command, update, "table of SONiC")
         return table
+
+
+class _Following:
+    """A subscription to the states of cross-connects."""
+
+    def __init__(
+        self,
+        updates: Subscription,
+        circuits: frozenset[Circuit],
+        after: Callable[[GnmiReply, frozenset[Circuit]], frozenset[Circuit]],
+    ) -> None:
+        self._updates = updates
+        self._circuits = circuits
+        self._after = after
+
+    def next(self, timeout: int) -> tuple[Span, frozenset[Circuit]]:
+        """Return when the next notification came, and the circuits by it."""
+        reply = self._updates.next(timeout)
+        self._circuits = self._after(reply, self._circuits)
+        return reply.arrived, self._circuits
+
+    def close(self) -> None:
+        """End the subscription."""
+        self._updates.close()
