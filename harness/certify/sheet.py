@@ -1,6 +1,7 @@
 """The sheet of a certified switch: JSON with a schema, and a page that needs no network."""
 
 import json
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -17,6 +18,24 @@ from lightrig.harness.report.templates import render_page
 from lightrig.instruments.clock import wall_time
 from lightrig.testbeds import LightrigError
 from lightrig.testbeds.json_text import from_json
+
+_PRINTED = """
+.lr-sheet h2 .lr-verdict{font-size:13px;vertical-align:middle}
+.lr-sheet td:nth-child(n+2){white-space:nowrap}.lr-sheet .lr-table b{font-weight:600}
+.lr-sheet td .lr-why{display:block;max-width:80ch}.lr-sheet .lr-rule{font-size:13px}
+@media (max-width:600px){.lr-sheet .lr-facts{display:block}.lr-sheet .lr-facts dd{margin:0 0 4px}
+.lr-sheet .lr-table thead{display:none}
+.lr-sheet .lr-table :is(tr,td){display:block;border:0;padding:0}
+.lr-sheet .lr-table tr{border-top:1px solid var(--lr-line);padding:6px 0}
+.lr-sheet td[data-head]:not(:empty)::before{content:attr(data-head) ": ";color:var(--lr-muted)}}
+@media print{@page{margin:12mm}.lr-page{padding:0;background:none}.lr-page h1{font-size:17px}
+.lr-page *{print-color-adjust:exact;-webkit-print-color-adjust:exact}
+.lr-sheet :is(p,dl,td,th,span){font-size:10px}.lr-sheet h2{font-size:12px;margin:2px 0}
+.lr-sheet h2 .lr-verdict{font-size:10px}.lr-sheet .lr-scroll{overflow:visible}
+.lr-sheet .lr-card{border:0;border-top:1px solid var(--lr-line);border-radius:0;padding:3px 0;
+ margin:3px 0;break-inside:avoid}.lr-sheet p{margin:2px 0}.lr-sheet .lr-head{padding:4px 8px}
+.lr-sheet .lr-whole{break-inside:auto}.lr-sheet tr{break-inside:avoid}}
+"""
 
 
 class SheetError(LightrigError):
@@ -57,9 +76,28 @@ class ClauseResult(_Part):
     simulated: bool
 
     @property
+    def shown_value(self) -> str:
+        """The value for people; empty for none."""
+        return "" if self.value is None else shown(self.value, self.unit)
+
+    @property
+    def shown_interval(self) -> str:
+        """The interval for people; empty for none."""
+        if self.interval is None:
+            return ""
+        low, high = self.interval
+        return f"{shown(low, '1')} to {shown(high, self.unit)}"
+
+    @property
     def outcome(self) -> Outcome:
         """The outcome alone."""
         return Outcome(self.verdict, self.reason, self.value, self.interval, self.unit, self.n)
+
+
+def shown(value: float, unit: str) -> str:
+    """Return a value with three digits, or all before the point, and its unit; `1` for none."""
+    text = f"{value:.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+    return text if unit == "1" else f"{text} {unit}"
 
 
 class Signature(_Part):
@@ -99,6 +137,17 @@ class Sheet(_Part):
         met = {"pass", "not applicable"}
         return all(each.verdict in met for each in self.clauses if each.required)
 
+    @property
+    def identity(self) -> str:
+        """The identity that the switch stated."""
+        return next(each.identity for each in self.instruments if each.name == self.switch)
+
+    @property
+    def counts(self) -> str:
+        """Number of clauses by verdict, for people."""
+        counted = Counter(each.verdict for each in self.clauses)
+        return ", ".join(f"{count} {verdict}" for verdict, count in counted.most_common())
+
     def document(self) -> dict[str, Any]:
         """Return the sheet as values of JSON."""
         return self.model_dump(mode="json", by_alias=True)
@@ -123,7 +172,7 @@ class Sheet(_Part):
             "sheet",
             title=f"Certification of {self.switch}",
             about=f"{self.made}, testbed {self.testbed}, profile {self.profile}",
-            style=style(0) + page_style(),
+            style=style(0) + page_style(_PRINTED),
             sheet=self,
         )
 

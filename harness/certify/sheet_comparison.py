@@ -51,8 +51,5 @@ def _shown(result: ClauseResult | None) -> str:
         return "not in the sheet"
     if result.value is None:
         return result.verdict
-    text = f"{result.verdict}, {result.value:.3f} {result.unit}"
-    if result.interval is None:
-        return text
-    low, high = result.interval
-    return f"{text} ({low:.3f} to {high:.3f})"
+    text = f"{result.verdict}, {result.shown_value}"
+    return f"{text} ({result.shown_interval})" if result.interval else text

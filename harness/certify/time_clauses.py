@@ -154,7 +154,9 @@ def slow_share(subject: Subject, requirement: Requirement) -> Outcome:
             elif test.decide(perhaps, n + 1) == "accept":
                 verdict = "pass"
     n = len(times.settled)
-    reason = f"{surely} of {n} changes took longer than {limit:g} ms, {perhaps - surely} perhaps"
+    reason = (
+        f"{surely} of {n} changes took longer than {limit:g} ms, {perhaps - surely} more may have"
+    )
     return Outcome(verdict, reason, perhaps / n, None, "1", n)
 
 
@@ -166,20 +168,20 @@ def settling_by_move(subject: Subject, requirement: Requirement) -> Outcome:
         return Outcome("not applicable", "fewer than two or five cabled ports on the sides")
     groups = {name: _Times() for name in ("near", "far", "after another")}
     here, near, far = (Circuit(ingress[0], egress[i]) for i in (0, 1, -1))
-    other, turned = (Circuit(ingress[1], egress[i]) for i in (2, 3))
+    beside, turned = (Circuit(ingress[1], egress[i]) for i in (2, 3))
     with lit(chain):
-        subject.apply([here, other])
+        subject.apply([here, beside])
         subject.sleep(FINAL_NS)
         for _ in range(_CYCLES):
             for name, setting in (
-                ("near", [near, other]),
-                ("near", [here, other]),
-                ("far", [far, other]),
-                ("far", [here, other]),
+                ("near", [near, beside]),
+                ("near", [here, beside]),
+                ("far", [far, beside]),
+                ("far", [here, beside]),
                 ("", [here, turned]),
                 ("after another", [near, turned]),
-                ("", [near, other]),
-                ("after another", [here, other]),
+                ("", [near, beside]),
+                ("after another", [here, beside]),
             ):
                 _time(subject, chain, setting, groups.get(name, _Times()))
     if not all(times.settled for times in groups.values()):

@@ -57,18 +57,21 @@ def error_ratio(subject: Subject, requirement: Requirement) -> Outcome:
             quantities.update(found)
     except NoCountersError as error:
         return Outcome("not tested", f"needs NIC ports that count errors: {error}")
-    limits = subject.fabric.testbed.limits
-    confidence = DEFAULT_LIMIT.confidence
-    verdicts = [
-        recording.verdict(limits.get(name) or Limit(name, "upper", 1.0, KP4_LIMIT, "1", confidence))
+    stated = subject.fabric.testbed.limits
+    limits = [
+        stated.get(name) or Limit(name, "upper", 1.0, KP4_LIMIT, "1", DEFAULT_LIMIT.confidence)
         for name in sorted(quantities)
     ]
+    verdicts = [recording.verdict(limit) for limit in limits]
     outcomes = {each.outcome for each in verdicts}
     verdict: Verdict = "inconclusive" if "not enough data" in outcomes else "pass"
     if "fail" in outcomes:
         verdict = "fail"
     worst = max((row for row in rows if row.quantity in quantities), key=lambda row: row.value)
-    reason = f"{worst.subject}; " + " ".join(each.reason for each in verdicts)
+    allowed = ", ".join(f"{each.value:g}" for each in limits)
+    reason = f"limit {allowed}; greatest ratio, of {worst.subject}"
+    if verdict != "pass":
+        reason = f"{reason}: {' '.join(each.reason for each in verdicts)}"
     interval = None
     if worst.lower is not None and worst.upper is not None:
         interval = worst.lower, worst.upper
@@ -101,9 +104,9 @@ def frame_loss(subject: Subject, requirement: Requirement) -> Outcome:
 
 def _plans(subject: Subject) -> tuple[Plan, Plan]:
     """Return two plans of the switch with different links; raises `DecidedError`."""
-    first, *others = subject.plans_of(2)
+    first, *further = subject.plans_of(2)
     linked = subject.fabric.links(first)
-    for second in others:
+    for second in further:
         if linked and (subject.fabric.links(second) - linked):
             return first, second
     reason = "needs two plans of the testbed with links between its servers"

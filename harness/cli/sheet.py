@@ -55,8 +55,7 @@ def compare(before: Path_, after: After, as_json: AsJson = False) -> None:
         print_json([vars(each) for each in found])
     else:
         for path, one in ((before, first), (after, second)):
-            identity = next(each.identity for each in one.instruments if each.name == one.switch)
-            echo(f"{path}: {identity}, profile {one.profile}, {one.made}")
+            echo(f"{path}: {one.identity}, profile {one.profile}, {one.made}")
         for each in found:
             echo(f"{each.number} {each.title}: {each.before} -> {each.after}")
         if not found:

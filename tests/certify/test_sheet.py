@@ -19,11 +19,19 @@ from cryptography.hazmat.primitives.serialization import (
 from typer.testing import CliRunner, Result
 
 from lightrig.harness.certify.requirements import requirements
-from lightrig.harness.certify.sheet import ClauseResult, Instrument, Ports, Sheet
+from lightrig.harness.certify.sheet import (
+    ClauseResult,
+    Instrument,
+    Ports,
+    Sheet,
+    read_sheet,
+    shown,
+)
 from lightrig.harness.certify.signing import private_key, sign
 from lightrig.harness.cli.app import application
 from lightrig.testbeds.credentials import CredentialError
 
+ROOT = Path(__file__).parents[2]
 ACKNOWLEDGED = next(each for each in requirements().requirements if each.number == "3.1")
 
 
@@ -200,6 +208,33 @@ def test_a_sheet_with_a_clause_less_differs(tmp_path: Path) -> None:
     fewer = made().model_copy(update={"clauses": ()})
     done = run("compare", save(made(), tmp_path, "a.json"), save(fewer, tmp_path, "b.json"))
     assert (done.exit_code, "not in the sheet" in done.stdout) == (1, True)
+
+
+@pytest.mark.parametrize(("name", "meets"), [("polatis", True), ("sonic", False)])
+def test_a_sheet_of_the_documentation_is_as_it_is_made(name: str, meets: bool) -> None:
+    folder = ROOT / "docs" / "sheets"
+    sheet = read_sheet(folder / f"{name}.json")
+    assert sheet.page() == (folder / f"{name}.html").read_text("utf-8")
+    shipped = requirements()
+    assert [each.requirement for each in sheet.clauses] == shipped.of(
+        shipped.profiles[sheet.profile]
+    )
+    assert {each.simulated for each in sheet.clauses} == {True}
+    assert sheet.meets_profile == meets
+    assert {each.verdict for each in sheet.clauses} == {"pass", "not tested"}
+
+
+@pytest.mark.parametrize(
+    ("value", "unit", "text"),
+    [
+        (3928.4, "ms", "3928 ms"),
+        (-57.13, "dB", "-57.1 dB"),
+        (1.2e-3, "1", "0.0012"),
+        (0.0, "1", "0"),
+    ],
+)
+def test_values_have_three_digits(value: float, unit: str, text: str) -> None:
+    assert shown(value, unit) == text
 
 
 def test_a_file_that_is_no_sheet_is_named(tmp_path: Path) -> None:
