@@ -33,6 +33,13 @@ ROOT = Path(__file__).parents[1]
 PUBLIC_MODULES = ("api", "drivers", "devices", "systems")
 _MODELS = re.compile(r"\| kind \| `model:` \|.*?\n\n", re.DOTALL)
 _ALL_FORMS = "## "
+_OF_MODELS = "## What each model can be asked\n\n"
+_MODELS_ASKED = """\
+Healthy simulated switches, with all classes allowed and nobody at the terminal: p pass, f fail, a not
+applicable, n not tested. Clauses that need time or more than the switch are left out. What fails is what the
+simulation does with a port that is twice in one request, over wires of which no source says it is refused.
+
+"""
 _OF_SUITES, _TRACED = "## Beside the suites of sonic-mgmt\n\n", "## Traceability\n\n"
 _SUITES = """\
 The list is that of `docs/testbed/README.testbed.OCS.HLD.md`, v0.2, of sonic-mgmt. Each suite is
@@ -181,11 +188,19 @@ def certify_page(page: str) -> str:
         for each in known.requirements
     ]
     head = "requirement | source | class | depends on | required by | defects that must fail it"
+    asked = yaml.safe_load((ROOT / "tests/certify/models.yaml").read_text("utf-8"))
+    models: list[tuple[object, ...]] = [
+        (f"`{model}`", f"`{wire}`", size, *verdicts.values())
+        for key, verdicts in asked.items()
+        for model, wire, size in [key.split()]
+    ]
+    columns = " | ".join(("model", "wire", "size", *next(iter(asked.values()))))
     suites: list[tuple[object, ...]] = [
         (each.suite, ", ".join(each.covered_by), each.note) for each in known.suites
     ]
     return (
-        f"{page.partition(_OF_SUITES)[0]}{_OF_SUITES}{_SUITES}"
+        f"{page.partition(_OF_MODELS)[0]}{_OF_MODELS}{_MODELS_ASKED}{_table(columns, models)}\n"
+        f"{_OF_SUITES}{_SUITES}"
         f"{_table('suite there | clauses here | beside', suites)}\n"
         f"{_TRACED}{_table(head, rows)}"
     )

@@ -35,7 +35,7 @@ def test_a_healthy_switch_has_a_sheet_whose_lines_are_marked(
     numbers = " ".join(each.requirement.number for each in tested)
     assert numbers == "1.1 1.2 1.3 2.1 3.2"
     page = (tmp_path / "ocs.html").read_text()
-    cards = page.split('<section class="lr-card">')[1:]
+    cards = page.split('<section class="lr-card')[1:]
     # A card of all clauses, one for each, one of instruments, one of the signature.
     assert len(cards) == len(sheet.clauses) + 3
     rows = cards[0].split("<tr>")[2:]

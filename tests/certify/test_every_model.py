@@ -1,13 +1,16 @@
 """Each model of optical switch on each of its wires: which clauses it can be asked."""
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
+import yaml
 from switch_defects import LAB
 
 from lightrig.harness.bench import Bench, Fabric
 from lightrig.harness.certify.certification import Certification
 from lightrig.harness.certify.requirements import requirements
+from lightrig.harness.certify.subject import Trial
 
 MATRIX = ("pass", "pass", "pass", "pass")
 # One input: no second port to ask for; OCSTrx: each module always leads somewhere.
@@ -15,6 +18,7 @@ ONE_INPUT = ("pass", "pass", "not applicable", "not applicable")
 MODULES = ("pass", "pass", "not tested", "not applicable")
 SEEN, UNSEEN = ("pass",), ("not tested",)  # by monitors of the switch
 
+MODELS = yaml.safe_load((Path(__file__).parent / "models.yaml").read_text("utf-8"))
 SERIAL = "serial:///dev/ttyUSB0"
 CASES = [
     *[("polatis", f"{wire}://ocs.invalid", "8x8", MATRIX + SEEN) for wire in ("tl1", "scpi")],
@@ -76,3 +80,21 @@ def test_a_healthy_switch_of_each_model(
     found = {each: certification.outcome(each) for each in ("1.1", "1.2", "2.1", "2.2", "3.1")}
     assert tuple(each.verdict for each in found.values()) == expected, found
     assert (certification.not_restored, bench.switches["ocs"].circuits()) == ("", before)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("model", "address", "size", "expected"), CASES)
+def test_verdicts_of_each_model_are_those_of_the_documentation(
+    simulated: Callable[..., Bench], model: str, address: str, size: str, expected: tuple[str, ...]
+) -> None:
+    """The table is `models.yaml`; what fails there is what a simulated wire does."""
+    bench = simulated(lab_of(model, address, size))
+    wire = address.partition(":")[0]
+    known, stated = requirements(), MODELS[f"{model} {wire} {size}"]
+    trial = Trial(permitted=frozenset({"harmless", "interrupting", "destructive"}))
+    profile = known.profiles[known.profile_of(model)]
+    certification = Certification(Fabric(bench), "ocs", profile, trial)
+    found = {number: certification.outcome(number) for number in stated}
+    letters = {n: each.verdict.removeprefix("not ")[0] for n, each in found.items()}
+    letters |= {n: "n" for n, each in found.items() if each.verdict == "not tested"}
+    assert letters == stated, found
