@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import Protocol
 
 from lightrig.harness.bench.assembly import Assembly, Clocks, open_server, spec_of
 from lightrig.harness.bench.bench import Bench, close_newest_first
@@ -46,8 +47,16 @@ class _Absent:
         return f"{self.name} at {self.address}, after {self.after:.2f} s: {self.why}"
 
 
-def open_lease(testbed: Testbed, purpose: str) -> Lease:
+class Service(Claimant, Protocol):
+    """Where the processes of a service agree on the one that may use instruments."""
+
+    service: str
+
+
+def open_lease(testbed: Testbed, purpose: str, service: Service | None = None) -> Lease:
     """Return a lease that holds nothing yet, at the places where `testbed` is shared.
+
+    service: that this process belongs to, which is asked as well.
 
     Raises `LabFolderError` for a folder that cannot be used.
     """
@@ -57,7 +66,9 @@ def open_lease(testbed: Testbed, purpose: str) -> Lease:
         claimants.append(SharedFolder(testbed.lab_folder))
     if testbed.coordinator is not None:
         claimants.append(LabgridPlace(testbed.coordinator, machine))
-    return Lease(claimants, purpose)
+    if service is None:
+        return Lease(claimants, purpose)
+    return Lease([*claimants, service], purpose, service.service)
 
 
 def state_folder(testbed: Testbed) -> Path:
@@ -159,13 +170,15 @@ def bind(testbed: Testbed, mode: Mode, seed: int = 0, purpose: str = "a measurem
     )
 
 
-def bind_only(testbed: Testbed, names: set[str], purpose: str) -> Bench:
-    """Open only the switches and instruments in `names`, on hardware.
+def bind_only(
+    testbed: Testbed, names: set[str], purpose: str, service: Service | None = None
+) -> Bench:
+    """Open only the switches and instruments in `names`, on hardware, for `open_lease`'s service.
 
     Raises `LabUnavailableError` for every one that did not answer as described, and
     `LeaseConflictError` and `LabFolderError` as `bind` does.
     """
-    lease = open_lease(testbed, purpose)
+    lease = open_lease(testbed, purpose, service)
     clock = SystemClock()
     try:
         found, absent = _open_domain(testbed, names, clock, {}, lease)

@@ -214,11 +214,12 @@ class Lease:
     Args:
         claimants: where instruments are claimed, nearest first: this machine, then other hosts.
         purpose: what the instruments are used for, for the message that others get.
+        service: of several processes, one of which holds the lease; empty for none.
     """
 
-    def __init__(self, claimants: Iterable[Claimant], purpose: str) -> None:
+    def __init__(self, claimants: Iterable[Claimant], purpose: str, service: str = "") -> None:
         self._claimants = tuple(claimants)
-        self._owner = this_owner(purpose)
+        self._owner = this_owner(purpose) | ({"service": service} if service else {})
         self._claims: dict[str, list[Claim]] = {}
 
     def take(self, instrument: str, keys: Iterable[str]) -> list[str]:

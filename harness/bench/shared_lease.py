@@ -17,6 +17,8 @@ import contextlib
 import errno
 import json
 import os
+import select
+import signal
 import stat
 import threading
 import uuid
@@ -26,7 +28,7 @@ from pathlib import Path
 from typing import Any
 
 from lightrig.harness.bench.lab_folder import explained, file_name, open_folder, opened
-from lightrig.harness.bench.lease import Claim, LeaseConflictError, LeaseLostError, owner_text
+from lightrig.harness.bench.lease import LeaseConflictError, LeaseLostError, owner_text
 from lightrig.instruments.clock import boot_time
 from lightrig.testbeds.json_text import from_json
 
@@ -66,21 +68,35 @@ class SharedFolder:
         folder: it must be the same one on all hosts, and not cached for writing.
         term: in ns; the same on all hosts.
         machine: this boot of this machine; by default the kernel's id of it.
+        ends_stopped: whether a holder on this machine that runs, and has not renewed for a term, is
+            ended (SIGKILL) and followed; it must belong to this account.
     """
 
-    def __init__(self, folder: Path, term: int = TERM, machine: str | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        term: int = TERM,
+        machine: str | None = None,
+        *,
+        ends_stopped: bool = False,
+    ) -> None:
+        self._ends_stopped = ends_stopped
         self._folder = open_folder(folder)
         self._term = term
         self._here = _this_process(machine)
 
-    def claim(self, key: str, owner: Mapping[str, str]) -> Claim:
-        """See `Claimant`; waits for a term where the holder seems to be dead."""
+    def claim(self, key: str, owner: Mapping[str, str]) -> "SharedClaim":
+        """See `Claimant`; waits for a term where the holder seems to be dead.
+
+        An owner with a `service` follows a holder of that service at once: which one of its
+        processes may claim is decided elsewhere.
+        """
         name = file_name(key)
         with explained(self._folder):
             while True:
                 latest = self._latest(name)
                 if latest is not None:
-                    self._check_free(latest)
+                    self._check_free(latest, owner.get("service"))
                 number = 1 if latest is None else latest.number + 1
                 path = self._path(name, number)
                 fields = {**owner, **self._here}
@@ -93,7 +109,7 @@ class SharedFolder:
                 if latest is not None:
                     _supersede(latest, number)
                 self._remove_old(name, number)
-                return _SharedClaim(path, self._path(name, number + 1), fields, began, self._term)
+                return SharedClaim(path, self._path(name, number + 1), fields, began, self._term)
 
     def _path(self, name: str, number: int) -> Path:
         return self._folder / f"{name}.{number:09d}.lease"
@@ -117,16 +133,19 @@ class SharedFolder:
         except FileNotFoundError:
             return self._latest(name)
 
-    def _check_free(self, record: _Record) -> None:
+    def _check_free(self, record: _Record, service: str | None) -> None:
         """Return if the record's holder has released it or is dead; else raise the conflict."""
         fields = record.fields
-        if fields.get("released"):
+        if fields.get("released") or (service and fields.get("service") == service):
             return
         conflict = LeaseConflictError(owner_text({k: str(v) for k, v in fields.items()}))
-        if (runs := self._runs(fields)) is not None:  # on this machine: nothing to wait for
-            if runs:
-                raise conflict
+        runs = self._runs(fields)
+        if runs is False:  # on this machine: nothing to wait for
             return
+        if runs and not self._ends_stopped:
+            raise conflict
+        if runs and fields.get("process") == str(os.getpid()):
+            return  # this process held it, and did not renew in time
         if self._age(record) < self._term:
             raise conflict
         ended = boot_time() + self._term
@@ -138,6 +157,25 @@ class SharedFolder:
                     raise conflict
             except FileNotFoundError:
                 return  # another host has gone on; the next number decides
+        if runs:
+            self._end(fields, conflict)
+
+    def _end(self, fields: Mapping[str, Any], conflict: LeaseConflictError) -> None:
+        """End the process of a record, which is stopped; raises `conflict` where it may not be."""
+        try:
+            process = os.pidfd_open(int(fields["process"]))
+        except ProcessLookupError:
+            return
+        try:
+            # The number may be another process's by now; the descriptor stays with one.
+            if self._runs(fields):
+                signal.pidfd_send_signal(process, signal.SIGKILL)
+            # All of its threads end, and with the last one its locks.
+            select.select([process], [], [])
+        except PermissionError:
+            raise conflict from None
+        finally:
+            os.close(process)
 
     def _age(self, record: _Record) -> int:
         """Return for how long a record was not written, in ns, by the clock of the file server."""
@@ -182,7 +220,7 @@ class SharedFolder:
                     self._path(name, old).unlink(missing_ok=True)
 
 
-class _SharedClaim:
+class SharedClaim:
     """The holder's side: a thread renews the record until it is released."""
 
     def __init__(
@@ -328,4 +366,10 @@ def _started(process: str) -> str | None:
     except OSError:
         return None
     state, *fields = text.rpartition(")")[2].split()
-    return None if state in {"Z", "X"} else fields[18]
+    if state in {"Z", "X"}:
+        with contextlib.suppress(OSError):
+            # Threads that end after the first one still hold the locks of the process.
+            if len(os.listdir(f"/proc/{process}/task")) > 1:
+                return fields[18]
+        return None
+    return fields[18]

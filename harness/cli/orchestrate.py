@@ -1,9 +1,11 @@
 """`lightrig orchestrate SYSTEM FILE`: a system's control plane as a service over HTTP."""
 
 import contextlib
+import ipaddress
 import json
 import signal
 import socket
+import ssl
 import sys
 import threading
 from importlib import import_module
@@ -15,6 +17,7 @@ import httpx
 import typer
 
 from lightrig.harness.bench.lab_folder import file_name
+from lightrig.harness.bench.lease import LeaseConflictError
 from lightrig.harness.cli.common import (
     BAD_INPUT,
     LAB_ERROR,
@@ -22,6 +25,7 @@ from lightrig.harness.cli.common import (
     AsJson,
     File,
     Group,
+    echo,
     give_up,
     print_json,
     readable,
@@ -29,15 +33,16 @@ from lightrig.harness.cli.common import (
 )
 from lightrig.harness.cli.lab import lab
 from lightrig.harness.machine_folder import machine_folder
+from lightrig.harness.orchestration.control import Control
 from lightrig.harness.orchestration.orchestrator import Orchestrator
 from lightrig.harness.orchestration.switch_sessions import SimulatedSwitches, SwitchSessions
 from lightrig.harness.orchestration.wiring import Structure
 from lightrig.harness.system_registry import System, installed_systems
 from lightrig.harness.vocabulary import InstalledNames
-from lightrig.testbeds import SizesOnlyError, Testbed, load
+from lightrig.testbeds import LightrigError, SizesOnlyError, Testbed, load
 from lightrig.testbeds.json_text import from_json
 from lightrig.testbeds.parsing import read_as
-from lightrig.testbeds.private_files import PrivateFileError, read_private
+from lightrig.testbeds.private_files import read_private
 from lightrig.testbeds.schema import Document
 
 HOST = "127.0.0.1"
@@ -46,6 +51,21 @@ _TIMEOUT_S = 300.0
 _LOOK_AGAIN_S = 1.0
 
 Port = Annotated[int, typer.Option(min=0, max=65535, help="TCP port on loopback; 0: any free.")]
+Address = Annotated[
+    str, typer.Option(metavar="IP", help="Address of the service; beyond loopback with --key.")
+]
+Key = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE", help="Key file of `lightrig night --make-keys`: mutual TLS, no token."
+    ),
+]
+UnixSocket = Annotated[
+    Path | None,
+    typer.Option(
+        "--socket", metavar="PATH", help="A Unix socket instead, for this account and root."
+    ),
+]
 State = Annotated[
     Path | None,
     typer.Option(metavar="FILE", help="What is wanted, for a restart; by default beside leases."),
@@ -56,6 +76,9 @@ Period = Annotated[
 Instruments = Annotated[
     Literal["hardware", "simulated"],
     typer.Option(help="Drive the switches, or simulated ones in this process."),
+]
+Standby = Annotated[
+    bool, typer.Option("--standby", help="Wait while another process leads, and follow it.")
 ]
 Ask = Annotated[
     str | None,
@@ -82,16 +105,21 @@ def _command(system: System) -> Any:
     def command(
         file: File,
         port: Port = FIRST_PORT,
+        address: Address = HOST,
+        key: Key = None,
+        at: UnixSocket = None,
         state: State = None,
         period: Period = 1.0,
         ask: Ask = None,
         instruments: Instruments = "hardware",
+        standby: Standby = False,
         as_json: AsJson = False,
     ) -> None:
         simulated = instruments == "simulated"
         state = state or _state_file(file, simulated)
+        place = _Place(address, port, key, at, _token(state))
         if ask is not None:
-            _ask(port, state, ask)
+            _ask(place, ask)
             return
         testbed = _fabric(file)
         serving = _http_api()
@@ -99,25 +127,22 @@ def _command(system: System) -> Any:
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, lambda *_: over.set())
         layout = lab(lambda: system.load("orchestrator")(testbed))
-        switches = SimulatedSwitches(testbed) if simulated else SwitchSessions(testbed)
-        running = lab(lambda: Orchestrator(testbed, layout, switches, state))
-        with contextlib.closing(running):
+        control = lab(lambda: Control(state))
+        if not lab(lambda: _lead(control, over, standby=standby)):
+            return
+        switches = SimulatedSwitches(testbed) if simulated else SwitchSessions(testbed, control)
+        running = lab(lambda: Orchestrator(testbed, layout, switches, state, control))
+        # Switches are given up before the lead.
+        with contextlib.ExitStack() as stack:
+            stack.callback(control.release)
+            stack.callback(running.close)
             lab(running.start)
-            token = lab(lambda: serving.read_token(_token(state), make=True))
-            try:
-                listening = socket.create_server((HOST, port))
-            except OSError as error:
-                give_up(f"port {port}: {error.strerror}; try another --port", BAD_INPUT)
-            with contextlib.closing(serving.HttpServer(running, listening, token)):
+            server = lab(lambda: place.server(serving, running))
+            with contextlib.closing(server):
                 loop = threading.Thread(target=running.run, args=(over, period), daemon=True)
                 loop.start()
-                address = f"{HOST}:{listening.getsockname()[1]}"
                 if as_json:
-                    document = {
-                        "address": address,
-                        "token": str(_token(state)),
-                        "simulated": simulated,
-                    }
+                    document = {**place.document(), "simulated": simulated}
                     sys.stdout.write(json.dumps(document) + "\n")
                 else:
                     if simulated:
@@ -125,27 +150,38 @@ def _command(system: System) -> Any:
                             "The switches are simulated in this process, without wires or times: "
                             "no switch of the lab is driven\n"
                         )
-                    sys.stdout.write(
-                        f"{file}: http://{address}, token in {_token(state)}; Ctrl-C ends it\n"
-                    )
+                    sys.stdout.write(f"{file}: {place}; Ctrl-C ends it\n")
                 sys.stdout.flush()
                 while not over.wait(_LOOK_AGAIN_S) and running.alive:
                     pass
             failed = not over.is_set()
             over.set()
             loop.join()
+        if running.ended:
+            give_up(f"another process leads: {running.ended}", LAB_ERROR)
         if failed:
             give_up("the service ended by an error of its own; its state is on disk", LAB_ERROR)
 
     command.__doc__ = (
         f"Place jobs and drive the switches of {system.title}, until Ctrl-C.\n\n"
         "    Requests come over HTTP on loopback, with the token of a file that this account and "
-        "root can read: docs/how-to/orchestrate.md. The service may be killed at any time: started "
-        "again, it brings the switches to what was wanted. Exit 0, or 1 where a request was "
-        "refused, 2 for an invalid file, 3 if the service did not answer or another one drives the "
-        "switches."
+        "root can read, on a Unix socket or over mutual TLS: docs/how-to/orchestrate.md. The "
+        "service may be killed at any time: started again, or followed by one with --standby, it "
+        "brings the switches to what was wanted. Exit 0, or 1 where a request was refused, 2 for "
+        "an invalid file, 3 if the service did not answer or another one drives the switches."
     )
     return command
+
+
+def _lead(control: Control, over: threading.Event, *, standby: bool) -> bool:
+    """Lead; on standby, once no other process does, unless `over` is set before."""
+    if standby:
+        return control.wait(over, lambda leader: echo(f"standby: {leader}, leads", err=True))
+    try:
+        control.take()
+    except LeaseConflictError as error:
+        raise LeaseConflictError(f"{error}, leads; --standby waits to follow it") from None
+    return True
 
 
 def _fabric(file: Path) -> Testbed | Structure:
@@ -174,24 +210,88 @@ def _http_api() -> ModuleType:
         give_up(f"{error}: pip install 'lightrig[api]'", BAD_INPUT)
 
 
-def _ask(port: int, state: Path, text: str) -> None:
-    """Send one request to the service at `port` and print its answer."""
+class _Place:
+    """Where the service is reached, and by which proof of who asks."""
+
+    def __init__(
+        self, address: str, port: int, key: Path | None, path: Path | None, token: Path
+    ) -> None:
+        try:
+            is_local = ipaddress.ip_address(address).is_loopback
+        except ValueError:
+            give_up(f"found --address {address}, expected an IP address", BAD_INPUT)
+        if not (is_local or key or path):
+            give_up(f"{address} is beyond loopback: state --key FILE as well", BAD_INPUT)
+        self._address, self._port, self._key, self._path = address, port, key, path
+        self._token = None if key or path else token
+
+    def __str__(self) -> str:
+        where = f"socket {self._path}" if self._path else self._url()
+        return where + (f", token in {self._token}" if self._token else "")
+
+    def document(self) -> dict[str, str | None]:
+        """Return it as JSON has it."""
+        address = f"unix:{self._path}" if self._path else self._host()
+        return {"address": address, "token": str(self._token) if self._token else None}
+
+    def server(self, api: ModuleType, running: Orchestrator) -> Any:
+        """Serve an orchestrator there; raises `LightrigError`."""
+        token = api.read_token(self._token, make=True) if self._token else None
+        context = self._tls(api, server=True) if self._key else None
+        try:
+            if self._path:
+                listening = api.unix_socket(self._path)
+            else:
+                family = socket.AF_INET6 if ":" in self._address else socket.AF_INET
+                listening = socket.create_server((self._address, self._port), family=family)
+                self._port = listening.getsockname()[1]
+        except OSError as error:
+            give_up(f"{self}: {error.strerror}; try another place", BAD_INPUT)
+        return api.HttpServer(running, listening, token, context)
+
+    def client(self) -> httpx.Client:
+        """Return a client of the service; raises `LightrigError`."""
+        headers = {}
+        if self._token:
+            token = read_private(self._token, group=False).decode("ascii", "replace").strip()
+            headers = {"Authorization": f"Bearer {token}"}
+        return httpx.Client(
+            base_url=self._url(),
+            headers=headers,
+            timeout=_TIMEOUT_S,
+            trust_env=False,
+            verify=self._tls(_http_api(), server=False) if self._key else True,
+            transport=httpx.HTTPTransport(uds=str(self._path)) if self._path else None,
+        )
+
+    def _tls(self, api: ModuleType, *, server: bool) -> ssl.SSLContext:
+        assert self._key is not None
+        import_module("lightrig.harness.night.keys").read_key(self._key)
+        context: ssl.SSLContext = api.tls(self._key, server=server)
+        return context
+
+    def _host(self) -> str:
+        host = f"[{self._address}]" if ":" in self._address else self._address
+        return f"{host}:{self._port}"
+
+    def _url(self) -> str:
+        if self._path:
+            return "http://lightrig"
+        return f"{'https' if self._key else 'http'}://{self._host()}"
+
+
+def _ask(place: _Place, text: str) -> None:
+    """Send one request to the service at `place` and print its answer."""
     try:
         request = json.dumps(from_json(text))
     except ValueError as error:
         give_up(f"{text!r} is no JSON: {error}", BAD_INPUT)
     try:
-        token = read_private(_token(state), group=False).decode("ascii", "replace").strip()
-        answered = httpx.post(
-            f"http://{HOST}:{port}/v1/requests",
-            content=request,
-            headers={"Authorization": f"Bearer {token}"},
-            timeout=_TIMEOUT_S,
-            trust_env=False,
-        )
-        answer = answered.json()
-    except (httpx.HTTPError, ValueError, PrivateFileError) as error:
-        give_up(f"{HOST}:{port}: {error}; does `lightrig orchestrate` run there?", LAB_ERROR)
+        with place.client() as client:
+            answered = client.post("/v1/requests", content=request)
+            answer = answered.json()
+    except (httpx.HTTPError, ValueError, LightrigError) as error:
+        give_up(f"{place}: {error}; does `lightrig orchestrate` run there?", LAB_ERROR)
     print_json(answer)
     if answered.is_error:
         raise typer.Exit(NO)

@@ -1,13 +1,20 @@
-"""Requests to an orchestrator over HTTP, with a token: an application of FastAPI."""
+"""Requests to an orchestrator over HTTP: an application of FastAPI.
+
+Who asks is known by a token on loopback, by the account of a process on a Unix socket, and by a
+certificate of the lab's authority over TLS.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import hmac
 import os
 import secrets
 import socket
+import ssl
+import struct
 import threading
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
@@ -20,6 +27,7 @@ from starlette.concurrency import run_in_threadpool
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from lightrig.harness.bench.lab_folder import open_folder
+from lightrig.harness.bench.lease import LeaseLostError
 from lightrig.harness.orchestration.jobs import OrchestrationError
 from lightrig.harness.orchestration.orchestrator import Orchestrator
 from lightrig.harness.orchestration.requests import request_schema
@@ -62,8 +70,45 @@ def read_token(file: Path, *, make: bool = False) -> str:
     return token
 
 
-def application(running: Orchestrator, token: str) -> fastapi.FastAPI:
-    """Return the API of an orchestrator; all but `/healthz` asks for `Bearer TOKEN`."""
+def unix_socket(path: Path) -> socket.socket:
+    """Return a socket at `path` for this account; one that nothing answers at is replaced.
+
+    Raises `OSError`.
+    """
+    listening = socket.socket(socket.AF_UNIX)
+    try:
+        if path.is_socket():
+            with socket.socket(socket.AF_UNIX) as asking:
+                if asking.connect_ex(str(path)) == errno.ECONNREFUSED:
+                    path.unlink()
+        listening.bind(str(path))
+        path.chmod(0o600)  # before it listens; the account of a process is asked as well
+        listening.listen()
+    except BaseException:
+        listening.close()
+        raise
+    return listening
+
+
+def tls(key_file: Path, *, server: bool) -> ssl.SSLContext:
+    """Return TLS on which both sides have a key file of one authority, whose names are not read.
+
+    The key file is that of `night.keys`, which was checked.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER if server else ssl.PROTOCOL_TLS_CLIENT)
+    context.minimum_version = ssl.TLSVersion.TLSv1_3
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_REQUIRED
+    context.load_cert_chain(key_file)
+    context.load_verify_locations(key_file)
+    return context
+
+
+def application(running: Orchestrator, token: str | None) -> fastapi.FastAPI:
+    """Return the API of an orchestrator; all but `/healthz` asks for `Bearer TOKEN`.
+
+    token: None where the server lets in those alone who may ask.
+    """
     app = fastapi.FastAPI(title="Lightrig orchestrator", version="1", redoc_url=None, docs_url=None)
     schema = request_schema(running.layout.shape)
     parts = schema.pop("$defs")
@@ -110,9 +155,8 @@ def application(running: Orchestrator, token: str) -> fastapi.FastAPI:
     async def guarded(request: fastapi.Request, call: _Endpoint) -> fastapi.Response:
         sent = request.headers.get("authorization", "")
         expected = f"Bearer {token}"
-        if request.url.path != "/healthz" and not hmac.compare_digest(
-            sent.encode("latin-1"), expected.encode()
-        ):
+        is_open = token is None or request.url.path == "/healthz"
+        if not is_open and not hmac.compare_digest(sent.encode("latin-1"), expected.encode()):
             return _error(401, "expected the header Authorization: Bearer TOKEN of the token file")
         return await call(request)
 
@@ -129,7 +173,7 @@ def application(running: Orchestrator, token: str) -> fastapi.FastAPI:
     async def refused(_: fastapi.Request, error: Exception) -> fastapi.Response:
         known = isinstance(error, OrchestrationError) and str(error).startswith("found no job")
         code = 404 if known else 413 if isinstance(error, _BodyTooLongError) else 400
-        return _error(code, str(error))
+        return _error(503 if isinstance(error, LeaseLostError) else code, str(error))
 
     for kind in (LightrigError, ValueError):
         app.add_exception_handler(kind, refused)
@@ -139,9 +183,20 @@ def application(running: Orchestrator, token: str) -> fastapi.FastAPI:
 
 
 class HttpServer:
-    """Serves an orchestrator at a bound socket, in a thread of its own, until `close`."""
+    """Serves an orchestrator at a bound socket, in a thread of its own, until `close`.
 
-    def __init__(self, running: Orchestrator, listening: socket.socket, token: str) -> None:
+    token: that requests have; None for a Unix socket, and with `context`, for TLS.
+    """
+
+    def __init__(
+        self,
+        running: Orchestrator,
+        listening: socket.socket,
+        token: str | None,
+        context: ssl.SSLContext | None = None,
+    ) -> None:
+        if token is None and context is None and listening.family != socket.AF_UNIX:
+            raise OrchestrationError("expected a token, a Unix socket or TLS")
         config = uvicorn.Config(
             application(running, token),
             http=_Connection,
@@ -150,6 +205,8 @@ class HttpServer:
             server_header=False,
             timeout_graceful_shutdown=_SHUTDOWN_S,
         )
+        config.load()
+        config.ssl = context
         self._server = uvicorn.Server(config)
         self._thread = threading.Thread(
             target=self._server.run, args=([listening],), daemon=True, name="http"
@@ -168,6 +225,9 @@ class _Connection(H11Protocol):
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
         self._expiry = self.loop.call_later(_FIRST_REQUEST_S, self._expire)
+        made = transport.get_extra_info("socket")
+        if made.family == socket.AF_UNIX and _account(made) not in {0, os.geteuid()}:
+            transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._expiry.cancel()
@@ -176,6 +236,13 @@ class _Connection(H11Protocol):
     def _expire(self) -> None:
         if self.cycle is None:
             self.transport.close()
+
+
+def _account(made: Any) -> int:
+    """Return the account of the process that connected to a Unix socket."""
+    found = made.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+    account: int = struct.unpack("3i", found)[1]
+    return account
 
 
 async def _waited(condition: Callable[[], bool], wait_s: float) -> bool:
@@ -205,6 +272,7 @@ def _metrics(status: Mapping[str, Any]) -> str:
     jobs = status["jobs"].values()
     values = {
         "epoch": ("counter", status["epoch"]),
+        "lead": ("counter", status["lead"]),
         "settled": ("gauge", int(status["settled"])),
         "in_doubt": ("gauge", int(status["doubt"] is not None)),
         "faulty_nodes": ("gauge", len(status["faulty"])),

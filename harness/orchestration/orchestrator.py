@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from lightrig.harness.bench.lab_folder import LabFolderError, UntrustedFileError, opened
-from lightrig.harness.bench.lease import LeaseConflictError
+from lightrig.harness.bench.lease import LeaseConflictError, LeaseLostError
+from lightrig.harness.orchestration.control import Control
 from lightrig.harness.orchestration.health import Health
 from lightrig.harness.orchestration.jobs import Job, OrchestrationError
 from lightrig.harness.orchestration.layout import Layout
@@ -52,12 +53,18 @@ class Orchestrator:
         switches: sessions with all of them, which `close` closes.
         state: the file of what is wanted. Raises `OrchestrationError` where it is that of another
             fabric, or was damaged.
+        control: by which this process leads; None where no other one can.
     """
 
     def __init__(
-        self, fabric: Testbed | Wiring, layout: Layout, switches: Switches, state: Path
+        self,
+        fabric: Testbed | Wiring,
+        layout: Layout,
+        switches: Switches,
+        state: Path,
+        control: Control | None = None,
     ) -> None:
-        self.layout = layout
+        self.layout, self._control = layout, control
         self._wiring = TestbedWiring(fabric) if isinstance(fabric, Testbed) else fabric
         self._switches, self._state = switches, state
         self._lock = threading.RLock()
@@ -75,7 +82,7 @@ class Orchestrator:
         self._health = Health(self._causes(), dict(self.wanted.silent))
         all_nodes = {"the nodes, by their light,": frozenset(layout.nodes)}
         self._light = Health(all_nodes, dict(self.wanted.dark))
-        self.alive = True
+        self.alive, self.ended = True, ""
         self._status: dict[str, Any] = {}
         self._publish()
 
@@ -160,15 +167,21 @@ class Orchestrator:
     # ------------------------------------------------------------------------ the loop
 
     def run(self, over: threading.Event, period_s: float) -> None:
-        """Step at a period until `over` is set."""
+        """Step at a period until `over` is set, or until another process leads: see `ended`."""
         try:
             while not over.wait(period_s):
                 self.step()
+        except LeaseLostError as error:
+            self.ended = str(error)
         finally:
             self.alive = False
 
     def step(self) -> list[LightrigError]:
-        """Probe all switches once and act on what was seen; return what went wrong on the way."""
+        """Probe all switches once and act on what was seen; return what went wrong on the way.
+
+        Raises `LeaseLostError` where this process no longer leads.
+        """
+        self._check_lead()
         orders = self._orders
         found = self._switches.probe(self._wiring.switches)
         errors = {name: each for name, each in found.items() if isinstance(each, LightrigError)}
@@ -323,10 +336,15 @@ class Orchestrator:
 
     def _keep(self, wanted: Wanted) -> None:
         if wanted is not self.wanted:
+            self._check_lead()
             with opened(self._state.parent) as folder:
                 text = json.dumps(wanted.document(self.layout))
                 folder.write_whole(self._state.name, text, durable=True)
         self.wanted = wanted
+
+    def _check_lead(self) -> None:
+        if self._control is not None:
+            self._control.check()
 
     def _load(self) -> Wanted:
         try:
@@ -369,6 +387,7 @@ class Orchestrator:
         self._ready = ready
         self._status = {
             "epoch": self.wanted.epoch,
+            "lead": self._control.epoch if self._control else 0,
             "settled": not late and self._missing <= failed and not self._refused,
             "doubt": self._health.doubt or self._light.doubt,
             "faulty": self.wanted.unusable(self.layout),

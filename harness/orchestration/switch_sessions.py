@@ -12,6 +12,7 @@ from typing import Protocol
 
 from lightrig.harness.bench import Fabric, bind_only
 from lightrig.harness.measure.light import NO_LIGHT_DBM
+from lightrig.harness.orchestration.control import Control
 from lightrig.harness.orchestration.wiring import TestbedWiring, Wiring
 from lightrig.instruments.core.capabilities import PowerMonitor
 from lightrig.instruments.core.errors import DeniedError
@@ -121,9 +122,13 @@ class SimulatedSwitches:
 
 
 class SwitchSessions:
-    """Switches of a testbed on hardware, over wires that are opened when they are needed."""
+    """Switches of a testbed on hardware, over wires that are opened when they are needed.
 
-    def __init__(self, fabric: Testbed | Wiring) -> None:
+    control: by which this process leads, checked before each change of a switch; None: alone.
+    """
+
+    def __init__(self, fabric: Testbed | Wiring, control: Control | None = None) -> None:
+        self._control = control
         self._wiring = TestbedWiring(fabric) if isinstance(fabric, Testbed) else fabric
         self._fabrics: dict[str, Fabric] = {}
         self._locks = {name: threading.Lock() for name in self._wiring.switches}
@@ -167,7 +172,8 @@ class SwitchSessions:
         with self._locks[name]:
             try:
                 if name not in self._fabrics:
-                    bench = bind_only(self._wiring.testbed_of(name), {name}, "lightrig orchestrate")
+                    testbed = self._wiring.testbed_of(name)
+                    bench = bind_only(testbed, {name}, "lightrig orchestrate", self._control)
                     self._fabrics[name] = Fabric(bench)
                 return action(name, self._fabrics[name])
             except LightrigError as error:

@@ -4,6 +4,9 @@ import contextlib
 import json
 import os
 import socket
+import ssl
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,12 +16,15 @@ import pytest
 from typer.testing import CliRunner
 
 from lightrig.harness.cli.app import application
+from lightrig.harness.night.keys import make_keys
 from lightrig.harness.orchestration import http_api
 from lightrig.harness.orchestration.http_api import HttpServer, read_token
+from lightrig.harness.orchestration.jobs import OrchestrationError
 from lightrig.harness.orchestration.orchestrator import Orchestrator
 from lightrig.harness.systems.railx.generator import render
 from lightrig.harness.systems.railx.runtime.layout import GridLayout
 from lightrig.testbeds import load
+from lightrig.testbeds.lab_hosts import load_hosts
 from lightrig.testbeds.private_files import PrivateFileError
 from tests.campaigns.switchroom import Switchroom
 
@@ -230,3 +236,72 @@ def test_a_request_from_the_command_line(port: int, tmp_path: Path) -> None:
         3,
         True,
     )
+
+
+def test_a_unix_socket_is_for_processes_of_this_account_and_root(running, tmp_path: Path) -> None:
+    path = tmp_path / "api.socket"
+    http_api.unix_socket(path).close()  # what a killed service leaves
+    server = HttpServer(running, http_api.unix_socket(path), None)
+    try:
+        with pytest.raises(OSError, match="in use"):
+            http_api.unix_socket(path)
+        with httpx.Client(transport=httpx.HTTPTransport(uds=str(path))) as client:
+            assert client.get("http://api/v1/status").json()["jobs"] == {}
+        assert path.stat().st_mode & 0o777 == 0o600
+        if os.geteuid() == 0:
+            for folder in (path, *path.parents[:4]):
+                folder.chmod(0o777)
+            assert _answer_to_account(65534, path) == b""
+    finally:
+        server.close()
+
+
+def _answer_to_account(account: int, path: Path) -> bytes:
+    """Return what a process of an account is answered at a Unix socket."""
+    program = (
+        "import os, socket, sys; os.setuid(int(sys.argv[1]));"
+        "s = socket.socket(socket.AF_UNIX); s.connect(sys.argv[2]); s.settimeout(30)\n"
+        "try:\n    s.sendall(b'GET /v1/status HTTP/1.1\\r\\nHost: api\\r\\n\\r\\n');"
+        "sys.stdout.buffer.write(s.recv(99))\nexcept (BrokenPipeError, ConnectionError): pass"
+    )
+    command = [sys.executable, "-S", "-c", program, str(account), str(path)]
+    return subprocess.run(command, capture_output=True, check=True).stdout
+
+
+def test_over_tls_a_key_of_the_lab_is_asked_for(running, tmp_path: Path) -> None:
+    lab, other = (_made_keys(tmp_path / name) for name in ("lab", "other"))
+    listening = socket.create_server(("127.0.0.1", 0))
+    url = f"https://127.0.0.1:{listening.getsockname()[1]}/v1/status"
+    server = HttpServer(running, listening, None, http_api.tls(lab[0], server=True))
+    try:
+        context = http_api.tls(lab[1], server=False)
+        assert httpx.get(url, verify=context, trust_env=False).json()["jobs"] == {}
+        without = ssl.create_default_context(cafile=str(lab[1]))
+        without.check_hostname = False
+        for wrong in (without, http_api.tls(other[1], server=False)):
+            with pytest.raises(httpx.TransportError):
+                httpx.get(url, verify=wrong, trust_env=False)
+        # A client refuses a server of another authority, too.
+        deceived = http_api.tls(lab[1], server=False)
+        deceived.load_cert_chain(other[1])
+        with pytest.raises(httpx.TransportError):
+            httpx.get(url, verify=deceived, trust_env=False)
+    finally:
+        server.close()
+
+
+def _made_keys(folder: Path) -> list[Path]:
+    """Return the key files of the scheduler and of a host, of an authority of their own."""
+    folder.mkdir()
+    (folder / "hosts.yaml").write_text("keys: keys\nhosts: {lab1: {testbeds: [a.yaml]}}")
+    made = [file for file, _, _ in make_keys(load_hosts(folder / "hosts.yaml"))]
+    return made[1:]
+
+
+def test_no_service_listens_without_a_proof_of_who_asks(running) -> None:
+    refused = pytest.raises(OrchestrationError, match="a token, a Unix socket or TLS")
+    with socket.create_server(("127.0.0.1", 0)) as listening, refused:
+        HttpServer(running, listening, None)
+    options = ["orchestrate", "railx", "testbeds/railx5.yaml", "--address", "192.0.2.1"]
+    found = CliRunner().invoke(application(), options)
+    assert (found.exit_code, "beyond loopback" in found.output) == (2, True)

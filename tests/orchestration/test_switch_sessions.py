@@ -26,7 +26,7 @@ class Lab:
         self.asked: list[str] = []
         self.over = threading.Event()
 
-    def bind_only(self, testbed: Any, names: set[str], purpose: str) -> Any:
+    def bind_only(self, testbed: Any, names: set[str], *_: object) -> Any:
         (name,) = names
 
         def circuits() -> frozenset[Circuit]:
