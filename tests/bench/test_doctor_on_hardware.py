@@ -42,8 +42,8 @@ def checks(output: str, name: str) -> list[str]:
     ("options", "answer", "changes"),
     [
         ([], None, False),
-        (["--yes"], None, True),
-        ([], "n\n", False),
+        pytest.param(["--yes"], None, True, marks=pytest.mark.long),
+        pytest.param([], "n\n", False, marks=pytest.mark.long),
         ([], "y\n", True),
         (["--read-only"], "y\n", False),
     ],

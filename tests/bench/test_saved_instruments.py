@@ -86,6 +86,25 @@ def test_everything_is_off_again_after_a_kill(testbed: Testbed, tmp_path: Path) 
     assert SavedStates(tmp_path / "state").read_all() == ([], [])
 
 
+def test_the_last_commands_of_a_killed_run_are_awaited(
+    testbed: Testbed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    use_until_killed(testbed)
+    awaited, sleep = [], SystemClock.sleep
+
+    def hurried(clock: SystemClock, duration: int) -> None:
+        if duration < 60_000_000_000:
+            sleep(clock, duration)
+        else:
+            awaited.append(duration)
+
+    monkeypatch.setattr(SystemClock, "sleep", hurried)
+    monkeypatch.setattr(leftovers, "SETTLING", 3600)
+    assert not restore(testbed).failures
+    (duration,) = awaited
+    assert 3000 < duration / 1e9 <= 3601
+
+
 def test_the_next_run_restores_what_was_found_before_the_kill(testbed: Testbed) -> None:
     use_until_killed(testbed)
     with opened(testbed) as (_, settings):

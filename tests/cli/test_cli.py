@@ -174,7 +174,13 @@ def test_help_lists_every_command_of_the_application():
     assert re.findall(r"^  (\w+) +[A-Z][^.]*\.$", shown, re.MULTILINE) == list(COMMANDS)
 
 
-@pytest.mark.parametrize("group", ["results", "generate", "orchestrate"])
+@pytest.mark.parametrize(
+    "group",
+    [
+        "results",
+        *(pytest.param(name, marks=pytest.mark.long) for name in ("generate", "orchestrate")),
+    ],
+)
 def test_help_of_a_group_cuts_no_summary(group, monkeypatch):
     monkeypatch.setenv("COLUMNS", "60")
     listed = lightrig(group, "--help").stdout.partition("Commands:")[2]

@@ -111,7 +111,12 @@ def test_rows_without_a_digest_are_read(results: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "named", [b"lower", b'"seed":7', b"\x03run%"], ids=["column", "header", "type"]
+    "named",
+    [
+        pytest.param(b"lower", id="column"),
+        pytest.param(b'"seed":7', id="header", marks=pytest.mark.long),
+        pytest.param(b"\x03run%", id="type", marks=pytest.mark.long),
+    ],
 )
 def test_damage_that_no_checksum_shows_is_named(results: Path, named: bytes) -> None:
     """A column `lowdr` would read as one without values, a header as that of another run.

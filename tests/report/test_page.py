@@ -89,6 +89,7 @@ def test_testbed_without_rows_is_drawn_all_the_same(show):
     assert "Limits without a measurement" in page.text
 
 
+@pytest.mark.long
 def test_large_run_stays_small(show):
     parts = [(context(moving=n), list(rows("small", 300))) for n in range(12)]
     assert len(show(*parts).fragment) < 1_500_000

@@ -17,19 +17,19 @@ from lightrig.instruments.namespaces import namespaces as kernel
 OPUS = ROOT / "testbeds" / "opus.yaml"
 BROKEN = ROOT / "tests" / "testbeds" / "broken" / "no_scheme.yaml"
 Start = Callable[..., Any]
+BETWEEN = ("suites/test_reconfiguration.py", "-k", "between")
 
 
 @pytest.mark.parametrize(
     "chosen",
-    [("suites/test_reconfiguration.py",), pytest.param(("suites",), marks=pytest.mark.long)],
+    [BETWEEN, pytest.param(("suites",), marks=pytest.mark.long)],
     ids=["some", "all"],
 )
 def test_one_seed_one_result_to_the_last_bit(start: Start, chosen: tuple[str, ...]) -> None:
     simulated = ("--testbed", OPUS, "--instruments", "simulated", "--samples", 4)
-    between = ("suites/test_reconfiguration.py", "-k", "between")
     # Both have a seed of hashes of their own: a new Python's, and that of all preloaded runs.
     runs = [start(*chosen, *simulated, "--seed", 5, fresh=fresh) for fresh in (True, False)]
-    runs.append(start(*between, *simulated, "--seed", 6))
+    runs.append(start(*BETWEEN, *simulated, "--seed", 6))
     # All suites take 20 s of processor time each: a busy machine needs minutes for three of them.
     first, second, other = (run.end(timeout=600) for run in runs)
     for ended in (first, second, other):

@@ -424,6 +424,11 @@ def test_an_acknowledgement_ends_the_interval_in_which_its_command_was_written()
     clock.close()
 
 
+@pytest.mark.parametrize(
+    "scheme",
+    ["netconf", *(pytest.param(s, marks=pytest.mark.long) for s in SCHEMES if s != "netconf")],
+    indirect=True,
+)
 def test_acknowledgements_in_real_time_are_stamped_by_their_reader(scheme, real):
     rig = real(scheme=scheme)
     switch = rig.driver()

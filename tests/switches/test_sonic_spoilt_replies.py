@@ -116,7 +116,10 @@ def test_an_identity_without_one_of_its_lines_is_refused(
         switch.identity()
 
 
-@pytest.mark.parametrize("spoilt", ["", "n/a", "0,84", "0.84dB"])
+@pytest.mark.parametrize(
+    "spoilt",
+    ["0,84", *(pytest.param(text, marks=pytest.mark.long) for text in ("", "n/a", "0.84dB"))],
+)
 def test_a_loss_that_is_no_number_is_refused(switch: SonicOcs, spoil: Spoil, spoilt: str) -> None:
     """The first loss of the table; `0.1` is the accuracy."""
 
