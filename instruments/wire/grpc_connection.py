@@ -96,14 +96,14 @@ class GrpcConnection:
         self._unsent: deque[tuple[int, bytes, bool]] = deque()
         # Frames leave in the order in which h2 has made them; the reader thread writes as well.
         self._lock = threading.RLock()
-        with self._lock:
-            self._http.initiate_connection()
-            self._tcp = TcpConnection(connection, self, clock)
-            try:
+        try:
+            with self._lock:
+                self._http.initiate_connection()
+                self._tcp = TcpConnection(connection, self, clock)
                 self._flush()
-            except StreamClosedError:
-                self._tcp.close()
-                raise
+        except StreamClosedError:
+            self._tcp.close()  # without the lock: the reader, which this awaits, may wait for it
+            raise
 
     def begin(self, method: str) -> int:
         """Begin a call of `method`, such as `/gnmi.gNMI/Get`; return its number.
