@@ -8,7 +8,7 @@ first member of an answer for its data; values are the defaults of the modules o
 import httpx
 import pytest
 from lxml import etree
-from switch_rig import LOGIN
+from switch_rig import LOGIN, MS
 
 from lightrig.testbeds import Circuit
 
@@ -78,6 +78,7 @@ def rig(real):
     made.matrix.connect([Circuit(3, 29)])
     made.matrix.shutter(4, shut=True)
     made.peer._box.label(4, "spare")
+    made.clock.sleep(made.matrix.averaging + 5 * MS)  # until its monitors show the settled light
     return made
 
 
