@@ -139,14 +139,18 @@ _RingWorker._communicate = _closed
     assert state.failed is not None
 
 
-def test_a_rank_that_waits_notices_that_its_next_one_is_lost(
-    started: Callable[..., CheckedJob],
+@pytest.mark.parametrize("late", [0, 1])
+def test_a_rank_notices_that_its_next_one_is_lost(
+    started: Callable[..., CheckedJob], late: int
 ) -> None:
-    bug = """
+    """As it sends, where it is late itself, and while it waits for the one before."""
+    bug = f"""
 import struct, time
 _right = _RingWorker._communicate
 def _reset(self, collective, block):
     self._count = getattr(self, "_count", 0) + 1
+    if self._count == 4 and self._rank == {late}:
+        time.sleep(0.2)
     if self._count == 4 and self._rank == 1:
         self._before.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self._before.close()

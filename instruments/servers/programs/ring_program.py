@@ -87,7 +87,10 @@ class _RingWorker(Worker):
         """Send `block` to the next rank; return as much, or `size` bytes, of the one before."""
         assert self._before is not None
         assert self._after is not None
-        self._after.sendall(block)  # fits into the buffers of a socket: all ranks send at once
+        try:
+            self._after.sendall(block)  # fits into the buffers of a socket: all ranks send at once
+        except OSError as error:
+            raise ConnectionError(f"to the next rank: {error.strerror}") from error
         size, found = len(block) if size is None else size, bytearray()
         ready = select.poll()
         ready.register(self._before, select.POLLIN)
