@@ -1,6 +1,7 @@
 """Clauses on restarts, lost power, configurations and firmware: run where allowed alone."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from lightrig.harness.certify.light_clauses import levels_of
 from lightrig.harness.certify.requirements import Requirement
@@ -125,7 +126,7 @@ def power_loss(subject: Subject, requirement: Requirement) -> Outcome:
         allowed["those that were saved"] = frozenset(stored)
     subject.apply(moving[0])
     everything = frozenset({*stored, *moving[0], *moving[1]})
-    try:
+    with _put_back(subject):
         ask(f"Within a minute from now, cut the power of {subject.name} and restore it.")
         began, lost = clock.now(), False
         while not lost and clock.now() < began + _MINUTE:
@@ -145,10 +146,6 @@ def power_loss(subject: Subject, requirement: Requirement) -> Outcome:
         found = subject.ours(switch.circuits())
         clock.sleep(_RETRY)
         again = subject.ours(switch.circuits())
-    finally:
-        subject.fabric.restore()
-        if isinstance(switch, SavesConfiguration):
-            switch.save_configuration()
     if again != found:
         return Outcome("fail", f"it reports {listed(found)}, and then {listed(again)}")
     which = next((name for name, circuits in allowed.items() if circuits == found), None)
@@ -169,7 +166,7 @@ def upgrade(subject: Subject, requirement: Requirement) -> Outcome:
     before, first = switch.circuits(), switch.identity()
     subject.note(before, before)
     stated = [first.firmware]
-    try:
+    with _put_back(subject):
         if isinstance(switch, SavesConfiguration):
             switch.save_configuration()
         lit_before = _lit_ports(subject)
@@ -182,14 +179,21 @@ def upgrade(subject: Subject, requirement: Requirement) -> Outcome:
                 return Outcome("fail", f"{stated[-1]}: {listed(after)}, before {listed(before)}")
             if dark := sorted(lit_before - _lit_ports(subject)):
                 return Outcome("fail", f"{stated[-1]}: egress ports {dark} stay dark")
-    finally:
-        subject.fabric.restore()
-        if isinstance(switch, SavesConfiguration):
-            switch.save_configuration()
     if stated[1] == stated[0] or stated[2] != stated[0]:
         return Outcome("fail", f"it states the firmwares {', '.join(stated)}")
     seen = f"light of {len(lit_before)} circuits stays" if lit_before else "light is not seen"
     return Outcome("pass", f"{' to '.join(stated)}: circuits stay, {seen}", n=2)
+
+
+@contextmanager
+def _put_back(subject: Subject) -> Iterator[None]:
+    """Restore the switch afterwards, and save that where it saves: no clause's state is stored."""
+    try:
+        yield
+    finally:
+        subject.fabric.restore()
+        if isinstance(subject.switch, SavesConfiguration):
+            subject.switch.save_configuration()
 
 
 def _lit_ports(subject: Subject) -> frozenset[int]:

@@ -15,6 +15,7 @@ from lightrig.harness.certify.subject import Outcome, Verdict
 from lightrig.harness.record.places import appearing
 from lightrig.harness.report.style import page_style, style
 from lightrig.harness.report.templates import render_page
+from lightrig.harness.report.units import plain
 from lightrig.instruments.clock import wall_time
 from lightrig.testbeds import LightrigError
 from lightrig.testbeds.json_text import from_json
@@ -96,7 +97,7 @@ class ClauseResult(_Part):
 
 def shown(value: float, unit: str) -> str:
     """Return a value with three digits, or all before the point, and its unit; `1` for none."""
-    text = f"{value:.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+    text = f"{value:.0f}" if abs(value) >= 1000 else plain(value)
     return text if unit == "1" else f"{text} {unit}"
 
 

@@ -36,7 +36,7 @@ from lightrig.harness.machine_folder import machine_folder
 from lightrig.harness.orchestration.control import Control
 from lightrig.harness.orchestration.orchestrator import Orchestrator
 from lightrig.harness.orchestration.switch_sessions import SimulatedSwitches, SwitchSessions
-from lightrig.harness.orchestration.wiring import Structure
+from lightrig.harness.orchestration.wiring import Structure, wiring_of
 from lightrig.harness.system_registry import System, installed_systems
 from lightrig.harness.vocabulary import InstalledNames
 from lightrig.testbeds import LightrigError, SizesOnlyError, Testbed, load
@@ -121,17 +121,18 @@ def _command(system: System) -> Any:
         if ask is not None:
             _ask(place, ask)
             return
-        testbed = _fabric(file)
+        fabric = _fabric(file)
         serving = _http_api()
         over = threading.Event()
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, lambda *_: over.set())
-        layout = lab(lambda: system.load("orchestrator")(testbed))
+        layout = lab(lambda: system.load("orchestrator")(fabric))
         control = lab(lambda: Control(state))
         if not lab(lambda: _lead(control, over, standby=standby)):
             return
-        switches = SimulatedSwitches(testbed) if simulated else SwitchSessions(testbed, control)
-        running = lab(lambda: Orchestrator(testbed, layout, switches, state, control))
+        wiring = wiring_of(fabric)
+        switches = SimulatedSwitches(wiring) if simulated else SwitchSessions(wiring, control)
+        running = lab(lambda: Orchestrator(wiring, layout, switches, state, control))
         # Switches are given up before the lead.
         with contextlib.ExitStack() as stack:
             stack.callback(control.release)

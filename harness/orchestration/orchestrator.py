@@ -34,7 +34,7 @@ from lightrig.harness.orchestration.requests import (
 )
 from lightrig.harness.orchestration.switch_sessions import Reading, Switches
 from lightrig.harness.orchestration.wanted import Wanted, known
-from lightrig.harness.orchestration.wiring import TestbedWiring, Wiring
+from lightrig.harness.orchestration.wiring import Wiring, wiring_of
 from lightrig.testbeds import Circuit, LightrigError, Plan, Testbed
 from lightrig.testbeds.json_text import from_json
 
@@ -65,7 +65,7 @@ class Orchestrator:
         control: Control | None = None,
     ) -> None:
         self.layout, self._control = layout, control
-        self._wiring = TestbedWiring(fabric) if isinstance(fabric, Testbed) else fabric
+        self._wiring = wiring_of(fabric)
         self._switches, self._state = switches, state
         self._lock = threading.RLock()
         self.wanted = self._load()

@@ -13,7 +13,7 @@ from typing import Protocol
 from lightrig.harness.bench import Fabric, bind_only
 from lightrig.harness.measure.light import NO_LIGHT_DBM
 from lightrig.harness.orchestration.control import Control
-from lightrig.harness.orchestration.wiring import TestbedWiring, Wiring
+from lightrig.harness.orchestration.wiring import Wiring, wiring_of
 from lightrig.instruments.core.capabilities import PowerMonitor
 from lightrig.instruments.core.errors import DeniedError
 from lightrig.testbeds import Circuit, LightrigError, Plan, PlanError, Testbed
@@ -92,7 +92,7 @@ class SimulatedSwitches:
     """
 
     def __init__(self, fabric: Testbed | Wiring) -> None:
-        self._wiring = TestbedWiring(fabric) if isinstance(fabric, Testbed) else fabric
+        self._wiring = wiring_of(fabric)
         self._present = dict.fromkeys(self._wiring.switches, Reading(frozenset()))
         self._checked: set[tuple[int, frozenset[Circuit]]] = set()
 
@@ -129,7 +129,7 @@ class SwitchSessions:
 
     def __init__(self, fabric: Testbed | Wiring, control: Control | None = None) -> None:
         self._control = control
-        self._wiring = TestbedWiring(fabric) if isinstance(fabric, Testbed) else fabric
+        self._wiring = wiring_of(fabric)
         self._fabrics: dict[str, Fabric] = {}
         self._locks = {name: threading.Lock() for name in self._wiring.switches}
         self._running: dict[str, Future[Reading | LightrigError]] = {}

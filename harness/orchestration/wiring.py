@@ -1,4 +1,4 @@
-"""What an orchestrator needs of a fabric's description: that of a testbed, or of sizes alone."""
+"""The parts of a fabric's description that an orchestrator needs: of a testbed, or of its sizes."""
 
 from __future__ import annotations
 
@@ -72,6 +72,11 @@ class TestbedWiring:
     def testbed_of(self, switch: str) -> Testbed:
         """See `Wiring`."""
         return self._testbed
+
+
+def wiring_of(fabric: Testbed | Wiring) -> Wiring:
+    """Return the wiring of a testbed, or the one that is given."""
+    return TestbedWiring(fabric) if isinstance(fabric, Testbed) else fabric
 
 
 def lights(testbed: Testbed) -> dict[str, dict[int, str]]:

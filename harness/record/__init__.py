@@ -17,8 +17,8 @@ from lightrig.harness.record.journal import SCHEMA, Journal
 from lightrig.harness.record.journal_reading import RunRecord, read_journal
 from lightrig.harness.record.recovery import Recovered, recover, settle, to_recover
 from lightrig.harness.record.row import (
+    BESIDE_VALUES,
     COUNTERS,
-    UNSET,
     Context,
     Instrument,
     JournalDamagedError,
@@ -43,9 +43,9 @@ from lightrig.harness.record.run_folder import (
 )
 
 __all__ = [
+    "BESIDE_VALUES",
     "COUNTERS",
     "SCHEMA",
-    "UNSET",
     "Context",
     "Instrument",
     "Journal",

@@ -17,7 +17,7 @@ import pandas as pd
 
 from lightrig.harness.quantities.registry import names_in_files, quantity_of
 from lightrig.harness.record.results import Results
-from lightrig.harness.record.row import UNSET, QuestionError
+from lightrig.harness.record.row import BESIDE_VALUES, QuestionError
 from lightrig.harness.record.run_folder import RunFacts
 from lightrig.harness.record.tidy_frames import COLUMNS
 from lightrig.harness.statistics.confirmation import judge_nights
@@ -165,7 +165,7 @@ def _samples(frame: pd.DataFrame) -> dict[Case, Samples]:
 
 
 def _case_conditions(frame: pd.DataFrame) -> "pd.Series[str]":
-    named = [name for name in frame if name not in COLUMNS and name not in UNSET]
+    named = [name for name in frame if name not in COLUMNS and name not in BESIDE_VALUES]
     given = [name for name in named if frame[name].dtype.kind != "f"]
     if not given:
         return pd.Series("{}", frame.index)

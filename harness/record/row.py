@@ -61,7 +61,7 @@ COUNTERS = frozenset(
 )
 """Conditions that number what was measured; they set nothing."""
 
-UNSET = COUNTERS | {
+BESIDE_VALUES = COUNTERS | {
     *("bits", "errors", "gate_ns", "planned_ns", "after_ns", "usual_ns", "degrees", "points"),
     *("closed", "exchanges", "fails", "passes", "tries", "wrong"),
 }

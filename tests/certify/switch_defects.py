@@ -605,10 +605,18 @@ def _slow_to_distant_ports(patch: pytest.MonkeyPatch) -> None:
 
 
 def operator(defect: str, patch: pytest.MonkeyPatch) -> Callable[[str], None] | None:
-    """Return the operator that a defect needs; None for none."""
-    if "4.4" in DEFECTS[defect]["required"]:
-        return cut_power(patch, mixture=True)
-    return install_firmware(patch, loses=True) if "4.5" in DEFECTS[defect]["required"] else None
+    """Return the operator that a defect needs, whose other steps show none; None for none."""
+    required = DEFECTS[defect]["required"]
+    if not {"4.4", "4.5"} & set(required):
+        return None
+    cut = cut_power(patch, mixture="4.4" in required)
+    install = install_firmware(patch, loses="4.5" in required)
+
+    def act(text: str) -> None:
+        cut(text)
+        install(text)
+
+    return act
 
 
 def _another_code_each_time(

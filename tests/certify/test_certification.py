@@ -110,6 +110,8 @@ def test_a_defect_fails_no_clause_that_it_may_not(
     if of not in {"polatis", "sonic"}:
         return  # whose healthy form below states what can be asked
     untried = UNTRIED_OF_SONIC if of == "sonic" else UNTRIED
+    if required & NEED_AN_OPERATOR:
+        untried = untried - NEED_AN_OPERATOR
     for number, each in found.items():
         # All else is decided, or waits for a clause that failed.
         waits = each.verdict == "not tested" and each.reason.startswith(

@@ -1,5 +1,6 @@
 """Frame loss and signal quality of NIC ports: ethtool's FEC histogram, the modules' diagnostics."""
 
+import itertools
 import re
 from collections.abc import Callable
 from dataclasses import replace
@@ -110,3 +111,28 @@ def test_modules_of_400g_tell_signal_to_noise_and_bit_errors_of_each_lane(measur
 def test_modules_of_100g_are_named_as_without_diagnostics(measured):
     with pytest.raises(NoDiagnosticsError, match="its transceiver has no CMIS diagnostics"):
         measured(measure_signal_quality, "100G")
+
+
+def test_no_count_of_a_histogram_falls_where_nearly_every_code_word_has_errors(
+    measured: Measured,
+) -> None:
+    """At one wrong bit in 500 a word of 5,280 bits has ten or so: of 24,000 words none is clean."""
+    counts: list[list[int]] = []
+
+    def read(bench: Bench, recording: Recording, ports: list[Port]) -> None:
+        assert bench.world is not None
+        port = bench.world._roster[ports[0]]
+        for _ in range(40):
+            port.accrue()
+            clean = port.codewords - port.corrected_blocks - port.uncorrectable_blocks
+            counts.append([clean, port.uncorrectable_blocks, *port.symbol_error_counts])
+            bench.clock.sleep(1_270_000)
+
+    measured(read, "100G", 2e-3)
+    falls = [
+        (before, after)
+        for before, after in itertools.pairwise(counts)
+        if any(b < a for a, b in zip(before, after, strict=True))
+    ]
+    assert falls == []
+    assert counts[-1][1] > counts[0][1] > 0

@@ -225,7 +225,7 @@ def test_changes_and_shifts_of_both_scales():
         ratio.values(np.array([3, 0]))
 
 
-def test_a_port_is_compared_with_at_least_two_others():
+def test_a_port_is_compared_with_two_ports_at_least():
     events = [1, 1, 1, 2, 2, 2]
     ports, (table,) = by_event_and_port(
         events, ["b", "a", "c", "a", "b", "c"], [10, 20, 30, 4, 5, 6]

@@ -17,7 +17,7 @@ import pandas as pd
 import pyarrow as pa
 
 from lightrig.harness.quantities.registry import aliases
-from lightrig.harness.record import UNSET
+from lightrig.harness.record import BESIDE_VALUES
 
 Numbers: TypeAlias = npt.NDArray[Any]
 
@@ -185,11 +185,11 @@ def _runs(
 def _case_conditions(conditions: str) -> str:
     """Return the conditions of a row that distinguish cases, as JSON.
 
-    Those of `UNSET` do not, nor do numbers with a fraction, which are measurements.
+    Those of `BESIDE_VALUES` do not, nor do numbers with a fraction, which are measurements.
     """
     distinguishing = {
         name: value
         for name, value in json.loads(conditions).items()
-        if name not in UNSET and not isinstance(value, float)
+        if name not in BESIDE_VALUES and not isinstance(value, float)
     }
     return json.dumps(distinguishing, sort_keys=True)

@@ -15,7 +15,7 @@ from lightrig.harness.systems.railx.planning.topologies import Axis, Kind, line_
 MOST_NAMES = 4096
 """Names that one range of a testbed file may stand for."""
 
-MOST_SWITCHES = 2048
+MOST_WHOLE = 2048
 """Switches of a testbed that is written whole; a larger one is written by its sizes."""
 
 MOST_NAMESPACE_PORTS = 250
@@ -79,7 +79,7 @@ def generate(
         typer.Option(
             "--by-sizes",
             help="State the sizes, and what all parts have in common, once; always so above "
-            f"{MOST_SWITCHES} switches or {MOST_NAMES} nodes.",
+            f"{MOST_WHOLE} switches or {MOST_NAMES} nodes.",
         ),
     ] = False,
 ) -> str:
@@ -128,7 +128,7 @@ def render(
     if not used:
         raise RailxError("found one node, expected at least two to join")
     switches = sum(fabric.lines(d) * fabric.rails for d in used)
-    if by_sizes or switches > MOST_SWITCHES or fabric.nodes > MOST_NAMES:
+    if by_sizes or switches > MOST_WHOLE or fabric.nodes > MOST_NAMES:
         if namespaces:
             raise RailxError("a fabric that is written by its sizes has no namespaces")
         return _by_sizes(fabric, phases)

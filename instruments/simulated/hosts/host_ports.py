@@ -257,12 +257,14 @@ class SimulatedPort:
         symbols, correctable = self.code
         codewords = bits / (symbols * SYMBOL_BITS)
         touched, lost = word_errors(self.ber, symbols, correctable)
-        corrected = min(poisson(self._device.draws, codewords * (touched - lost)), sum(errors))
+        # No more than all words of the interval, so that the count of clean ones never falls.
+        words = round(codewords)
+        drawn = poisson(self._device.draws, codewords * (touched - lost))
+        corrected = min(drawn, sum(errors), words)
         self.corrected_blocks += corrected
-        self.uncorrectable_blocks += poisson(self._device.draws, codewords * lost)
-        self.codewords = max(
-            self.codewords + round(codewords), self.corrected_blocks + self.uncorrectable_blocks
-        )
+        drawn = poisson(self._device.draws, codewords * lost)
+        self.uncorrectable_blocks += min(drawn, words - corrected)
+        self.codewords += words
         self._spread(corrected, touched - lost)
 
     def _spread(self, corrected: int, share: float) -> None:
