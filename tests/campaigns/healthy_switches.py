@@ -20,7 +20,7 @@ from lightrig.testbeds import load
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "certify"))
 
-from switch_defects import lab
+from certify_labs import lab
 
 CLASSES = frozenset({"harmless", "interrupting", "destructive"})
 

@@ -1,4 +1,4 @@
-"""A small lab, and simulated switches with the defects of `defects.yaml`."""
+"""Simulated switches with the defects of `defects.yaml`; those of SONiC are in `sonic_defects`."""
 
 import re
 from collections.abc import Callable, Collection, Iterable
@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 import yaml
+from certify_labs import lab, optics_lab, scope_lab, sonic_lab, traffic_lab
+from sonic_defects import SONIC, cut_power, install_firmware
 
 from lightrig.harness.certify.requirements import requirements
 from lightrig.instruments.simulated.devices.simulated_polatis import SimulatedPolatis
-from lightrig.instruments.simulated.devices.simulated_sonic_ocs import SimulatedSonicOcs
-from lightrig.instruments.simulated.protocols.ssh_server import ProgramOutcome
 from lightrig.instruments.simulated.protocols.tl1_device import (
     Tl1Denial,
     Tl1Reply,
@@ -27,113 +27,6 @@ DEFECTS: dict[str, dict[str, Any]] = yaml.safe_load(
     (Path(__file__).parent / "defects.yaml").read_text()
 )
 
-# Six ingress and five egress ports of a 8 x 12 switch: no side, and no number, stands for another.
-LAB = """
-name: certified
-switches:
-  ocs: {model: polatis, address: tl1://ocs.invalid, size: 8x12, options: {rerouting: REROUTING}}
-servers:
-  server0:
-    address: ssh://bench@server0.invalid
-    nics: {nic0: {ports: 6, netdev: "ens1f{p}", rate: 100G, transceiver: lr4}}
-transceivers:
-  lr4: {wavelength: 1310 nm, launch: {min: -4 dBm, max: 4 dBm}, receive: {min: -14 dBm, max: 4 dBm}}
-fibers:
-  - server0.nic0.p[0-5] -> ocs.[2-7]
-  - ocs.[10-14] -> server0.nic0.p[0-4]
-limits: {crosstalk: {max: -48 dB}}
-simulation:
-  switches:
-    ocs:
-      acknowledge: {mean: ACKNOWLEDGE, sd: 1 ms}
-      settle: {mean: SETTLE, sd: 1 ms}
-      loss: {mean: 1.2 dB, sd: 0.2 dB}
-      monitor: {averaging: 10 ms, noise: 0.03 dB}
-"""
-
-# A laser with a polarization controller before a 1 x 4 switch, and four power meters behind it.
-OPTICS = """
-name: optics
-switches:
-  ocs: {model: keysight-n773x, address: "scpi://ocs.invalid", size: 1x4}
-instruments:
-  laser:  {kind: light_source, model: keysight-n7776c, address: "scpi://laser.invalid"}
-  plates: {kind: polarization_controller, model: agilent-8169a, address: "scpi://plates.invalid"}
-  meter:  {kind: power_meter, model: keysight-n7745a, address: "scpi://meter.invalid", channels: 4}
-fibers: [laser -> plates, plates -> ocs.1, "ocs.[2-5] -> meter.[1-4]"]
-limits:
-  polarization_dependent_loss: {max: 0.25 dB}
-  wavelength_dependent_loss: {max: 0.6 dB}
-  crosstalk: {max: -48 dB}
-simulation:
-  switches:
-    ocs:
-      loss: {mean: 1.2 dB, sd: 0.2 dB, polarization: POLARIZATION, per_nm: PER_NM, crosstalk: LEAK}
-"""
-SCOPE = """
-name: scope
-switches:
-  ocs: {model: keysight-n773x, address: "scpi://ocs.invalid", size: 1x4}
-instruments:
-  laser: {kind: light_source, model: keysight-n7776c, address: "scpi://laser.invalid"}
-  scope: {kind: oscilloscope, model: keysight-infiniivision, address: "scpi://scope.invalid",
-          channels: 4, options: {volts_per_mw: 0.5, full_scale_mw: 2.0}}
-fibers: [laser -> ocs.1, "ocs.[2-5] -> scope.[1-4]"]
-plans: {near: {circuits: {ocs: ["1>2"]}}, far: {circuits: {ocs: ["1>5"]}}}
-limits: {switching.time: {max: 35 ms}, switching.rise: {max: 3 ms}}
-simulation:
-  switches:
-    ocs:
-      acknowledge: {mean: 35 ms, sd: 1 ms}
-      dark: {mean: 2 ms, sd: 0.3 ms}
-      settle: {mean: 16 ms, sd: 1 ms}
-      edge: {rise: RISE, fall: 0.8 ms}
-"""
-TRAFFIC = """
-name: traffic
-switches:
-  ocs: {model: polatis, address: "tl1://ocs.invalid", size: 4x6, options: {rerouting: true}}
-servers:
-  server[0-2]:
-    address: ssh://bench@{name}.invalid
-    nics: {nic0: {netdev: ens1f0, rate: 100G, transceiver: lr4}}
-transceivers:
-  lr4: {wavelength: 1310 nm, launch: {min: -4 dBm, max: 4 dBm}, receive: {min: -14 dBm, max: 4 dBm}}
-fibers: ["server[0-2].nic0 -> ocs.[2-4]", "ocs.[6-8] -> server[0-2].nic0"]
-plans:
-  first: [server0.nic0 <-> server1.nic0]
-  second: [server0.nic0 <-> server2.nic0]
-limits: {outage.packets: {max: 5 s}}
-simulation:
-  switches: {ocs: {acknowledge: {mean: ACKNOWLEDGE}, settle: {mean: SETTLE}}}
-  nic: {bring_up: {mean: 3 s, sd: 0.2 s}, fec_histogram: true}
-"""
-
-
-def optics_lab(
-    *, polarization: str = "0.1 dB", per_nm: str = "0.005 dB", leak: str = "60 dB"
-) -> str:
-    """Return the lab with optical instruments, as its switch has to be."""
-    text = OPTICS.replace("POLARIZATION", polarization).replace("PER_NM", per_nm)
-    return text.replace("LEAK", leak)
-
-
-def scope_lab(rise: str = "1.5 ms") -> str:
-    """Return the lab with an oscilloscope, whose switch's light rises so fast."""
-    return SCOPE.replace("RISE", rise)
-
-
-def traffic_lab(settle_ms: int = 24) -> str:
-    """Return the lab with traffic, whose switch settles and acknowledges so fast."""
-    text = TRAFFIC.replace("SETTLE", f"{settle_ms} ms")
-    return text.replace("ACKNOWLEDGE", f"{settle_ms + 16} ms")
-
-
-def lab(*, rerouting: bool = True, acknowledge_ms: int = 40, settle_ms: int = 24) -> str:
-    """Return the lab's file: when a change is acknowledged, and when its light is there."""
-    text = LAB.replace("REROUTING", str(rerouting).lower())
-    return text.replace("ACKNOWLEDGE", f"{acknowledge_ms} ms").replace("SETTLE", f"{settle_ms} ms")
-
 
 def limit_profile(patch: pytest.MonkeyPatch, numbers: Iterable[str]) -> None:
     """Let the profile `polatis` require these clauses and no others."""
@@ -144,15 +37,6 @@ def limit_profile(patch: pytest.MonkeyPatch, numbers: Iterable[str]) -> None:
 
 
 Execute = Callable[[Tl1Request], Tl1Reply]
-
-
-def sonic_lab(wire: str = "ssh") -> str:
-    """Return the lab with a switch that runs SONiC."""
-    return (
-        lab()
-        .replace("model: polatis, address: tl1://", f"model: sonic-ocs, address: {wire}://")
-        .replace(", options: {rerouting: true}", "")
-    )
 
 
 def introduce(defect: str, patch: pytest.MonkeyPatch) -> str:
@@ -172,7 +56,7 @@ def introduce(defect: str, patch: pytest.MonkeyPatch) -> str:
     if defect in _LABS:
         return _LABS[defect]
     if DEFECTS[defect].get("lab", "").startswith("sonic"):
-        _SONIC[defect](patch)
+        SONIC[defect](patch)
         return sonic_lab("gnmi" if DEFECTS[defect]["lab"] == "sonic-gnmi" else "ssh")
     answer = _ANSWERS[defect]
     execute = SimulatedPolatis.execute
@@ -477,115 +361,6 @@ def _limit_sessions(patch: pytest.MonkeyPatch, most: int) -> None:
     patch.setattr(Tl1ServerSession, "closed", close)
 
 
-def _restored_in_part(patch: pytest.MonkeyPatch) -> None:
-    restart = SimulatedSonicOcs._restart
-
-    def restart_in_part(device: SimulatedSonicOcs) -> None:
-        circuits, labels, blocked = device._saved
-        device._saved = set(sorted(circuits)[::2]), labels, blocked
-        restart(device)
-
-    patch.setattr(SimulatedSonicOcs, "_restart", restart_in_part)
-
-
-def _lost_in_a_warm_restart(patch: pytest.MonkeyPatch) -> None:
-    carry_out = SimulatedSonicOcs._carry_out
-
-    def carry_out_and_lose(device: SimulatedSonicOcs, tokens: list[str]) -> ProgramOutcome:
-        if tokens == ["warm-reboot"]:
-            device._remove(set(device._tuned_at))
-        return carry_out(device, tokens)
-
-    patch.setattr(SimulatedSonicOcs, "_carry_out", carry_out_and_lose)
-
-
-def _settings_missed(patch: pytest.MonkeyPatch) -> None:
-    restart = SimulatedSonicOcs._restart
-
-    def restart_without_labels(device: SimulatedSonicOcs) -> None:
-        restart(device)
-        device._labels.clear()
-
-    patch.setattr(SimulatedSonicOcs, "_restart", restart_without_labels)
-
-
-def _silent_subscription(patch: pytest.MonkeyPatch) -> None:
-    from lightrig.instruments.simulated.devices import sonic_gnmi
-
-    follow = sonic_gnmi._Stream.follow
-
-    def follow_alone(stream: Any, subscription: Any, owner: str) -> None:
-        observers = stream._service.switch.observers
-        of_this_call = [each for each in observers if each.__self__._send == stream._send]
-        observers[:] = of_this_call
-        follow(stream, subscription, owner)
-
-    patch.setattr(sonic_gnmi._Stream, "follow", follow_alone)
-
-
-def _late_notification(patch: pytest.MonkeyPatch) -> None:
-    from lightrig.instruments.simulated.devices import sonic_gnmi
-
-    changed = sonic_gnmi._Stream._changed
-
-    def change_late(stream: Any) -> None:
-        clock = stream._service.clock
-        clock.schedule(clock.now() + 8_000_000_000, "late", lambda: changed(stream))
-
-    patch.setattr(sonic_gnmi._Stream, "_changed", change_late)
-
-
-def cut_power(patch: pytest.MonkeyPatch, *, mixture: bool = False) -> Callable[[str], None]:
-    """Return an operator who has the power of a SONiC switch cut in its third change from then."""
-    carry_out = SimulatedSonicOcs._carry_out
-    left: list[int] = []
-
-    def carry_out_or_lose(device: SimulatedSonicOcs, tokens: list[str]) -> ProgramOutcome:
-        if left and tokens[:4] == ["config", "ocs", "cross-connect", "add"]:
-            left[0] -= 1
-            if not left[0]:
-                left.clear()
-                saved, labels, blocked = device._saved
-                made = sorted(device._configured)
-                carry_out(device, tokens)
-                if mixture:
-                    first = {c for c in saved if c.ingress < 4}
-                    ports = {port for circuit in first for port in circuit}
-                    other = {c for c in device._configured if ports.isdisjoint(c)}
-                    device._saved = first | other, labels, blocked
-                assert made
-                outcome = carry_out(device, ["reboot"])
-                device._saved = saved, labels, blocked
-                return outcome
-        return carry_out(device, tokens)
-
-    patch.setattr(SimulatedSonicOcs, "_carry_out", carry_out_or_lose)
-    return lambda text: left.append(3) if "cut the power" in text else None
-
-
-def install_firmware(patch: pytest.MonkeyPatch, *, loses: bool = False) -> Callable[[str], None]:
-    """Return an operator who installs another firmware on a SONiC switch, and the first again."""
-    version, devices = SimulatedSonicOcs.version, list[SimulatedSonicOcs]()
-    further: list[str] = []
-
-    def stated(device: SimulatedSonicOcs) -> str:
-        devices[:] = [device]
-        return further[-1] if further else version(device)
-
-    def install(text: str) -> None:
-        if "Install" not in text:
-            return
-        if "another" in text:
-            further.append("SONiC.OCS-202611.2")
-        else:
-            further.clear()
-        if loses:
-            devices[0]._remove(set(devices[0]._tuned_at))
-
-    patch.setattr(SimulatedSonicOcs, "version", stated)
-    return install
-
-
 def _slow_to_distant_ports(patch: pytest.MonkeyPatch) -> None:
     connect = Matrix.connect
 
@@ -675,15 +450,6 @@ ERROR_RATIOS = {"errors after a move": 2e-3, "uncorrected code words": 2e-3}
 """Bit error ratios before FEC of the NIC ports of a lab, by defect."""
 
 
-_SONIC: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
-    "restored in part": _restored_in_part,
-    "lost in a warm restart": _lost_in_a_warm_restart,
-    "settings missed after a restart": _settings_missed,
-    "silent subscription": _silent_subscription,
-    "late notification": _late_notification,
-    "mixture after a power loss": lambda patch: None,
-    "upgrade loses circuits": lambda patch: None,
-}
 _ANSWERS = {
     "changing serial": _changing_serial,
     "late list": _late_list,

@@ -4,19 +4,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 import pytest
-from switch_defects import (
-    DEFECTS,
-    ERROR_RATIOS,
-    cut_power,
-    install_firmware,
-    introduce,
-    lab,
-    operator,
-    optics_lab,
-    scope_lab,
-    sonic_lab,
-    traffic_lab,
-)
+from certify_labs import lab, optics_lab, scope_lab, sonic_lab, traffic_lab
+from sonic_defects import cut_power, install_firmware
+from switch_defects import DEFECTS, ERROR_RATIOS, introduce, operator
 
 from lightrig.harness.bench import Bench, Fabric
 from lightrig.harness.certify.certification import Certification

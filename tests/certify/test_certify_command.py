@@ -5,7 +5,8 @@ import re
 from pathlib import Path
 
 import pytest
-from switch_defects import introduce, lab, limit_profile
+from certify_labs import lab
+from switch_defects import introduce, limit_profile
 from typer.testing import CliRunner, Result
 
 from lightrig.harness.certify.sheet import Sheet

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from switch_defects import LAB
+from certify_labs import LAB
 
 from lightrig.harness.bench import Bench, Fabric
 from lightrig.harness.certify.certification import Certification

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from switch_defects import lab, limit_profile
+from certify_labs import lab
+from switch_defects import limit_profile
 from typer.testing import CliRunner, Result
 
 from lightrig.harness.certify import certification
