@@ -257,14 +257,14 @@ class SimulatedPort:
         symbols, correctable = self.code
         codewords = bits / (symbols * SYMBOL_BITS)
         touched, lost = word_errors(self.ber, symbols, correctable)
-        # No more than all words of the interval, so that the count of clean ones never falls.
-        words = round(codewords)
+        # No more than all code words of the interval, so that the count of clean ones never falls.
+        whole = round(codewords)
         drawn = poisson(self._device.draws, codewords * (touched - lost))
-        corrected = min(drawn, sum(errors), words)
+        corrected = min(drawn, sum(errors), whole)
         self.corrected_blocks += corrected
         drawn = poisson(self._device.draws, codewords * lost)
-        self.uncorrectable_blocks += min(drawn, words - corrected)
-        self.codewords += words
+        self.uncorrectable_blocks += min(drawn, whole - corrected)
+        self.codewords += whole
         self._spread(corrected, touched - lost)
 
     def _spread(self, corrected: int, share: float) -> None:
