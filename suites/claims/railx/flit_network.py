@@ -77,14 +77,15 @@ def railx_network(routes: Routes, multiple: int) -> FlitNetwork:
         raise RailxError(f"found k = {multiple}, expected a divisor of {PACKET_FLITS} flits")
     graph = routes.graph
     shape = graph.peer_chip.shape
+    port, channel = routes.table()
     optical = np.broadcast_to(graph.optical, shape)
     return FlitNetwork(
         peers=graph.peer_chip,
         lanes=np.where(optical, 1, graph.fabric.ports),
         periods=np.where(optical, PACKET_FLITS, PACKET_FLITS // multiple),
         delays=np.where(optical, LONG_DELAY, SHORT_DELAY),
-        port=routes.port,
-        channel=routes.channel,
+        port=port,
+        channel=channel,
         channels=routes.channels,
     )
 

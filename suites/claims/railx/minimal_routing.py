@@ -17,10 +17,10 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+import scipy  # whose modules are loaded when they are first used
 
 from lightrig.harness.systems.railx.planning.cross_connects import DARK, Settings
-from lightrig.harness.systems.railx.planning.physical import Dimension, Fabric, RailxError
-from lightrig.harness.systems.railx.planning.topologies import Axis, configure
+from lightrig.harness.systems.railx.planning.physical import Dimension, RailxError
 from lightrig.suites.claims.railx.chip_graph import (
     ABSENT,
     MESH_PORTS,
@@ -40,27 +40,66 @@ class NoDirectLinkError(RailxError):
 
 
 class Walk(NamedTuple):
-    """Mesh hops and optical hops of all pairs, chips x chips, and the pairs that cross each link.
+    """The most mesh hops of any path, and the pairs of chips that cross each link of each chip."""
 
-    The loads are chips x ports.
+    mesh: int
+    loads: Indices
+
+
+class Exits(NamedTuple):
+    """The nearest chip with a link from each node of a line to each other, and its port.
+
+    Attributes:
+        kinds: by line, its number among the different lines, as many are alike.
+        chip: by number, node, next node and chip of the mesh.
+        port: likewise.
     """
 
-    mesh: Indices
-    optical: Indices
-    loads: Indices
+    kinds: Indices
+    chip: Indices
+    port: Indices
 
 
 @dataclass(frozen=True)
 class Routes:
-    """The next port and channel of a packet at each chip for each destination chip.
+    """The next port and channel of a packet, from the links of the lines of nodes.
 
-    `port` and `channel` are chips x chips; the port is -1 at the destination.
+    There is no table of all pairs, so that memory grows with the chips and not with their square.
     """
 
     graph: ChipGraph
-    port: npt.NDArray[np.int8]
-    channel: npt.NDArray[np.int8]
+    x: Exits
+    y: Exits
     channels: int = CHANNELS
+
+    def next_hops(self, chip: Indices, sink: Indices) -> tuple[Indices, Indices]:
+        """Return port and channel of packets at `chip` for `sink`; port -1 where it is there."""
+        fabric, inside = self.graph.fabric, self.graph.fabric.mesh**2
+        node, place = np.divmod(chip, inside)
+        to_node, to_place = np.divmod(sink, inside)
+        j, i = np.divmod(node, fabric.columns)
+        to_j, to_i = np.divmod(to_node, fabric.columns)
+        across, along = to_i != i, to_j != j
+        row, column = (self.x.kinds[j], i, to_i, place), (self.y.kinds[i], j, to_j, place)
+        target, port = (
+            np.where(across, x[row], np.where(along, y[column], otherwise))
+            for x, y, otherwise in (
+                (self.x.chip, self.y.chip, to_place),
+                (self.x.port, self.y.port, ARRIVED),
+            )
+        )
+        at_exit = target == place
+        mesh_channel = np.where(across, 0, np.where(along, 1, 2))
+        return (
+            np.where(at_exit, port, _mesh_step(place, target, fabric.mesh)),
+            np.where(at_exit & across, 1, np.where(at_exit, 2, mesh_channel)),
+        )
+
+    def table(self) -> tuple[npt.NDArray[np.int8], npt.NDArray[np.int8]]:
+        """Return ports and channels of all pairs, chips x chips, for a fabric of few chips."""
+        chips = np.arange(self.graph.fabric.chips)
+        port, channel = self.next_hops(chips[:, None], chips)
+        return port.astype(np.int8), channel.astype(np.int8)
 
     def path(self, source: int, sink: int) -> list[tuple[int, int, int]]:
         """Return the hops from chip `source` to `sink` as chip, port and channel.
@@ -70,113 +109,103 @@ class Routes:
         hops: list[tuple[int, int, int]] = []
         here = source
         while here != sink:
-            port = int(self.port[here, sink])
-            hops.append((here, port, int(self.channel[here, sink])))
+            (port,), (channel,) = (
+                each.tolist() for each in self.next_hops(*np.array([[here], [sink]]))
+            )
+            hops.append((here, port, channel))
             here = int(self.graph.peer_chip[here, port])
-            if len(hops) > len(self.port):
+            if len(hops) > self.graph.fabric.chips:
                 raise RailxError(f"the path from chip {source} to {sink} does not end")
         return hops
 
-    def dependencies(self) -> npt.NDArray[np.int64]:
+    def dependencies(self) -> Indices:
         """Return pairs of channels of which a packet can have the first and wait for the second.
 
-        A channel is (chip ports + port) `channels` + virtual channel. All pairs of chips are
-        taken, so that every state of the table occurs.
+        A channel is (chip ports + port) `channels` + virtual channel. The pairs are those of all
+        chips and sinks: before a rail, only the sink's column or row decides, and after it the
+        sink's row or chip, so that one sink of each is enough.
         """
-        chip, sink = np.nonzero(self.port != ARRIVED)
-        first = self._channel(chip, sink)
-        following = self.graph.peer_chip[chip, self.port[chip, sink]]
-        onward = following != sink
-        second = self._channel(following[onward], sink[onward])
+        fabric, inside = self.graph.fabric, self.graph.fabric.mesh**2
+        columns, rows, places = (np.arange(n) for n in (fabric.columns, fabric.rows, inside))
+        found: list[Indices] = []
+        for node in range(fabric.nodes):
+            j, i = divmod(node, fabric.columns)
+            row, column = (
+                (j * fabric.columns + columns) * inside,
+                (rows * fabric.columns + i) * inside,
+            )
+            sinks = np.unique(np.concatenate([row, column, node * inside + places]))
+            chip, sink = (each.ravel() for each in np.meshgrid(node * inside + places, sinks))
+            leaving = self.next_hops(chip, sink)[0] >= MESH_PORTS
+            along_row = leaving & (sink // inside // fabric.columns == j)
+            within = (chip[leaving, None], sink[leaving, None] + places)
+            beyond = (
+                chip[along_row, None],
+                sink[along_row, None] % (fabric.columns * inside) + column - i * inside,
+            )
+            pairs = [np.broadcast_arrays(*each) for each in ((chip, sink), within, beyond)]
+            found.append(
+                self._waits(*(np.concatenate([p[n].ravel() for p in pairs]) for n in (0, 1)))
+            )
+        both = np.unique(np.concatenate(found))
         count = self.graph.peer_chip.size * self.channels
-        both = np.unique(first[onward] * count + second)
-        pairs: Indices = np.column_stack([both // count, both % count])
-        return pairs
+        return np.column_stack([both // count, both % count])
 
-    def _channel(self, chip: Indices, sink: Indices) -> Indices:
+    def _waits(self, chip: Indices, sink: Indices) -> Indices:
+        """Return pairs of channels as numbers: of a packet at `chip`, and of its next hop."""
+        chip, sink = chip[chip != sink], sink[chip != sink]
         ports = self.graph.peer_chip.shape[1]
-        port = self.port[chip, sink].astype(np.int64)
-        numbers: Indices = (chip * ports + port) * self.channels + self.channel[chip, sink]
-        return numbers
+        port, channel = self.next_hops(chip, sink)
+        following = self.graph.peer_chip[chip, port]
+        next_port, next_channel = self.next_hops(following, sink)
+        first = (chip * ports + port) * self.channels + channel
+        second = (following * ports + next_port) * self.channels + next_channel
+        numbers = first * self.graph.peer_chip.size * self.channels + second
+        return np.unique(numbers[following != sink])
 
     def walk(self) -> Walk:
-        """Follow the paths of all ordered pairs of chips."""
-        count, ports = self.graph.peer_chip.shape
-        here = np.repeat(np.arange(count), count)
-        sink = np.tile(np.arange(count), count)
-        mesh, optical = np.zeros(count * count, np.int64), np.zeros(count * count, np.int64)
-        loads = np.zeros(count * ports, dtype=np.int64)
-        moving = np.flatnonzero(here != sink)
-        while moving.size:
-            chip = here[moving]
-            port = self.port[chip, sink[moving]].astype(np.int64)
-            loads += np.bincount(chip * ports + port, minlength=count * ports)
-            mesh[moving] += port < MESH_PORTS
-            optical[moving] += port >= MESH_PORTS
-            here[moving] = self.graph.peer_chip[chip, port]
-            moving = moving[here[moving] != sink[moving]]
-        shape = (count, count)
-        return Walk(mesh.reshape(shape), optical.reshape(shape), loads.reshape(count, ports))
+        """Add up the paths of all ordered pairs of chips.
+
+        Packets are counted where they enter a node, so that pairs are not followed one by one: an
+        X-rail may be followed by any Y-rail, and this by any chip.
+        """
+        fabric, inside = self.graph.fabric, self.graph.fabric.mesh**2
+        places, ports = np.arange(inside), self.graph.peer_chip.shape[1]
+        apart = _apart(fabric.mesh)
+        sources = np.ones(fabric.chips, dtype=np.int64)
+        hops = np.zeros(fabric.chips, dtype=np.int64)
+        legs = np.zeros((fabric.chips, inside), dtype=np.int64)
+        loads = np.zeros(self.graph.peer_chip.shape, dtype=np.int64)
+        nodes = np.arange(fabric.nodes).reshape(fabric.rows, fabric.columns)
+        for exits, lines, sinks in (
+            (self.x, nodes, fabric.rows * inside),
+            (self.y, nodes.T, inside),
+        ):
+            arrived, most = np.zeros_like(sources), np.zeros_like(hops)
+            for kind, line in zip(exits.kinds, lines, strict=True):
+                here, there = np.nonzero(~np.eye(len(line), dtype=bool))
+                chip = (line[here, None] * inside + places).ravel()
+                target, port = (each[kind, here, there].ravel() for each in exits[1:])
+                leaving = chip // inside * inside + target
+                peer = self.graph.peer_chip[leaving, port]
+                # Indices of one dimension, with which NumPy's `at` takes its quick way.
+                np.add.at(legs.ravel(), chip * inside + target, sources[chip] * sinks)
+                np.add.at(loads.ravel(), leaving * ports + port, sources[chip] * sinks)
+                np.add.at(arrived, peer, sources[chip])
+                np.maximum.at(most, peer, hops[chip] + apart[chip % inside, target])
+            sources, hops = sources + arrived, np.maximum(hops, most)
+        legs += sources[:, None]
+        crossed = legs.reshape(fabric.nodes, -1) @ _mesh_links(fabric.mesh)
+        loads[:, :MESH_PORTS] += crossed.reshape(-1, MESH_PORTS)
+        return Walk(int((hops.reshape(-1, inside) + apart.max(axis=1)).max()), loads)
 
 
 def minimal_routes(settings: Settings) -> Routes:
-    """Return Algorithm 1 as tables for a setting in which the nodes of each line are all joined.
+    """Return Algorithm 1 for a setting in which the nodes of each line are all joined.
 
     Raises `NoDirectLinkError` for two nodes of a line without a link.
     """
-    graph = ChipGraph.of(settings)
-    fabric = settings.fabric
-    exits = {dimension: _exits(settings, dimension) for dimension in ("x", "y")}
-    count, m = fabric.chips, fabric.mesh
-    ports = np.full((count, count), ARRIVED, dtype=np.int8)
-    channels = np.zeros((count, count), dtype=np.int8)
-    sink = np.arange(count)
-    to_node, to_chip = np.divmod(sink, m * m)
-    to_i, to_j = to_node % fabric.columns, to_node // fabric.columns
-    for chip in range(count):
-        node, place = divmod(chip, m * m)
-        i, j = node % fabric.columns, node // fabric.columns
-        target, exit_port = to_chip.copy(), np.full(count, ARRIVED)
-        mesh_channel, rail_channel = np.full(count, 2), np.full(count, 2)
-        across, along = to_i != i, (to_i == i) & (to_j != j)
-        chosen, port = exits["x"]
-        target[across], exit_port[across] = (
-            table[j, i, to_i[across], place] for table in (chosen, port)
-        )
-        mesh_channel[across], rail_channel[across] = 0, 1
-        chosen, port = exits["y"]
-        target[along], exit_port[along] = (
-            table[i, j, to_j[along], place] for table in (chosen, port)
-        )
-        mesh_channel[along] = 1
-        step = _mesh_step(place, target, m)
-        at_exit = target == place
-        ports[chip] = np.where(at_exit, exit_port, step)
-        channels[chip] = np.where(at_exit, rail_channel, mesh_channel)
-    return Routes(graph, ports, channels)
-
-
-def worst_mesh_hops(mesh: int, ports: int, size: int) -> int:
-    """Return the largest number of mesh hops of any path by Algorithm 1 on `size` x `size` nodes.
-
-    Exact without following all pairs: an X-rail may be followed by any Y-rail, so that the worst
-    of each, for every chip at which a packet arrives in between, are combined.
-    """
-    rails = tuple(range(mesh * ports))
-    axis = [Axis(size, "all-to-all", rails)]
-    row = configure(Fabric(mesh, ports, size, 1, 2 * size), axis, [])
-    column = configure(Fabric(mesh, ports, 1, size, 2 * size), [], axis)
-    chips = np.arange(mesh * mesh)
-    apart = abs(chips[:, None] % mesh - chips % mesh) + abs(chips[:, None] // mesh - chips // mesh)
-    # Hops from each chip to its exit, and the chip at the far end: the opposite edge.
-    x_exit, y_exit = _exits(row, "x")[0][0], _exits(column, "y")[0][0]
-    used = x_exit != ABSENT
-    arrival_x = x_exit + np.where(x_exit % mesh == mesh - 1, 1 - mesh, mesh - 1)
-    arrival_y = y_exit + np.where(y_exit // mesh == mesh - 1, 1 - mesh, mesh - 1) * mesh
-    until_x = np.zeros(mesh * mesh, dtype=np.int64)
-    np.maximum.at(until_x, arrival_x[used], apart[chips, x_exit][used])
-    after = np.where(y_exit == ABSENT, 0, apart[chips, y_exit] + apart.max(axis=1)[arrival_y])
-    return int((until_x + after.max(axis=(0, 1))).max())
+    return Routes(ChipGraph.of(settings), _exits(settings, "x"), _exits(settings, "y"))
 
 
 def throughput_bound(graph: ChipGraph, loads: Indices, multiple: float) -> float:
@@ -190,19 +219,42 @@ def throughput_bound(graph: ChipGraph, loads: Indices, multiple: float) -> float
     return float((len(loads) - 1) / (loads / limits).max())
 
 
-def _mesh_step(place: int, target: Indices, m: int) -> Indices:
+def _mesh_step(place: Indices, target: Indices, m: int) -> Indices:
     """Return the port of the next mesh hop by dimension order; any where place is target."""
     dx, dy = target % m - place % m, target // m - place // m
     along_y = np.where(dy > 0, 2, 3)
     return np.where(dx > 0, 0, np.where(dx < 0, 1, along_y))
 
 
-def _exits(settings: Settings, dimension: Dimension) -> tuple[Indices, Indices]:
-    """Return, by line, node, next node and chip, the nearest chip with a link, and its port."""
-    fabric, array = settings.fabric, settings.of(dimension)
-    m, lines, length = fabric.mesh, fabric.lines(dimension), fabric.length(dimension)
+def _apart(m: int) -> Indices:
+    """Return the mesh hops between each two chips of a node."""
     chips = np.arange(m * m)
-    shape = (lines, length, length, m * m)
+    return abs(chips[:, None] % m - chips % m) + abs(chips[:, None] // m - chips // m)
+
+
+def _mesh_links(m: int) -> scipy.sparse.csr_array:
+    """Return the links that a path from chip to chip of a mesh crosses, m^4 paths x m^2 4 links."""
+    chips = np.arange(m * m)
+    path, here, target = np.arange(m**4), np.repeat(chips, m * m), np.tile(chips, m * m)
+    paths, links = [path[:0]], [path[:0]]
+    while (moving := here != target).any():
+        path, here, target = path[moving], here[moving], target[moving]
+        port = _mesh_step(here, target, m)
+        paths.append(path)
+        links.append(here * MESH_PORTS + port)
+        here = here + np.array([1, -1, m, -m])[port]
+    ends = np.concatenate(paths), np.concatenate(links)
+    each = np.ones(ends[0].size, dtype=np.int64)
+    return scipy.sparse.csr_array((each, ends), shape=(m**4, m * m * MESH_PORTS))
+
+
+def _exits(settings: Settings, dimension: Dimension) -> Exits:
+    """Return the nearest exits of the lines of a dimension."""
+    fabric = settings.fabric
+    m, length = fabric.mesh, fabric.length(dimension)
+    array, kinds = np.unique(settings.of(dimension), axis=0, return_inverse=True)
+    kinds, apart = kinds.ravel(), _apart(m)
+    shape = (len(array), length, length, m * m)
     nearest, chosen, ports = np.full(shape, _FAR), np.full(shape, ABSENT), np.full(shape, ABSENT)
     for rail in range(fabric.rails):
         line, place = np.nonzero(array[:, rail] != DARK)
@@ -211,16 +263,15 @@ def _exits(settings: Settings, dimension: Dimension) -> tuple[Indices, Indices]:
         for plus, here, there in ((True, place, following), (False, following, place)):
             chip, port = edge_port(fabric, dimension, line, rails, here, plus=plus)
             within = chip[:, None] % (m * m)
-            away = abs(within % m - chips % m) + abs(within // m - chips // m)
+            away = apart[within[:, 0]]
             closer = away < nearest[line, here, there]
             for table, value in ((nearest, away), (chosen, within), (ports, port[:, None])):
                 table[line, here, there] = np.where(closer, value, table[line, here, there])
-    different = ~np.eye(length, dtype=bool)
-    missing = np.argwhere((chosen[..., 0] == ABSENT) & different)
+    missing = np.argwhere((chosen[..., 0] == ABSENT) & ~np.eye(length, dtype=bool))
     if missing.size:
-        line_, a, b = missing[0]
+        kind, a, b = missing[0]
         raise NoDirectLinkError(
-            f"{dimension}: nodes {a} and {b} of line {line_} have no link; Algorithm 1 routes "
-            "between nodes of a line in one optical hop"
+            f"{dimension}: nodes {a} and {b} of line {np.argmax(kinds == kind)} have no link; "
+            "Algorithm 1 routes between nodes of a line in one optical hop"
         )
-    return chosen, ports
+    return Exits(kinds, chosen, ports)

@@ -1,6 +1,7 @@
 """Algorithm 1: every pair arrives, in few hops, on three channels without deadlock."""
 
 import itertools
+from dataclasses import replace
 from functools import cache
 
 import networkx as nx
@@ -22,7 +23,6 @@ from lightrig.suites.claims.railx.minimal_routing import (
     NoDirectLinkError,
     minimal_routes,
     throughput_bound,
-    worst_mesh_hops,
 )
 
 CASES = [(2, 1, 3), (2, 2, 5), (3, 2, 7), (4, 1, 5)]
@@ -33,18 +33,67 @@ def routes_of(mesh, ports, size):
     return minimal_routes(hyperx(Fabric(mesh, ports, size, size, 2 * size)))
 
 
+@cache
+def followed(mesh, ports, size):
+    """Return mesh and optical hops of all pairs of chips, and the pairs that cross each link."""
+    routes = routes_of(mesh, ports, size)
+    table, _ = routes.table()
+    count = len(table)
+    hops, loads = np.zeros((count, count, 2), int), np.zeros_like(routes.graph.peer_chip)
+    source, sink = np.nonzero(table >= 0)
+    here = source
+    while here.size:
+        port = table[here, sink]
+        hops[source, sink, (port >= 4).astype(int)] += 1
+        np.add.at(loads, (here, port), 1)
+        here = routes.graph.peer_chip[here, port]
+        source, sink, here = (each[here != sink] for each in (source, sink, here))
+    return hops, loads
+
+
 @pytest.mark.parametrize(("mesh", "ports", "size"), CASES)
 def test_all_pairs_arrive_by_at_most_two_optical_hops(mesh, ports, size):
-    walk = routes_of(mesh, ports, size).walk()
-    assert walk.optical.max() == 2
-    assert (walk.mesh.diagonal() == 0).all()
+    hops, _ = followed(mesh, ports, size)
+    assert hops[..., 1].max() == 2
     # 2 Ho + (5 m - 6) Hi; printed for even m, and not exceeded for m = 3 either.
-    assert walk.mesh.max() <= 5 * mesh - 6
+    assert hops[..., 0].max() <= 5 * mesh - 6
 
 
 @pytest.mark.parametrize(("mesh", "ports", "size"), CASES)
-def test_the_worst_path_is_found_without_following_all(mesh, ports, size):
-    assert worst_mesh_hops(mesh, ports, size) == routes_of(mesh, ports, size).walk().mesh.max()
+def test_the_walk_agrees_with_following_all_pairs(mesh, ports, size):
+    hops, loads = followed(mesh, ports, size)
+    walk = routes_of(mesh, ports, size).walk()
+    assert walk.mesh == hops[..., 0].max()
+    assert (walk.loads == loads).all()
+
+
+@pytest.mark.parametrize(("mesh", "ports", "size"), CASES)
+def test_dependencies_are_those_of_all_pairs(mesh, ports, size):
+    routes = routes_of(mesh, ports, size)
+    port, channel = (table.astype(np.int64) for table in routes.table())
+    peers = routes.graph.peer_chip
+    chip, sink = np.nonzero(port >= 0)
+    following = peers[chip, port[chip, sink]]
+
+    def number(at):
+        return (at * peers.shape[1] + port[at, sink]) * routes.channels + channel[at, sink]
+
+    pairs = np.column_stack([number(chip), number(following)])[following != sink]
+    assert (np.unique(pairs, axis=0) == routes.dependencies()).all()
+
+
+def test_lines_that_are_joined_otherwise_keep_their_own_exits():
+    settings = routes_of(2, 2, 5).graph.settings
+    x = settings.x.copy()
+    x[1] = x[1, ::-1]  # so that other rails have the nearest links
+    changed = minimal_routes(replace(settings, x=x))
+    alone = minimal_routes(replace(settings, x=np.broadcast_to(x[1], x.shape)))
+    chips = np.arange(5 * 4)  # of a row
+    for row, same in enumerate([routes_of(2, 2, 5), alone, *[routes_of(2, 2, 5)] * 3]):
+        line = row * 20 + chips
+        found, expected = (r.next_hops(line[:, None], line)[0] for r in (changed, same))
+        assert (found == expected).all()
+    assert (changed.table()[0] != routes_of(2, 2, 5).table()[0]).any()
 
 
 @pytest.mark.parametrize(("mesh", "ports", "size"), CASES)
@@ -60,22 +109,20 @@ def test_one_channel_would_deadlock():
 
 def test_the_channel_never_falls_along_a_path():
     routes = routes_of(2, 1, 3)
-    chips = len(routes.port)
+    chips = routes.graph.fabric.chips
     for source in range(chips):
         for sink in range(chips):
             channels = [channel for _, _, channel in routes.path(source, sink)]
             assert channels == sorted(channels)
 
 
-def test_the_walk_counts_what_the_paths_say():
-    routes = routes_of(2, 1, 3)
-    chips = len(routes.port)
-    loads = np.zeros_like(routes.graph.peer_chip)
-    for source in range(chips):
-        for sink in range(chips):
-            for chip, port, _ in routes.path(source, sink):
-                loads[chip, port] += 1
-    assert (loads == routes.walk().loads).all()
+@pytest.mark.long
+def test_the_paths_of_200_704_chips_cross_a_rail_for_each_column_and_row():
+    routes = routes_of(7, 9, 64)
+    walk = routes.walk()
+    chips = 64 * 64 * 49
+    assert walk.mesh == 28
+    assert walk.loads[:, 4:].sum() == 2 * chips * (chips - chips // 64)
 
 
 def test_a_packet_takes_the_nearest_of_the_two_links():
