@@ -148,7 +148,7 @@ def slope(seconds: npt.ArrayLike, levels: npt.ArrayLike, *, error: float = 0.01)
     slopes = np.sort((y[second] - y[first])[apart != 0] / apart[apart != 0])
     count, n = slopes.size, y.size
     width = -float(scipy.special.ndtri(error / 2)) * math.sqrt(n * (n - 1) * (2 * n + 5) / 18)
-    low = max(round((count - width) / 2), 0)
+    low = max(round((count - width) / 2) - 1, 0)
     high = min(round((count + width) / 2), count - 1)
     return Slope(float(np.median(slopes)), float(slopes[low]), float(slopes[high]))
 

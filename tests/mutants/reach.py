@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from coverage import CoverageData
-from mutants.trees import ROOT, run_tests
+from mutants.trees import PROGRAMS, ROOT, run_tests
 
 STORE = ROOT / ".mistakes"
 
@@ -37,13 +37,25 @@ class Reach:
             return frozenset()
         data = CoverageData(str(_stored(self.test, "lines")))
         data.read()
-        return frozenset(data.lines(f"{self.root}/{file}") or ())
+        names = (name for name in data.measured_files() if _file_of(name, self.root) == file)
+        return frozenset(line for name in names for line in data.lines(name) or ())
 
 
 def digest(file: str, root: Path = ROOT) -> str:
     """Return the digest of a file; empty where it is not there."""
     path = root / file
     return hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else ""
+
+
+def _file_of(name: str, root: str) -> str:
+    """Return the file of the tree that coverage.py stores as `name`.
+
+    A program that was sent as text is stored in the folder where it ran, by its module's name.
+    """
+    module = Path(name).name
+    if module.startswith(f"{PROGRAMS}."):
+        return f"{module.removeprefix('lightrig.').replace('.', '/')}.py"
+    return name.removeprefix(f"{root}/")
 
 
 def _stored(test: str, suffix: str) -> Path:
@@ -88,7 +100,7 @@ def measure(test: str, tree: Path) -> Reach:
         data = CoverageData(str(lines))
         data.read()
         ran = [name for name in data.measured_files() if data.lines(name)]
-        names = [name.removeprefix(f"{root}/") for name in ran]
+        names = {_file_of(name, root) for name in ran}
         digests |= {name: digest(name, tree) for name in names}
     found = Reach(test, run.state, round(run.seconds, 2), root, digests)
     _stored(test, "json").write_text(json.dumps(asdict(found)))

@@ -33,6 +33,9 @@ SHORTEST_LIMIT = 30.0
 CONTEXT = multiprocessing.get_context("forkserver")
 """Processes that have loaded what all tests load, and nothing of the tree that has the bug."""
 
+PROGRAMS = "lightrig.instruments.servers.programs"
+"""Package of the programs that are sent to servers as text: their modules' names are their files'."""
+
 _PRELOADED = ["anyio", "hypothesis", "jinja2", "networkx", "numpy", "pydantic", "pytest"]
 CONTEXT.set_forkserver_preload([*_PRELOADED, "ruamel.yaml", "scipy.stats"])
 
@@ -178,7 +181,7 @@ def _coverage(tree: Path, temporary: str, data_file: Path) -> Callable[[], None]
     settings = Path(temporary, "coveragerc")
     settings.write_text(
         f"[run]\ndata_file = {temporary}/lines\nparallel = true\npatch = subprocess\n"
-        f"sigterm = true\nsource = {tree}\nomit = {tree}/tests/*\n"
+        f"sigterm = true\nsource = {tree}\nomit = {tree}/tests/*\nsource_pkgs = {PROGRAMS}\n"
     )
     measured = coverage.Coverage(config_file=str(settings))
     measured.start()

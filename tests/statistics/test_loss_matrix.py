@@ -2,10 +2,12 @@
 
 import numpy as np
 import pytest
+import scipy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lightrig.harness.statistics.loss_matrix import (
+    Effects,
     at_ceiling,
     outliers,
     slope,
@@ -167,3 +169,104 @@ def test_monitors_that_never_scatter_tell_nothing_of_a_ceiling() -> None:
     one = monitored(5)
     one[2, :, 4] = 2.0  # one setting of one monitor says nothing
     assert at_ceiling(one) is None
+
+
+def test_median_polish_of_parachuting_deaths() -> None:
+    """Example of R's `medpolish` (Velleman and Hoaglin, ABC of EDA, ch. 8), also by hand."""
+    found = take_apart([[14, 15, 14], [7, 4, 7], [8, 2, 10], [15, 9, 10], [0, 2, 0]])
+    assert found.whole == 8
+    assert found.rows.tolist() == [6, -1, 0, 2, -8]
+    assert found.columns.tolist() == [0, -1, 0]
+    assert found.rest.tolist() == [[0, 2, 0], [0, -2, 0], [0, -5, 2], [5, 0, 0], [0, 3, 0]]
+
+
+def parts(rows: list[float], columns: list[float]) -> Effects:
+    rest = np.zeros((len(rows), len(columns)))
+    return Effects(1.0, np.array(rows), np.array(columns), rest)
+
+
+def half(values: int, fitted: int, deviation: float) -> float:
+    """Half of a 95 % interval: 1.4826 median deviations; 0.37 of the degrees of freedom."""
+    return float(scipy.stats.t.ppf(0.975, 0.37 * (values - fitted))) * 1.4826 * deviation
+
+
+def test_the_interval_of_a_port_by_hand() -> None:
+    """Nine ports, two of which are the medians; the others' median deviation is 0.12 dB."""
+    rows, columns = [0.0, 0.1, -0.2, 5.0], [-0.12, 0.0, 0.05, 0.15, -0.03]
+    (one,) = outliers(parts(rows, columns))
+    assert (one.row, one.column, one.value) == (3, None, 5.0)
+    assert one.upper - one.value == pytest.approx(half(9, 2, 0.12))
+    assert one.value - one.lower == pytest.approx(half(9, 2, 0.12))
+    (same,) = outliers(parts(rows[:3], [*columns, 5.0]))
+    assert (same.row, same.column) == (None, 5)
+    (first,) = outliers(parts(rows[:3], [5.0, *columns]))
+    assert (first.row, first.column) == (None, 0)
+
+
+def test_the_interval_of_a_cell_by_hand() -> None:
+    """Of 3 x 5 cells, 3 + 5 - 1 medians leave eight; the middle two deviate by 0.2 and 0.3 dB."""
+    found = parts([0.0] * 3, [0.0] * 5)
+    found.rest[0] = [-0.1, 0.2, -0.3, 0.0, 0.3]
+    found.rest[2] = [0.4, 0.1, 0.0, 9.0, 0.0]
+    (one,) = outliers(found)
+    assert (one.row, one.column, one.value) == (2, 3, 9.0)
+    assert one.upper - one.value == pytest.approx(half(15, 7, 0.2 + 0.05))
+    assert one.lower + one.upper == pytest.approx(18.0)
+    found.rows[2] = 9.0  # the row is named, so its cell is not
+    assert [(each.row, each.column) for each in outliers(found)] == [(2, None)]
+
+
+def test_a_port_stands_out_by_more_than_chance_and_by_more_than_least() -> None:
+    rows, columns = [0.0, 0.1, -0.2, 5.0], [-0.12, 0.0, 0.05, 0.15, -0.03]
+    reach = float(scipy.stats.t.ppf(1 - 0.01 / 9, 0.37 * 7)) * 1.4826 * 0.12
+    for excess, named in ((reach * 1.001, 1), (reach * 0.999, 0)):
+        assert len(outliers(parts([*rows[:3], excess], columns))) == named
+    for least, named in ((4.9, 1), (5.1, 0)):
+        assert len(outliers(parts(rows, columns), least=least)) == named
+    assert outliers(parts([0.0, 0.1], [0.0, -0.1, 99.0])) == []  # five ports
+    assert len(outliers(parts([0.0, 0.01, -0.01], [0.0, -0.01, 999.0]))) == 1  # six
+
+
+def test_a_slope_is_that_of_theil_and_sen() -> None:
+    """scipy.stats.theilslopes, which takes the confidence and the lower end first."""
+    draws = np.random.default_rng(4)
+    seconds = np.cumsum(draws.uniform(0.5, 2.0, 15))
+    levels = -2 + 0.03 * seconds + draws.normal(0, 0.2, 15)
+    expected = scipy.stats.theilslopes(levels, seconds, alpha=0.99)
+    found = slope(seconds, levels)
+    assert found.value == pytest.approx(expected.slope)
+    assert found.lower == pytest.approx(expected.low_slope)
+    assert found.upper == pytest.approx(expected.high_slope)
+    few = slope(seconds[:5], [*levels[:5]], error=0.2)
+    again = scipy.stats.theilslopes(levels[:5], seconds[:5], alpha=0.8)
+    assert (few.lower, few.upper) == pytest.approx((again.low_slope, again.high_slope))
+
+
+def test_a_monitor_stands_still_that_scatters_by_less_than_a_tenth() -> None:
+    """Three settings of five repeats; others scatter by 0.1 dB, this one by a share of that."""
+    pattern = np.array([-0.1, -0.1, 0.0, 0.1, 0.1])
+    found = np.zeros((3, 5, 4)) + pattern[:, None] + np.array([0.0, -3.0, 4.0])[:, None, None]
+    for share, still in ((0.09, [2]), (0.11, [])):
+        found[:, :, 2] = -2 + share * pattern
+        assert standing_still(found) == still
+    found[:, :, 2] = -2 + 0.05 * pattern
+    assert standing_still(found[:, 1:]) == []  # nine readings to spare
+    found[0, 0, 2] = found[1, 0, 2] = np.nan
+    assert standing_still(found) == [2]  # ten
+    assert standing_still(np.concatenate([found[:2], found[:2, ::-1]], axis=1)) == []
+    found[2, :, 2] += 0.5
+    assert standing_still(found) == []
+
+
+def test_two_settings_of_three_equal_readings_are_a_ceiling() -> None:
+    found = np.full((4, 3, 2), -5.0) + np.arange(24.0).reshape(4, 3, 2) / 10
+    found[1, :, 0] = 2.0
+    assert at_ceiling(found) is None
+    found[3, :2, 1] = 2.0
+    assert at_ceiling(found) is None
+    found[3, 2, 1] = 2.0
+    limit = at_ceiling(found)
+    assert limit is not None
+    assert limit[0] == 2.0
+    assert limit[1].tolist() == [[False, False], [True, False], [False, False], [False, True]]
+    assert at_ceiling(np.full((4, 3, 2), 2.0)) is None
