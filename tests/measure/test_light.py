@@ -381,3 +381,117 @@ def test_a_slow_reply_adds_to_the_error_of_points() -> None:
     for monitor.now in (100 * MS, 120 * MS, 140 * MS):
         watch.take()
     assert watch.point_error == 12_500_000
+
+
+class Listed:
+    """Shows `levels` one after the other, at 100, 120, 140 ms ...; replies within 2 ms."""
+
+    def __init__(self, levels: list[float], window: int) -> None:
+        self._levels = list(enumerate(levels))
+        self._window = window
+
+    def power(self, ports: list[int]) -> PowerReading:
+        (index, level), *self._levels = self._levels
+        asked = (100 + 20 * index) * MS
+        return PowerReading(asked, asked + 2 * MS, self._window, dict.fromkeys(ports, level))
+
+
+def listed(levels: list[float], ends: str, window: int = 10 * MS, latency: int = 0) -> LightWatch:
+    """Take `levels` of a port whose light leaves, comes, or both: "l", "c", "lc"."""
+    leaving, coming = ({7} if end in ends else set() for end in "lc")
+    watch = LightWatch(Listed(levels, window), leaving, coming, latency)
+    for _ in levels:
+        watch.take()
+    return watch
+
+
+QUARTER = 10 * math.log10(0.25)
+"""Light for a quarter of a window, in dB."""
+
+
+@pytest.mark.parametrize(
+    ("levels", "ends", "loss", "at_loss", "recovery", "at_recovery"),
+    [
+        # Windows of 10 ms before samples at 101, 121, 141 ms...; the command left at 103 ms.
+        ([0, -60, -60, -3, -3], "lc", (103, 122), 106, (130, 162), 146),
+        # Light for the first quarter of a window that ends at 121 ms; for the last, at 181 ms.
+        (
+            [0, QUARTER, -60, -60, QUARTER - 3, -3, -3],
+            *("lc", (103, 122), 113.5, (170, 202), 178.5),
+        ),
+        ([-60, -60, QUARTER - 3, -3, -3], "c", None, None, (130, 162), 138.5),
+        ([0, 0.2, QUARTER, -60], "l", (110, 142), 133.5, None, None),
+        ([0, 0.2, -60], "l", (110, 142), 126, None, None),
+        # 0.4 dB less may be noise, or dark for a small share of a window.
+        ([0, -0.4, -60], "l", (110, 142), 121 - 10 * (1 - 10**-0.04), None, None),
+        # 1.5 dB less may be; more is not.
+        ([0, -1.5, -1.5, -60], "l", (103, 162), 121 - 10 * (1 - 10**-0.15), None, None),
+        ([0, -1.51, -1.51, -60], "l", (103, 122), 121 - 10 * (1 - 10**-0.151), None, None),
+        # No light is -40 dBm or less: there is none that could be lost.
+        ([-40, -60, -3, -3], "lc", None, None, (110, 142), 126),
+        # Dark and new light together may look like old light before, and like new light after.
+        ([-6, -6, -6, -1, -1, -1], "lc", (110, 162), None, (130, 162), None),
+        ([-1, -1, -6, -6, -6], "lc", (110, 142), None, (110, 162), None),
+        # New light in the window that ends at 121 ms too, as the next reading may show.
+        (
+            [0, QUARTER, -3.4, -3, -3],
+            *("lc", (103, 122), None, (110, 142), 141 - 10 * 10**-0.04),
+        ),
+        (
+            [0, QUARTER, -3.6, -3, -3, -3],
+            *("lc", (103, 122), 113.5, (110, 162), 141 - 10 * 10**-0.06),
+        ),
+    ],
+)
+def test_bounds_and_points_by_hand(
+    levels: list[float],
+    ends: str,
+    loss: tuple[int, int] | None,
+    at_loss: float | None,
+    recovery: tuple[int, int] | None,
+    at_recovery: float | None,
+) -> None:
+    watch, sent = listed(levels, ends), Span(103 * MS, 104 * MS)
+
+    def expected(bounds: tuple[int, int] | None) -> dict[int, Span]:
+        return {} if bounds is None else {7: Span(bounds[0] * MS, bounds[1] * MS)}
+
+    assert watch.losses_of_signal(sent) == expected(loss)
+    assert watch.recoveries(sent) == expected(recovery)
+    points_of = (watch.loss_points(sent), watch.recovery_points(sent))
+    for points, at in zip(points_of, (at_loss, at_recovery), strict=True):
+        assert points == ({} if at is None else {7: pytest.approx(at * MS, abs=1)})
+
+
+@pytest.mark.parametrize(
+    ("levels", "ends", "window", "complete"),
+    [
+        ([0, -60], "l", 10, True),
+        ([0, -60], "lc", 10, False),
+        ([0, -40, -3, -3], "lc", 10, True),
+        ([0, -40, -3, -3.5], "lc", 10, True),
+        ([0, -40, -3, -3.6], "lc", 10, False),
+        # Never dark alone: a third reading of new light.
+        ([0, -39.9, -3, -3], "lc", 10, False),
+        ([0, -39.9, -3, -3, -3], "lc", 10, True),
+        # A window as long as from an answer to the next question, and a longer one.
+        ([0, -40, -3, -3], "lc", 18, True),
+        ([0, -40, -3, -3], "lc", 19, False),
+        ([-40, -3, -3], "c", 10, True),
+        ([-39, -3, -3], "c", 10, False),
+        # Steady, then dark again.
+        ([-60, -3, -3, -60], "c", 10, False),
+    ],
+)
+def test_light_is_steady_by_hand(
+    levels: list[float], ends: str, window: int, complete: bool
+) -> None:
+    watch = listed(levels, ends, window * MS)
+    assert watch.complete is complete
+    assert watch.longest_gap == 18 * MS
+
+
+def test_changes_show_until_the_reading_before_the_last() -> None:
+    assert listed([0, -60, -60], "l", latency=5 * MS).watched == Span(117 * MS, 142 * MS)
+    assert listed([0], "l", latency=5 * MS).watched == Span(97 * MS, 102 * MS)
+    assert [dither(number) for number in (0, 1, 2)] == pytest.approx([0, 0.618034, 0.236068])

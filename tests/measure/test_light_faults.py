@@ -25,6 +25,8 @@ MS = 1_000_000
         ("flap:400ms,duty=25%", FaultKind("flap", 400 * MS, duty=0.25, number=5)),
         ("swap:1.5s", FaultKind("swap", 1500 * MS)),
         ("dim:5s,loss=2%", FaultKind("dim", 5000 * MS, loss=0.02)),
+        ("dim:30s,loss=0%", FaultKind("dim", 30_000 * MS, loss=0.0)),
+        ("flap:10s,number=3", FaultKind("flap", 10_000 * MS, duty=0.5, number=3)),
     ],
 )
 def test_faults_are_read_from_text(text: str, expected: FaultKind) -> None:
@@ -43,6 +45,8 @@ def test_faults_are_read_from_text(text: str, expected: FaultKind) -> None:
         ("flap:10s,number=4", "lasts longer than 30 s"),
         ("cut:0s", "or no time"),
         ("flap:1s,duty=1", "shares between 0 and 1"),
+        ("flap:1s,duty=0", "shares between 0 and 1"),
+        ("dim:1s,loss=1", "shares between 0 and 1"),
         ("flap:1s,number=x", "invalid literal"),
         ("dim:1s,loss=120%", "from 0 to 100"),
     ],

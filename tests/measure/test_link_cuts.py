@@ -133,6 +133,127 @@ def test_a_wrong_answer_is_a_wrong_result_whatever_else(bench: Bench) -> None:
     assert (found.outcome, found.wrong, found.went_on) == ("wrong result", 2, False)
 
 
+def test_moments_of_a_job_that_goes_on_slowly(bench: Bench) -> None:
+    """Results every 2 ms; from 5 s on twenty every 3 ms, then every 2.1 ms, 95 % as fast."""
+    resumed = 5_000 * MS
+
+    def ends(start: int, at: int) -> list[Span]:
+        moments = [2 * MS * n for n in range(1, 153)]
+        if at > resumed:
+            moments += [resumed + 3 * MS * n for n in range(20)]
+            moments += [resumed + 57 * MS + 2_100_000 * n for n in range(1, 60)]
+        return [Span(start + each, start + each + MS // 10) for each in moments if each <= at]
+
+    def slowly(state: StreamState, at: int) -> StreamState:
+        start = state.began.earliest - at
+        again = [Span(start + each * MS, start + (each + 1) * MS) for each in (100, 500, 900)]
+        found = replace(state, ends=tuple(ends(start, at)))
+        if at > 305 * MS:
+            found = replace(stalled(start, found, resumed - 305 * MS), retransmitted=tuple(again))
+            if at <= resumed:
+                found = replace(found, began=Span(start + 305 * MS, start + 305 * MS))
+        return found
+
+    found = cut(bench, slowly)
+    assert (found.outcome, found.stall) == ("stalled, then went on", 4_695 * MS)
+    start = found.moments["first result"].earliest - resumed
+    assert found.lost.latest < start + resumed
+    assert found.moments["first retransmission"].earliest == start + 500 * MS
+    assert found.moments["rate back to 95 %"].earliest == start + resumed + 67_500_000
+    assert found.moments["carrier lost"] == found.lost
+    assert list(found.moments.values()) == sorted(found.moments.values())
+    assert found.began == min(at.earliest for at in found.moments.values())
+
+
+@pytest.mark.parametrize(
+    ("length", "outcome"),
+    [
+        (50, "unharmed"),
+        (51, "slower, then as before"),
+        (199, "slower, then as before"),
+        (200, "stalled, then went on"),
+    ],
+)
+def test_a_stall_is_judged_by_the_longest_exchange_before(
+    bench: Bench, length: int, outcome: str
+) -> None:
+    """One of 50 ms, long before the cut; 200 ms is TCP's least timeout."""
+
+    def as_long(state: StreamState, at: int) -> StreamState:
+        start = state.began.earliest - at
+        early = Span(start + 9 * MS, start + 9 * MS), Span(start + 59 * MS, start + 59 * MS)
+        durations = (*state.durations, 50 * MS)
+        found = replace(state, slow=(*state.slow, early), durations=durations)
+        return stalled(start, found, length * MS) if at > 305 * MS else found
+
+    found = cut(bench, as_long)
+    assert (found.outcome, found.stall, found.usual) == (outcome, length * MS, 50 * MS)
+
+
+@pytest.mark.parametrize("wrong", [0, 2])
+def test_a_job_that_is_started_anew_after_an_error_is_re_formed(bench: Bench, wrong: int) -> None:
+    """Its first result takes 30 ms; a wrong one is none."""
+    fabric, links = Fabric(bench), LinkObservation(bench)
+    plan = fabric.plans["giant-ring"]
+    bring_up(fabric, links, plan)
+    started: list[Scripted] = []
+
+    def fails(state: StreamState, at: int) -> StreamState:
+        failed = state.began.earliest - at + 320 * MS
+        lost = replace(state, failed=Span(failed, failed), error="ConnectionResetError")
+        return lost if at > 320 * MS else state
+
+    def anew() -> Scripted:
+        def first(state: StreamState, at: int) -> StreamState:
+            ended = state.began.earliest - at + 30 * MS
+            done = at >= 30 * MS
+            ends = (Span(ended, ended),) if done else ()
+            return replace(state, exchanges=int(done), ends=ends, wrong=wrong * done)
+
+        started.append(Scripted(bench.clock, first))
+        return started[-1]
+
+    fault = Fault(FaultKind("cut", 300 * MS), sorted(fabric.links(plan))[1])
+    job = Scripted(bench.clock, fails)
+    found = job_under_fault(fabric, links, job, plan, fault, timeout=900 * MS, reform=anew)
+    links.pause()
+    (again,) = started
+    assert again.stopped
+    assert again.start >= found.back.earliest
+    assert found.outcome == ("error" if wrong else "re-formed")
+    first = found.moments.get("first result after re-forming")
+    at = again.start + 30 * MS
+    assert first == (None if wrong else Span(at, at))
+
+
+def test_packets_are_lost_for_as_long_as_asked(bench: Bench) -> None:
+    fabric, links = Fabric(bench), LinkObservation(bench)
+    plan, clock = fabric.plans["giant-ring"], bench.clock
+    bring_up(fabric, links, plan)
+    calls: list[tuple[int, float]] = []
+    fault = Fault(FaultKind("dim", 70 * MS, loss=0.02), sorted(fabric.links(plan))[1])
+
+    def lose(ports: object, share: float) -> Span:
+        assert ports == fault.ports
+        calls.append((clock.now(), share))
+        clock.sleep(4 * MS)
+        return Span(clock.now() - 3 * MS, clock.now())
+
+    job = Scripted(clock, lambda state, at: state)
+    found = job_under_fault(fabric, links, job, plan, fault, timeout=900 * MS, lose=lose)
+    links.pause()
+    (first, share), (second, none) = calls
+    assert (share, none) == (0.02, 0.0)
+    assert second == first + 74 * MS
+    assert (found.lost, found.back) == (
+        Span(first + MS, first + 4 * MS),
+        Span(second + MS, second + 4 * MS),
+    )
+    assert (found.dark, found.duration, found.went_on) == (Span(0, 0), 70 * MS, True)
+    assert found.moments["packets lost"] == found.lost
+    assert found.moments["packets lost no more"] == found.back
+
+
 @pytest.fixture(scope="module")
 def namespaces() -> Iterator[Bench]:
     if (reason := kernel.available()) is not None:

@@ -123,10 +123,26 @@ def test_a_limit_is_not_decided_by_samples_that_follow_each_other():
     limit = Limit("reconfiguration", "upper", 0.95, 20.0, "1", 0.95)
     shuffled = random.permutation(held)
     assert judge(limit, shuffled, shuffled).outcome == "pass"
-    dependent = judge(limit, held, held)
+    dependent = judge(limit, held, held + 0.5)
     assert dependent.outcome == "not enough data"
     assert dependent.needed is not None
     assert dependent.needed > 70
     assert "depend on each other" in dependent.reason
     few = judge(dataclasses.replace(limit, value=4.5), held, held)
     assert few.outcome == "fail"
+
+
+def test_p_values_by_hand():
+    """Bartels' variance of ten ranks is 4 x 8 x 471 / (5 x 10 x 11 x 81); runs of 5 and 7."""
+    values = np.array([3.0, 1.0, 2.0, 5.0, 4.0, 6.0, 9.0, 7.0, 10.0, 8.0])
+    steps = sum(each**2 for each in (2, 1, 3, 1, 2, 3, 2, 3, 2))
+    ratio, variance = steps / 82.5, 4 * 8 * 471 / (5 * 10 * 11 * 81)
+    expected = scipy.stats.norm.cdf((ratio - 2) / variance**0.5)
+    assert serial_p(values) == pytest.approx(expected)
+    assert serial_p(values[:9]) == 1.0
+    # Seven below, three at the median, five above: runs of 3, 2, 4 and 3.
+    ordered = [1, 2, 3, 5, 8, 9, 1, 5, 2, 3, 1, 7, 5, 6, 8]
+    mean, square = 1 + 70 / 12, (70 / 12) * (70 / 12 - 1) / 11
+    assert runs_p(ordered) == pytest.approx(scipy.stats.norm.cdf((4.5 - mean) / square**0.5))
+    assert runs_p([1, 2, 3, 4, 5, 5, 6, 7, 8, 9]) == 1.0  # four above
+    assert runs_p([1, 2, 3, 4, 5, 6, 7, 8, 9, 10]) < 0.05

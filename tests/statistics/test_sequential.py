@@ -63,3 +63,17 @@ def test_a_link_is_rejected_at_a_likelihood_ratio_of_one_over_alpha() -> None:
 def test_rates_that_make_no_sense_are_refused(wrong: dict[str, float]) -> None:
     with pytest.raises(SampleError):
         SequentialTest(**{"good": 3e-13, "bad": 1e-12, **wrong})
+
+
+def test_a_walk_without_drift_by_hand() -> None:
+    """Good 0.1, bad 0.4: log 4 an error, log 1.5 less a bit without; the variance decides."""
+    test = SequentialTest(0.1, 0.4, alpha=0.02, beta=0.1)
+    error, bit = math.log(4), math.log(1.5)
+    still = bit / (error + bit)
+    variance = still * (error + bit) ** 2
+    assert test.expected_bits(still) == pytest.approx(math.log(50) * math.log(10) / variance)
+    assert test.decide(3, 3) == "reject"  # 64 times as likely
+    assert test.decide(2, 2) == "go on"  # 16 times
+    assert test.decide(0, 6) == "accept"  # 0.088 times as likely
+    assert test.decide(0, 5) == "go on"  # 0.13 times
+    assert test.bits_without_errors() == 6

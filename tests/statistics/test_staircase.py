@@ -46,3 +46,26 @@ def test_intervals_hold_the_threshold() -> None:
         inside += found.lower <= threshold <= found.upper
     # 95 of 100, and at least 90 with probability 0.99.
     assert inside >= 90
+
+
+def test_the_interval_is_that_of_a_sum_over_thresholds_and_slopes() -> None:
+    """Bayes' rule on a grid of its own; a trial fails by chance once in a hundred."""
+    answers = [(0.3, False), (2.0, True), (0.9, False), (1.5, True), (1.1, False)]
+    stairs = Staircase(0.01, 30, confidence=0.8)
+    for level, failed in answers:
+        stairs.answered(level, failed=failed)
+    thresholds = np.arange(math.log10(0.01) - 0.7, math.log10(30) + 0.7, 0.0005)
+    posterior = np.zeros_like(thresholds)
+    for spread in (0.005, 0.02, 0.05, 0.1, 0.2):
+        likelihood = np.ones_like(thresholds)
+        for level, failed in answers:
+            away = np.clip((math.log10(level) - thresholds) / spread, -300, 300)
+            fails = 0.01 + 0.98 / (1 + np.exp(-2 * away))
+            likelihood *= fails if failed else 1 - fails
+        posterior += likelihood
+    shares = np.cumsum(posterior) / posterior.sum()
+    low, middle, high = 10 ** np.interp([0.1, 0.5, 0.9], shares, thresholds)
+    found, step = stairs.threshold(), 10 ** (2 * 4.9 / 194)
+    assert found.value == pytest.approx(middle, rel=step - 1)
+    assert low / step <= found.lower <= low
+    assert high <= found.upper <= high * step

@@ -91,3 +91,9 @@ def test_rows_become_a_table_of_events_and_ports():
 def test_bounds_have_one_shape():
     with pytest.raises(SampleError, match="shapes"):
         unlike_ports([1.0], [1.0])
+
+
+def test_the_port_that_differs_most_comes_first():
+    found = times(np.random.default_rng(9), slow=(4,), factor=1.3)
+    found[:, 9] *= 0.4
+    assert [one.port for one in unlike_ports(found, found)] == [9, 4]
