@@ -196,6 +196,29 @@ def test_a_mistake_is_tried_with_the_tests_that_run_its_line(tree: Path) -> None
     assert measured == tests
 
 
+def test_the_lines_of_a_program_that_is_sent_as_text_are_known(tree: Path) -> None:
+    program = "instruments/servers/programs/sums.py"
+    (tree / program).parent.mkdir(parents=True)
+    (tree / program).write_text("def main():\n    return 1 + 1\n\n\ndef other():\n    return 3\n")
+    (tree / "tests/other/test_sums.py").write_text(
+        "import pathlib, subprocess, sys\n"
+        "NAME = 'lightrig.instruments.servers.programs.sums'\n"
+        "CODE = f'import sys, types; module = types.ModuleType({NAME!r});'\\\n"
+        "    f'exec(compile(sys.stdin.read(), {NAME!r}, \"exec\"), module.__dict__);'\\\n"
+        "    'sys.exit(module.main() - 2)'\n"
+        "def test_sums(tmp_path):\n"
+        f"    text = pathlib.Path('{program}').read_text()\n"
+        "    command = [sys.executable, '-c', CODE]\n"
+        "    run = subprocess.run(command, input=text, text=True, cwd=tmp_path)\n"
+        "    assert run.returncode == 0\n"
+    )
+    found = reach.measure("tests/other/test_sums.py", tree)
+    assert found.state == "passed"
+    assert found.lines(program) == {1, 2, 5}
+    assert reach.reaching([found], program, (2, 2), 600.0) == ([found], 0)
+    assert reach.reaching([found], program, (6, 6), 600.0) == ([], 0)
+
+
 def test_the_page_has_the_share_of_each_folder_and_what_is_not_noticed() -> None:
     """Clopper-Pearson: of 4, 3 noticed is 19 % to 99 %; the one not collected does not count."""
     outcomes = [

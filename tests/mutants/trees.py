@@ -34,7 +34,7 @@ CONTEXT = multiprocessing.get_context("forkserver")
 """Processes that have loaded what all tests load, and nothing of the tree that has the bug."""
 
 PROGRAMS = "lightrig.instruments.servers.programs"
-"""Package of the programs that are sent to servers as text: their modules' names are their files'."""
+"""Package of programs that are sent to servers as text: by their modules, coverage knows them."""
 
 _PRELOADED = ["anyio", "hypothesis", "jinja2", "networkx", "numpy", "pydantic", "pytest"]
 CONTEXT.set_forkserver_preload([*_PRELOADED, "ruamel.yaml", "scipy.stats"])
