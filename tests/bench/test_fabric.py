@@ -5,6 +5,7 @@ import itertools
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -23,7 +24,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lightrig.harness.bench import Bench, Fabric, bind
-from lightrig.harness.bench.fabric import ForeignChangeError, ForeignPortError
+from lightrig.harness.bench.fabric import ForeignChangeError, ForeignPortError, Transition
 from lightrig.harness.bench.lease import Lease, LeaseLostError
 from lightrig.harness.bench.restoring import NotRestoredError
 from lightrig.harness.bench.saved_state import SavedCircuits, SavedStates, StateConflictError
@@ -33,6 +34,7 @@ from lightrig.instruments.simulated import lab as simulated_lab
 from lightrig.instruments.simulated.devices.simulated_polatis import SimulatedPolatis
 from lightrig.instruments.simulated.protocols.tl1_device import Tl1Denial, Tl1Reply, Tl1Request
 from lightrig.testbeds import Circuit, Plan, load
+from lightrig.testbeds.plans import Change
 
 
 class Behaviour:
@@ -249,6 +251,77 @@ def test_restore_of_the_state_of_a_killed_run(
     after.restore()
     assert switch.circuits() == LEFT | FOREIGN
     assert not saved.read_all()[0]
+
+
+def sent_and_done(*spans: Span) -> Any:
+    """A switch whose changes were sent and acknowledged at `spans`."""
+    operation = SimpleNamespace(sent=spans[0], done=lambda: spans[1])
+    return SimpleNamespace(change=lambda remove, add: operation)
+
+
+def test_the_span_of_a_transition_is_that_of_all_its_switches() -> None:
+    """The first write begins at 30, the last ends at 90; c is not changed."""
+    switches = {
+        "a": sent_and_done(Span(40, 90), Span(100, 300)),
+        "b": sent_and_done(Span(30, 60), Span(200, 210)),
+        "c": sent_and_done(Span(1, 999), Span(999, 999)),
+    }
+    bench: Any = SimpleNamespace(switches=switches, clock=SimpleNamespace(now=lambda: 77))
+    one, two = Circuit(1, 6), Circuit(2, 5)
+    changes = {
+        "a": Change(frozenset({one}), frozenset(), frozenset({two})),
+        "b": Change(frozenset(), frozenset({one}), frozenset({two})),
+        "c": Change(frozenset(), frozenset({one}), frozenset()),
+    }
+    moved = Transition(bench, Plan("p", {}), changes)
+    assert moved.moved == 2
+    assert moved.begin() == Span(30, 90)
+    assert moved.acknowledgements() == {"a": Span(100, 300), "b": Span(200, 210)}
+    assert moved.acknowledged() == Span(200, 210)
+    still = Transition(bench, Plan("p", {}), {"c": changes["c"]})
+    assert (still.begin(), still.acknowledged()) == (Span(77, 77), Span(77, 77))
+
+
+@pytest.mark.parametrize(
+    ("present", "message"),
+    [
+        ({(1, 6), (2, 8), (4, 9)}, "still there 4>9"),
+        ({(1, 6)}, "missing   2>8"),
+        ({(1, 6), (2, 8)}, None),
+        ({(1, 6), (2, 8), (3, 7)}, None),
+        ({(1, 6), (3, 7)}, "3>7 was made by somebody else"),
+        # Ports 5 and 10 are not cabled.
+        ({(1, 6), (5, 7)}, "missing   2>8"),
+        ({(1, 6), (3, 10)}, "missing   2>8"),
+    ],
+)
+def test_what_is_read_back_is_compared_with_what_was_wanted(
+    present: set[tuple[int, int]], message: str | None
+) -> None:
+    switch = SimpleNamespace(
+        circuits=lambda: frozenset(Circuit(*each) for each in present), wire=list
+    )
+    cabling = SimpleNamespace(cabled_ports=lambda name: ({1, 2, 3, 4}, {6, 7, 8, 9}))
+    bench: Any = SimpleNamespace(
+        switches={"ocs": switch}, testbed=SimpleNamespace(cabling=cabling), identities={"ocs": "x"}
+    )
+    change = Change(
+        remove=frozenset({Circuit(4, 9)}),
+        keep=frozenset({Circuit(1, 6)}),
+        add=frozenset({Circuit(2, 8)}),
+    )
+    read: list[str] = []
+    moved = Transition(bench, Plan("p", {}), {"ocs": change}, read.append)
+    if message is None:
+        moved.verify()
+        assert read == ["ocs"]
+        return
+    with pytest.raises(NotDoneError) as caught:
+        moved.verify()
+    assert message in str(caught.value)
+    if (3, 7) not in present:
+        assert "somebody" not in str(caught.value)
+    assert read == []
 
 
 def test_moves_alternate(fabric: Fabric) -> None:

@@ -83,6 +83,18 @@ def test_an_event_that_is_given_for_all_rows_is_each_rows_own():
     assert measure.verdict(limit).n == 3
 
 
+def test_events_without_a_number_are_samples_of_their_own():
+    """Two named events and two numbered ones are four; three rows of no event are three."""
+    judged = Judging("outage.carrier", {"max": "70 ms"})
+    judged.take("ns", ("x", 1e6), ("x", 2e6), ("y", 1e6), (0, 3e6), (1, 1e6), ("y", 2e6), (0, 1e6))
+    ((_, verdict),) = judged.verdicts("outage")
+    assert verdict.n == 4
+    alone = Judging("outage.carrier", {"max": "70 ms"})
+    alone.record(Row(f"p{n}", "outage.carrier", 1e6, None, None, "ns", 0) for n in range(3))
+    ((_, verdict),) = alone.verdicts("outage")
+    assert verdict.n == 3
+
+
 def test_events_of_one_number_under_other_conditions_are_samples_of_their_own():
     found = []
 

@@ -15,6 +15,7 @@ from lightrig.harness.measure.recovery import (
     traffic_under_change,
 )
 from lightrig.instruments.clock import Span
+from lightrig.instruments.core.errors import NotDoneError
 from lightrig.instruments.core.traffic import Traffic
 from lightrig.testbeds import Plan
 
@@ -125,6 +126,54 @@ def test_traffic_is_stopped_where_routes_are_refused(bench: Bench) -> None:
     with pytest.raises(RuntimeError, match="refused"):
         traffic_under_change(fabric, source, RANKS, pair, refuse, size=8, before=MS, after=MS)
     assert source.asked[-1] == "stop"
+
+
+def test_traffic_runs_before_the_change_and_after_the_routes(bench: Bench) -> None:
+    """7 ms before the command, 13 ms after the routes, which take 3 ms."""
+    fabric, plans, clock = Fabric(bench), bench.testbed.plans, bench.clock
+    times: list[int] = []
+
+    class Timed(Source):
+        def start(self, ranks: Any, size: int) -> "Source":
+            times.append(clock.now())
+            return super().start(ranks, size)
+
+        def stop(self) -> Traffic:
+            times.append(clock.now())
+            return super().stop()
+
+    pair = plans["straight"], plans["crossed"]
+    fabric.apply(pair[0])
+    found = traffic_under_change(
+        *(fabric, Timed(traffic(10)), RANKS, pair, lambda _: clock.sleep(3 * MS)),
+        size=8,
+        before=7 * MS,
+        after=13 * MS,
+    )
+    started, stopped = times
+    assert found.sent.earliest - started >= 7 * MS
+    assert found.routed.latest - found.routed.earliest == 3 * MS
+    assert found.routed.earliest > found.sent.latest
+    assert stopped == found.routed.latest + 13 * MS
+
+
+def test_a_switch_that_did_not_do_the_change_ends_the_measurement(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fabric, plans = Fabric(bench), bench.testbed.plans
+    pair = plans["straight"], plans["crossed"]
+    fabric.apply(pair[0])
+    source, routed = Source(traffic(10)), list[Plan]()
+    present = bench.switches["ocs"].circuits()
+    monkeypatch.setattr(bench.switches["ocs"], "circuits", lambda: present)
+    with pytest.raises(NotDoneError, match="is not in plan crossed"):
+        traffic_under_change(
+            *(fabric, source, RANKS, pair, routed.append),
+            size=8,
+            before=MS,
+            after=MS,
+        )
+    assert (source.asked[-1], routed) == ("stop", [])
 
 
 def test_wrong_values_are_no_figures(bench: Bench) -> None:

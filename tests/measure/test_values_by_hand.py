@@ -8,15 +8,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lightrig.harness.measure import climate
+from lightrig.harness.measure import climate, rdma
 from lightrig.harness.measure.edges import Edge, edges
 from lightrig.harness.measure.recovery import Recovery
 from lightrig.harness.measure.signal_quality import _rows
 from lightrig.harness.measure.stages import _overlap, cross_check_rows
-from lightrig.harness.measure.switch_optics import polarization
+from lightrig.harness.measure.switch_optics import polarization, wavelength
 from lightrig.instruments.clock import Span
 from lightrig.instruments.core.capabilities.servers import Diagnostic
-from lightrig.testbeds import Port
+from lightrig.testbeds import Port, load
 
 MINUTE = 60_000_000_000
 
@@ -242,3 +242,51 @@ def test_noise_of_polarization_counts_the_fewest_readings_of_a_state() -> None:
     )
     (noise,) = (part for part in components if part.name == "noise")
     assert noise.standard == pytest.approx(math.sqrt(pooled * 2 / 3))
+
+
+# --------------------------------------------------------------------------- RDMA, wavelengths
+
+
+class _Ends:
+    """Two ends of a link: 8 of 1,000 messages, 3 of 500, and nothing that is alike."""
+
+    retry_ns = 1
+
+    def latency(self, size: int, iterations: int) -> Any:
+        assert (size, iterations) == (rdma.SMALL, 1000)
+        return SimpleNamespace(
+            size=size, iterations=iterations, typical_ns=2_100, p99_ns=3_700, at=Span(5, 11)
+        )
+
+    def bandwidth(self, size: int, iterations: int) -> Any:
+        assert (size, iterations) == (rdma.LARGE, rdma._FILLING)
+        return SimpleNamespace(size=size, iterations=iterations, average_bps=80e9, at=Span(20, 29))
+
+
+def test_rows_of_rdma_state_messages_and_the_share_of_the_rate() -> None:
+    testbed = load("testbeds/opus.yaml")
+    plan = testbed.plans["giant-ring"]
+    link = min(testbed.links(plan))
+    rows = list(rdma.rdma_rows(_Ends(), link, plan, testbed))
+    rate = rows[0].conditions["line_rate_bps"]
+    assert [(row.quantity, row.value, row.unit, row.time_ns) for row in rows] == [
+        ("rdma.latency", 2_100, "ns", 11),
+        ("rdma.latency_p99", 3_700, "ns", 11),
+        ("rdma.bandwidth", 80e9, "bit/s", 29),
+        ("rdma.utilization", 80e9 / rate, "share", 29),
+    ]
+    assert {row.subject for row in rows} == {str(link)}
+    assert {row.conditions["plan"] for row in rows} == {"giant-ring"}
+
+
+def test_dependence_on_the_wavelength_is_bounded_by_the_studentized_range() -> None:
+    """Three wavelengths, three readings each: 6 degrees of freedom, and 4.34 in any table."""
+    readings = [[-1.0, -1.2, -1.4], [-0.5, -0.5, -0.8], [-0.9, -0.9, -0.9]]
+    value, (noise, source, meter), factor = wavelength.dependence(readings)
+    assert value == pytest.approx(0.6)
+    # Squares about the means: 0.08, 0.06 and 0.
+    assert noise.standard == pytest.approx(math.sqrt(0.14 / 6) / math.sqrt(3))
+    assert (noise.degrees, source.degrees, meter.degrees) == (6, math.inf, math.inf)
+    assert source.standard == pytest.approx(wavelength.SOURCE_DB / math.sqrt(3))
+    assert meter.standard == pytest.approx(wavelength.METER_DB / math.sqrt(3))
+    assert factor == pytest.approx(4.34, abs=0.005)
