@@ -201,6 +201,7 @@ def test_a_comparison_names_what_differs_beyond_chance(
     done = run("compare", *paths)
     assert done.exit_code == differs, done.output
     assert ("3.1 The acknowledgement against light" in done.stdout) == differs
+    assert ("no verdict differs" in done.stdout) is not differs
     assert len(json.loads(run("compare", *paths, "--json").stdout)) == differs
 
 

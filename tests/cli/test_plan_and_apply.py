@@ -87,7 +87,10 @@ def test_a_plan_stands_until_it_is_restored(lab):
     # One of what people had left is part of the plan already.
     assert json.loads(result.stdout) == [{"switch": "ocs", "unmade": 2, "made": 3}]
     assert lab.switch.circuits() == STRAIGHT | FOREIGN
-    assert run("apply", lab.file, "crossed").exit_code == 0
+    moved = run("apply", lab.file, "crossed")
+    assert moved.exit_code == 0
+    assert moved.stdout == f"ocs: {len(STRAIGHT - CROSSED)} circuits unmade, 4 made\n"
+    assert f"`lightrig restore {lab.file}` restores" in " ".join(moved.stderr.split())
     assert lab.switch.circuits() == CROSSED | FOREIGN
     assert run("restore", lab.file).exit_code == 0
     assert lab.switch.circuits() == LEFT | FOREIGN
@@ -95,7 +98,9 @@ def test_a_plan_stands_until_it_is_restored(lab):
 
 
 def test_for_good_nothing_is_put_back(lab):
-    assert run("apply", lab.file, "straight", "--no-restore").exit_code == 0
+    moved = run("apply", lab.file, "straight", "--no-restore")
+    assert (moved.exit_code, moved.stdout) == (0, "ocs: 2 circuits unmade, 3 made\n")
+    assert "restores" not in moved.stderr
     assert not stored(lab)
     assert run("restore", lab.file).exit_code == 0
     assert lab.switch.circuits() == STRAIGHT | FOREIGN

@@ -152,6 +152,21 @@ def test_recover_one_run_by_name(run):
     assert "r9: no such run" in unknown.stderr
 
 
+@pytest.mark.parametrize(("spoiled", "more"), [(1, ""), (3, ""), (4, "; and 1 more")])
+def test_lines_that_are_left_out_are_counted_and_three_are_named(run, lab, spoiled, more):
+    journal = lab / "runs" / "r4" / "journal.jsonl"
+    lines = journal.read_text().splitlines(keepends=True)
+    for number in range(spoiled):
+        lines[5 + 2 * number] = "no row\n"
+    journal.write_text("".join(lines))
+    (shown,) = json.loads(run("recover", "r4", "--json").stdout)
+    problem = shown["problem"]
+    assert problem.startswith(f"{spoiled} damaged lines are left out: ")
+    assert problem.count("line ") == min(spoiled, 3)
+    assert problem.endswith(more)
+    assert ("more" in problem) is bool(more)
+
+
 def test_an_unrecoverable_run_ends_with_status_3(run, lab):
     journal = lab / "runs" / "r4" / "journal.jsonl"
     first, rest = journal.read_text().split("\n", 1)

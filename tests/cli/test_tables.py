@@ -49,7 +49,12 @@ def test_doctor_prints_names_and_fixes_whole(run, monkeypatch):
     findings.wrong(NAME, "identity", "it answered [none]", FIX)
     module = importlib.import_module("lightrig.harness.cli.doctor")
     monkeypatch.setattr(module, "examine", lambda *_, **__: findings)
-    _is_whole(run("doctor", str(OPUS)), NAME, FIX, "it answered [none]")
+    printed = run("doctor", str(OPUS))
+    _is_whole(printed, NAME, FIX, "it answered [none]")
+    if isinstance(printed, str):
+        (line,) = (line for line in printed.splitlines() if NAME in line)
+        assert line.split()[:5] == ["wrong", NAME, "identity", "it", "answered"]
+        assert printed.endswith("1 problem in the lab, 1 checks\n")
 
 
 def test_serve_prints_names_and_addresses_whole(run, monkeypatch, tmp_path):

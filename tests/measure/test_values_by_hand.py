@@ -2,14 +2,16 @@
 
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
-from lightrig.harness.measure import climate, rdma
+from lightrig.harness.measure import climate, rdma, switching_times
 from lightrig.harness.measure.edges import Edge, edges
+from lightrig.harness.measure.path_changes import Module, PathChanges, path_change_rows
 from lightrig.harness.measure.recovery import Recovery
 from lightrig.harness.measure.signal_quality import _rows
 from lightrig.harness.measure.stages import _overlap, cross_check_rows
@@ -290,3 +292,148 @@ def test_dependence_on_the_wavelength_is_bounded_by_the_studentized_range() -> N
     assert source.standard == pytest.approx(wavelength.SOURCE_DB / math.sqrt(3))
     assert meter.standard == pytest.approx(wavelength.METER_DB / math.sqrt(3))
     assert factor == pytest.approx(4.34, abs=0.005)
+
+
+# ------------------------------------------------------------------ changes seen by a meter
+
+
+class _Truth:
+    """Moments of the ground truth, by subject, stage and direction; the first since a moment."""
+
+    def __init__(self, *moments: tuple[str, str, bool, Span]) -> None:
+        self._moments = moments
+
+    def knows(self, subject: str, stage: str) -> bool:
+        return any(one[:2] == (subject, stage) for one in self._moments)
+
+    def first(self, subject: str, stage: str, *, up: bool, since: int) -> Span | None:
+        found = [at for *what, at in self._moments if what == [subject, stage, up]]
+        return min((at for at in found if at.latest >= since), default=None)
+
+
+def fabric_with(truth: _Truth | None) -> Any:
+    bench = SimpleNamespace(truth=truth)
+    return SimpleNamespace(bench=bench, testbed=SimpleNamespace(name="lab"))
+
+
+MODULE = Module("ocs", 3, (5, 8), (1, 2))
+OTHER = Module("ocs", 4, (6, 9), (3, 4))
+SWITCHED = switching_times.Switching(
+    ("near", "far"),
+    Span(100, 104),
+    Span(90, 93),
+    {MODULE: switching_times.Transient(Span(40, 44), Span(20, 23), None, 0.7)},
+    {MODULE: switching_times.Transient(Span(60, 62), Span(75, 79), Span(90, 97), 0.6)},
+)
+
+
+def test_durations_of_a_switch_are_between_their_ends() -> None:
+    rows = list(switching_times._rows(SWITCHED, 4))
+    assert [(row.quantity, row.lower, row.value, row.upper) for row in rows] == [
+        ("switching.fall", 17, 20, 24),
+        ("switching.rise", 13, 16, 19),
+        ("switching.bounce", 11, 16, 22),
+        # The record began at 90 to 93, the command was written at 100 to 104.
+        ("switching.time", 76, 83, 90),
+    ]
+    assert {(row.subject, row.unit, row.time_ns) for row in rows} == {("ocs.3", "ns", 100)}
+    assert rows[0].conditions == {"event": 4, "paths": "near → far"}
+    assert list(switching_times._rows(replace(SWITCHED, start=Span(10, 80)), 4))[-1].lower == 0
+
+
+@pytest.mark.parametrize(
+    ("fall", "rise", "bounce", "time", "closed"),
+    [
+        (17, 19, 22, 76, 1.0),
+        (24, 13, 11, 90, 1.0),
+        (16, 19, 22, 76, 0.75),
+        (17, 12, 22, 76, 0.75),
+        (17, 19, 23, 76, 0.75),
+        (17, 19, 22, 70, 0.75),
+        (17, 19, 22, 95, 0.75),
+        (25, 20, 22, 76, 0.5),
+    ],
+)
+def test_durations_are_compared_with_the_true_ones(
+    fall: int, rise: int, bounce: int, time: int, closed: float
+) -> None:
+    """True moments are exact; the time is from the command, whose stamps are 4 ns apart."""
+
+    def at(ns: int) -> Span:
+        return Span(ns, ns)
+
+    truth = _Truth(
+        ("ocs.5", "light90", False, at(120)),
+        ("ocs.5", "light10", False, at(120 + fall)),
+        ("ocs.8", "light10", True, at(20)),  # before the command
+        ("ocs.8", "light10", True, at(150)),
+        ("ocs.8", "light90", True, at(150 + rise)),
+        ("ocs.8", "light", True, at(150 + rise + bounce)),
+    )
+    (row,) = switching_times._closure(
+        replace(SWITCHED, rises={MODULE: SWITCHED.rises[MODULE]}), fabric_with(truth), 4
+    )
+    # The bounce ends where the time does: only one of both is at its stated duration.
+    moved = 150 + rise + bounce - 100
+    inside = moved - 4 <= 90 and moved >= 76
+    held = [17 <= fall <= 24, 13 <= rise <= 19, 11 <= bounce <= 22, inside]
+    assert row.value == sum(held) / 4
+    assert (row.quantity, row.subject, row.time_ns) == ("closure.switching", "lab", 100)
+    assert list(switching_times._closure(SWITCHED, fabric_with(None), 4)) == []
+
+
+def test_repeatability_is_the_range_of_levels() -> None:
+    levels = {"ocs.3>5": [1.0, 3.5, 2.0], "ocs.3>8": [1.0]}
+    (row,) = switching_times._repeatability(levels, 77)
+    assert (row.subject, row.value, row.unit, row.time_ns) == ("ocs.3>5", 2.5, "dB", 77)
+    assert row.conditions == {"n": 3}
+
+
+CHANGED = PathChanges(
+    *(("loopback", "external"), "written", 1_000, Span(1_010, 1_013), Span(1_150, 1_157)),
+    lost={MODULE: Edge(Span(20, 22), False), OTHER: Edge(Span(10, 19), False)},
+    back={MODULE: Edge(Span(50, 55), True), OTHER: Edge(Span(80, 84), True)},
+    start=Span(1_001, 1_006),
+)
+
+
+def test_path_changes_last_between_their_edges_and_end_with_the_last() -> None:
+    assert CHANGED.dark() == {MODULE: Span(28, 35), OTHER: Span(61, 74)}
+    rows = list(path_change_rows(CHANGED, fabric_with(None), 6))
+    assert [(row.subject, row.quantity, row.lower, row.value, row.upper) for row in rows] == [
+        ("ocs.3", "path_change.dark", 28, 31, 35),
+        ("ocs.4", "path_change.dark", 61, 67, 74),
+        # From the record's beginning to 80 and 84 ns, from 1 and 6 ns after the call.
+        ("ocs", "path_change.end_to_end", 81, 85, 90),
+        ("ocs", "path_change.done", 157, 157, 157),
+    ]
+    assert {row.time_ns for row in rows} == {1_000}
+    assert rows[0].conditions == {
+        "event": 6, "paths": "loopback → external", "session": "written",
+    }  # fmt: skip
+
+
+def test_the_end_of_path_changes_is_bounded_by_command_and_word() -> None:
+    """Light was away for 61 ns at least, from 10 ns on; the modules had reported by 88 ns."""
+    assert replace(CHANGED, start=Span(900, 1_006)).end_to_end() == Span(71, 90)
+    assert replace(CHANGED, word=Span(1_080, 1_088)).end_to_end() == Span(81, 88)
+    assert replace(CHANGED, word=Span(1_010, 1_060)).end_to_end() == Span(81, 71)
+
+
+@pytest.mark.parametrize(
+    ("went", "came", "inside"), [(30, 58, 2), (30, 65, 2), (30, 57, 1), (30, 66, 1)]
+)
+@pytest.mark.parametrize("stage", ["half", "light"])
+def test_dark_times_are_compared_with_the_true_ones(
+    went: int, came: int, inside: int, stage: str
+) -> None:
+    truth = _Truth(
+        ("ocs.5", stage, False, Span(900, 900)),  # before the call
+        ("ocs.5", stage, False, Span(1_000 + went, 1_900)),
+        ("ocs.8", stage, True, Span(1_000 + came, 1_950)),
+        ("ocs.6", stage, False, Span(1_020, 1_020)),
+        ("ocs.9", stage, True, Span(1_020 + 70, 1_950)),
+    )
+    row = list(path_change_rows(CHANGED, fabric_with(truth), 6))[-1]
+    assert (row.quantity, row.value) == ("closure.path_change", inside / 2)
+    assert row.conditions["n"] == 2
