@@ -1,6 +1,7 @@
 """Outcomes, events, figures and JUnit XML of tests, from reports and rows that differ."""
 
 import json
+import sys
 import xml.etree.ElementTree as ET
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,10 +14,17 @@ from lightrig.harness.measure.recording import NotEnoughDataError
 from lightrig.harness.plugin.collection import DESELECTED
 from lightrig.harness.plugin.events import Events
 from lightrig.harness.plugin.junit import add_outcomes
-from lightrig.harness.plugin.keys import ENDED, TESTBEDS
+from lightrig.harness.plugin.keys import (
+    BENCHES,
+    ENDED,
+    INCONCLUSIVE,
+    NOT_CLOSED,
+    RUN,
+    TESTBEDS,
+)
 from lightrig.harness.plugin.live import Live
 from lightrig.harness.plugin.observed import ObservedRun
-from lightrig.harness.plugin.outcomes import MOST_TEXT, Outcomes, outcome_of, why
+from lightrig.harness.plugin.outcomes import MOST_TEXT, Outcomes, Reports, outcome_of, why
 from lightrig.harness.plugin.quantities import Figure, Quantities, in_a_line
 from lightrig.harness.record import Row, read_journal
 from lightrig.harness.statistics.verdicts import Verdict
@@ -79,6 +87,80 @@ def test_reason_is_the_message_without_values_and_wire(
         assert "last on the wire" not in why(error)
     else:
         assert why(error) == expected
+
+
+def reported(when: str, outcome: str, error: BaseException | None = None, **known: Any) -> Any:
+    """Return what the harness adds to a report of pytest, and the report and the test's item."""
+    stash = pytest.Stash()
+    if "undecided" in known:
+        stash[INCONCLUSIVE] = known["undecided"]
+    if "not_closed" in known:
+        stash[NOT_CLOSED] = known["not_closed"]
+    of_run = pytest.Stash()
+    of_run[BENCHES] = {}
+    of_run[RUN] = SimpleNamespace()  # type: ignore[assignment]
+    config: Any = SimpleNamespace(stash=of_run)
+    item: Any = SimpleNamespace(stash=stash, user_properties=[], callspec=None, config=config)
+    call: Any = SimpleNamespace(excinfo=error and SimpleNamespace(value=error))
+    crash = SimpleNamespace(message="as pytest has it")
+    plain = report(when, outcome, longrepr=SimpleNamespace(reprcrash=crash) if error else None)
+    repeats: Any = SimpleNamespace(command=lambda _: "pytest again")
+    steps = Reports(config, repeats).pytest_runtest_makereport(item, call)
+    next(steps)
+    with pytest.raises(StopIteration) as ended:
+        steps.send(plain)
+    found: Any = ended.value.value
+    assert found is plain
+    return found.lightrig, found, SimpleNamespace(item=item, crash=crash)
+
+
+def test_a_report_has_the_command_once_and_no_reason_where_all_passed() -> None:
+    assert reported("setup", "passed")[0] == {"command": "pytest again"}
+    assert reported("call", "passed")[0] == {}
+    assert reported("teardown", "passed", undecided=["9 more"])[0] == {}
+
+
+@pytest.mark.parametrize("raised", [False, True])
+def test_limits_that_are_not_decided_make_a_test_inconclusive(raised: bool) -> None:
+    error = NotEnoughDataError("2 more of b") if raised else None
+    outcome = "failed" if raised else "passed"
+    details, found, known = reported("call", outcome, error, undecided=["9 more of a"])
+    reason = "9 more of a 2 more of b" if raised else "9 more of a"
+    assert (found.outcome, found.longrepr, details) == ("inconclusive", reason, {"why": reason})
+    assert known.item.user_properties == [("outcome", "inconclusive"), ("reason", reason)]
+    details, found, _ = reported("call", "failed", ValueError("x"), undecided=["9 more of a"])
+    assert (found.outcome, details["why"]) == ("failed", "ValueError: x")
+
+
+@pytest.mark.parametrize("count", [1, 5, 7])
+def test_what_does_not_close_fails_a_test_that_passed(count: int) -> None:
+    sentences = [f"loss {n}" for n in range(count)]
+    details, found, _ = reported("call", "passed", not_closed=sentences)
+    assert found.outcome == "failed"
+    assert details == {"why": found.longrepr}
+    more = "; 2 more" if count == 7 else ""
+    assert found.longrepr.endswith(f": {'; '.join(sentences[:5])}{more}")
+    assert reported("setup", "passed", not_closed=sentences)[1].outcome == "passed"
+
+
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        (LightrigError("no light"), "no light"),
+        (pytest.fail.Exception("too slow"), None),
+        (AssertionError("so wrong"), "as pytest has it"),
+    ],
+)
+def test_the_summary_of_a_failure_begins_with_the_reason(
+    error: BaseException, message: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = "lightrig.harness.plugin.outcomes.wires_of"
+    monkeypatch.setattr(module, lambda item, benches, of: {"ocs": [str(of)]})
+    details, _, known = reported("call", "failed", error, not_closed=["loss 1"])
+    assert details["why"] == why(error)
+    assert details["wire"] == {"ocs": [str(error)]}
+    assert known.crash.message == (why(error) if message is None else message)
+    assert "wire" not in reported("call", "skipped", error)[0]
 
 
 @pytest.fixture
@@ -230,6 +312,41 @@ def test_each_event_has_its_fields(tmp_path: Path, observed: ObservedRun) -> Non
     (end,) = by_name["run_finished"]
     assert (end["exit"], end["ended"], end["report"]) == (6, "interrupted", None)
     assert end["journal"] == str(observed.folder / "journal.jsonl")
+
+
+@pytest.mark.parametrize("target", ["-", None])
+def test_the_terminal_makes_room_for_events_on_standard_output(
+    tmp_path: Path, observed: ObservedRun, target: str | None, capfd: pytest.CaptureFixture[str]
+) -> None:
+    options = {"lightrig_json": target or str(tmp_path / "events.jsonl")}
+    stash: Any = pytest.Stash()
+    stash[DESELECTED], stash[ENDED] = {}, "complete"
+    config = SimpleNamespace(stash=stash, getoption=options.get)
+    made: list[object] = []
+
+    class Terminal:
+        def __init__(self, of: object, file: object) -> None:
+            assert (of, file) == (config, sys.stderr)
+            made.append(self)
+
+    events = Events.wanted(config, observed)  # type: ignore[arg-type]
+    assert events is not None
+    calls: list[tuple[str, object]] = []
+    manager: Any = SimpleNamespace(
+        unregister=lambda plugin: calls.append(("unregister", plugin)),
+        register=lambda plugin, name: calls.append((name, plugin)),
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pytest, "TerminalReporter", Terminal)
+        events.pytest_plugin_registered("other", "cacheprovider", manager)
+        assert calls == []
+        events.pytest_plugin_registered("terminal", "terminalreporter", manager)
+        if target is not None:
+            assert calls == [("unregister", "terminal"), ("terminalreporter", made[0])]
+            events.pytest_plugin_registered(made[0], "terminalreporter", manager)
+    assert (len(calls), len(made)) == ((0, 0) if target is None else (2, 1))
+    events.finished(0, None)
+    assert ('"run_finished"' in capfd.readouterr().out) is (target is not None)
 
 
 # ------------------------------------------------------------------------------ figures
