@@ -64,4 +64,4 @@ def apply(
     for row in rows:
         out.print("{switch}: {unmade} circuits unmade, {made} made".format_map(row))
     if not no_restore:
-        err.print(f"`lightrig restore {file}` restores the saved state")
+        err.print(f"`lightrig restore {file}` restores the saved state", soft_wrap=True)

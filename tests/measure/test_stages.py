@@ -6,7 +6,15 @@ from typing import Any
 import pytest
 
 from lightrig.harness.measure.reconfiguration import link_stages, rising_ports
-from lightrig.harness.measure.stages import Reconfiguration, Seen, closure_rows
+from lightrig.harness.measure.stages import (
+    Flap,
+    Reconfiguration,
+    Seen,
+    closure_rows,
+    cost_rows,
+    cross_check_rows,
+    rows,
+)
 from lightrig.instruments.clock import Span
 from lightrig.instruments.core.capabilities import LinkEvent
 from lightrig.instruments.simulated.world.ground_truth import GroundTruth
@@ -119,3 +127,136 @@ def test_light_is_back_when_it_came_for_good_while_it_was_watched() -> None:
     assert closed(135, 156)
     assert not closed(20, 30)
     assert not closed(920, 940)
+
+
+LAB: Any = SimpleNamespace(bench=SimpleNamespace(truth=None), testbed=SimpleNamespace(name="lab"))
+UNEVEN = Reconfiguration(
+    "crossed",
+    2,
+    ms(5, 6),
+    (
+        Seen("a.p0", "carrier_down", ms(9, 12), 10 * MS),
+        Seen("b.p0", "carrier_down", ms(11, 14)),
+        Seen("a.p0", "carrier_up", ms(60, 61), 90 * MS),  # clipped to its bounds
+        Seen("b.p0", "carrier_up", ms(50, 55), 52 * MS),
+    ),
+    (),
+    watched={"a": ms(200, 210), "b": ms(150, 151)},
+    flaps=(
+        Flap("a.p0", ms(70, 71), ms(80, 84)),  # after its outage
+        Flap("b.p0", ms(20, 21), ms(24, 30)),
+        Flap("b.p0", ms(100, 103), None),
+    ),
+    before="straight",
+)
+
+
+def test_rows_of_an_event_by_hand() -> None:
+    """The command left at 5 to 6 ms; the earliest loss and the latest recovery are the event's."""
+    found = [
+        (row.subject, row.quantity, row.lower, row.value, row.upper) for row in rows(UNEVEN, LAB, 3)
+    ]
+    in_ms = [
+        (subject, quantity, *(each if each is None else each / MS for each in values))
+        for subject, quantity, *values in found
+    ]
+    assert in_ms == [
+        ("lab", "reconfiguration.carrier_down", 3, 4.5, 7),
+        ("lab", "reconfiguration.carrier_up", 54, 56, 56),
+        ("a.p0", "carrier_down", 3, 4.5, 7),
+        ("b.p0", "carrier_down", 5, 7, 9),
+        ("a.p0", "carrier_up", 54, 56, 56),
+        ("b.p0", "carrier_up", 44, 46.5, 50),
+        ("a.p0", "outage.carrier", 48, 50, 52),
+        ("b.p0", "outage.carrier", 36, 40, 44),
+        ("a.p0", "outage.flap", 9, 11.5, 14),
+        ("b.p0", "outage.flap", 3, 6.5, 10),
+        # Not seen to be over when watching ended, at 150 ms at the earliest.
+        ("b.p0", "outage.flap", 47, 47, None),
+        ("a", "watched", 194, 199.5, 205),
+        ("b", "watched", 144, 145, 146),
+    ]
+    every = list(rows(UNEVEN, LAB, 3))
+    assert {(row.unit, row.time_ns) for row in every} == {("ns", 5 * MS)}
+    known = {"event": 3, "before": "straight", "after": "crossed"}
+    flaps = [row.conditions["flaps"] for row in every if row.quantity == "outage.carrier"]
+    assert flaps == [0, 1]
+    assert all(known.items() <= row.conditions.items() for row in every)
+    assert UNEVEN.points() == {"carrier_down": 4_500_000, "carrier_up": 56 * MS}
+
+
+@pytest.mark.parametrize(
+    ("began", "ended", "within"),
+    [
+        (ms(20, 21), ms(50, 52), True),
+        (ms(26, 31), ms(50, 52), True),
+        (ms(26, 32), ms(50, 52), True),
+        (ms(32, 40), ms(50, 52), False),
+        (ms(0), ms(38, 40), True),
+        (ms(0), ms(38, 39), False),
+    ],
+)
+def test_a_flap_may_lie_in_an_interruption(began: Span, ended: Span, within: bool) -> None:
+    assert Flap("p", ms(30, 31), ms(40, 44)).within(began, ended) is within
+    assert not Flap("p", ms(30, 31), None).within(began, ended)
+
+
+def closed_with(*noted: tuple[str, str, bool, Span], virtual: bool = True) -> dict[str, float]:
+    """Return the share of each comparison of `UNEVEN` with the ground truth that holds."""
+    truth = GroundTruth()
+    for subject, stage, up, at in noted:
+        truth.note(subject, stage, up=up, at=at)  # type: ignore[arg-type]
+    bench = SimpleNamespace(truth=truth, clock=SimpleNamespace(virtual=virtual))
+    lab: Any = SimpleNamespace(bench=bench, testbed=SimpleNamespace(name="lab"))
+    found = list(closure_rows(UNEVEN, lab, 3))
+    assert {(row.subject, row.time_ns) for row in found} <= {("lab", 5 * MS)}
+    return {row.quantity.removeprefix("closure."): row.value for row in found}
+
+
+def test_stages_and_outages_are_compared_with_the_truth() -> None:
+    noted = [
+        ("a.p0", "carrier", False, ms(11)),
+        ("a.p0", "carrier", True, ms(60.5)),
+        ("b.p0", "carrier", False, ms(13)),
+        ("b.p0", "carrier", True, ms(56)),
+    ]
+    found = closed_with(*noted)
+    assert found["carrier_down"] == 1
+    assert found["carrier_up"] == 0.5
+    assert found["outage_carrier"] == 1
+    assert "latency" not in found
+    assert closed_with(("a.p0", "carrier", False, ms(13)))["carrier_down"] == 0
+    late = closed_with(*noted, ("harness", "written", True, ms(5.5)))
+    # 5.5, 55, 7.5 and 50.5 ms after the command; the last one is later than it was seen.
+    assert late["latency"] == 0.75
+    # A command of another event.
+    assert "latency" not in closed_with(*noted, ("harness", "written", True, ms(6.5)))
+
+
+@pytest.mark.parametrize(("down", "up", "share"), [(70.5, 82, 1), (70.5, 85, 0), (72, 82, 0)])
+def test_flaps_are_compared_with_the_truth(down: float, up: float, share: float) -> None:
+    found = closed_with(
+        *(("a.p0", "carrier", False, ms(11)), ("a.p0", "carrier", True, ms(60))),
+        *(("a.p0", "carrier", False, ms(down)), ("a.p0", "carrier", True, ms(up))),
+    )
+    assert found["outage_flap"] == share
+
+
+def test_delays_of_netlink_and_of_stamps_are_after_what_was_seen() -> None:
+    port = Port("a", "p0")
+    seen = (Seen("a.p0", "carrier_up", ms(60, 61)), Seen("a.p0", "los", ms(3)))
+    event = Reconfiguration("crossed", 1, ms(5, 6), seen, ())
+    announced = LinkEvent("eth0", "carrier", True, ms(62, 65), "netlink")
+    before = LinkEvent("eth0", "carrier", True, ms(50, 59), "netlink")
+    down = LinkEvent("eth0", "carrier", False, ms(62, 65), "netlink")
+    (row,) = cross_check_rows([(port, announced), (port, before), (port, down)], event, 4)
+    assert (row.lower, row.value, row.upper) == (4 * MS, 4.5 * MS, 5 * MS)
+    assert (row.quantity, row.conditions) == ("harness.netlink_delay", {"event": 4})
+    truth = GroundTruth()
+    truth.note("a.p0", "carrier", up=True, at=ms(58, 60.5))
+    for virtual, count in ((True, 0), (False, 1)):
+        bench = SimpleNamespace(truth=truth, clock=SimpleNamespace(virtual=virtual))
+        costs = list(cost_rows(event, SimpleNamespace(bench=bench), 4))  # type: ignore[arg-type]
+        assert [(one.lower, one.value, one.upper) for one in costs] == [
+            (0.5 * MS, 1.75 * MS, 3 * MS)
+        ] * count
