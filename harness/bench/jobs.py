@@ -3,6 +3,7 @@
 from collections.abc import Collection
 from dataclasses import dataclass
 from importlib import resources
+from pathlib import Path
 from typing import Literal, TypeAlias, get_args
 
 from lightrig.harness.bench.bench import Bench
@@ -14,13 +15,14 @@ from lightrig.instruments.servers.host.commands import ToolFailedError
 from lightrig.instruments.servers.traffic.checked_job import CheckedJob
 from lightrig.instruments.servers.traffic.gloo import GlooRunner
 from lightrig.instruments.servers.traffic.mpi import MpiRunner
+from lightrig.instruments.servers.traffic.open_mpi import OpenMpiRunner
 from lightrig.instruments.servers.traffic.rank_programs import RankPrograms
 from lightrig.instruments.servers.traffic.ring import RingRunner
 from lightrig.testbeds import LightrigError, Plan, Port
 
-Library: TypeAlias = Literal["tcp", "gloo", "mpich"]
+Library: TypeAlias = Literal["tcp", "gloo", "mpich", "openmpi"]
 LIBRARIES: tuple[Library, ...] = get_args(Library)
-JobCollective: TypeAlias = Literal["all_reduce", "send_receive"]
+JobCollective: TypeAlias = Literal["all_reduce", "all_to_all", "send_receive", "train"]
 
 _VALUES = 4096
 """Values of each rank: 16 KiB, which fit into the buffers of a socket."""
@@ -43,17 +45,20 @@ class JobSetting:
         timeout: of one operation of Gloo or MPICH, in ns; None for the library's own. MPICH has
             none: its ranks give an operation up after this time.
         retries: net.ipv4.tcp_retries2 of the servers; None for what it is.
+        detector: timeout of Open MPI's failure detector, in ns; None without it.
     """
 
     user_timeout: int = 0
     timeout: int | None = None
     retries: int | None = None
+    detector: int | None = None
 
     def __str__(self) -> str:
         parts = [
             f"TCP user timeout {self.user_timeout / 1e9:g} s" * bool(self.user_timeout),
             "" if self.timeout is None else f"timeout {self.timeout / 1e9:g} s",
             "" if self.retries is None else f"tcp_retries2 {self.retries}",
+            "" if self.detector is None else f"detector {self.detector / 1e9:g} s",
         ]
         return ", ".join(filter(None, parts)) or "defaults"
 
@@ -61,13 +66,22 @@ class JobSetting:
 class Jobs:
     """Servers of a bench that run one library, until closed; addresses and routes are then removed.
 
+    environment: virtual environment with Open MPI.
+
     Raises `NoJobsError`, and `InstrumentError` where a server refuses.
     """
 
-    def __init__(self, bench: Bench, library: Library, setting: JobSetting) -> None:
+    def __init__(
+        self,
+        bench: Bench,
+        library: Library,
+        setting: JobSetting,
+        environment: Path = Path(".extras/openmpi"),
+    ) -> None:
         if reason := without_streams(bench.testbed):
             raise NoJobsError(f"{bench.testbed.path}: {reason}")
         self._bench, self._library, self._setting = bench, library, setting
+        self._environment = environment
         kernel = {"neigh/{netdev}/retrans_time_ms": _NEIGHBOUR_QUERIES_MS}
         if setting.retries is not None:
             kernel["tcp_retries2"] = str(setting.retries)
@@ -83,6 +97,11 @@ class Jobs:
         timeout = self._setting.timeout or _PYTORCH
         if self._library == "mpich":
             return MpiRunner(servers, clock, timeout=timeout)
+        if self._library == "openmpi":
+            setting, where = self._setting, self._environment
+            return OpenMpiRunner(
+                servers, clock, environment=where, timeout=timeout, detector=setting.detector
+            )
         addresses = self._overlay.addresses
         if self._library == "gloo":
             return GlooRunner(servers, addresses, clock, timeout=timeout)

@@ -32,9 +32,8 @@ from lightrig.harness.measure.light_faults import (
     draw_faults,
     parse_fault,
 )
-from lightrig.harness.measure.links import LinkObservation
 from lightrig.harness.measure.survival import Survival
-from lightrig.harness.measure.survival_map import FaultRun, LongestFault
+from lightrig.harness.measure.survival_map import FaultRun, LongestFault, quiet_observation
 from lightrig.harness.planning.rings import BrokenRingError, ring_order
 from lightrig.harness.report.survival_page import survival_page
 from lightrig.testbeds import Plan, QuantityError, Testbed
@@ -84,6 +83,12 @@ def survive(
     retries: Annotated[
         int | None, typer.Option(min=1, max=15, help="net.ipv4.tcp_retries2 of the servers.")
     ] = None,
+    detector: Annotated[
+        str, typer.Option(metavar="TIME", help="Failure detector of --library openmpi, such as 1s.")
+    ] = "",
+    environment: Annotated[
+        Path, typer.Option(metavar="PATH", help="Virtual environment that has Open MPI.")
+    ] = Path(".extras/openmpi"),
     reform: Annotated[
         bool, typer.Option("--reform", help="After an error start the job anew.")
     ] = False,
@@ -115,12 +120,14 @@ def survive(
         for each in faults:
             echo(each.line())
         return
-    setting = JobSetting(_ns(user_timeout), _ns(timeout) or None, retries)
+    setting = JobSetting(_ns(user_timeout), _ns(timeout) or None, retries, _ns(detector) or None)
     search = None if bounds is None else LongestFault(*bounds)
     with interruptible("the ranks have ended and the switches are restored"):
         bench = lab(lambda: bind(testbed, instruments, seed, f"lightrig survive {job}"))
-        with restored(bench) as fabric, _jobs(bench, library, setting) as jobs:
-            run = FaultRun(fabric, LinkObservation(bench), jobs, wanted, job, reform, _ns(recovery))
+        with restored(bench) as fabric, _jobs(bench, library, setting, environment) as jobs:
+            run = FaultRun(
+                fabric, quiet_observation(bench), jobs, wanted, job, reform, _ns(recovery)
+            )
             found = []
             for each in search.faults(faults) if search else faults:
                 found.append(lab(partial(run.under, each)))
@@ -149,8 +156,8 @@ def survive(
 
 
 @contextmanager
-def _jobs(bench: Bench, library: Library, setting: JobSetting) -> Iterator[Jobs]:
-    jobs = lab(lambda: Jobs(bench, library, setting))
+def _jobs(bench: Bench, library: Library, setting: JobSetting, environment: Path) -> Iterator[Jobs]:
+    jobs = lab(lambda: Jobs(bench, library, setting, environment))
     try:
         yield jobs
     finally:
@@ -210,6 +217,7 @@ def _document(found: Survival) -> dict[str, Any]:
         "exchanges": found.exchanges,
         "wrong": found.wrong,
         "error": found.error,
+        "groups": [list(group) for group in found.groups],
         "moments_ns": {
             name: [at.earliest - began, at.latest - began] for name, at in found.moments.items()
         },
@@ -222,5 +230,10 @@ def _show(found: Survival) -> None:
     echo(f"{found.fault.what} of {found.fault.link}{partner}: {found.outcome}")
     echo(f"  stall {format_duration(found.stall)}{dark}; {found.wrong} wrong results", nl=False)
     echo(f" of {found.exchanges}; {found.error or 'no error'}")
+    if found.outcome in ("re-formed", "parted"):
+        groups = " | ".join(" ".join(group) for group in found.groups)
+        echo(f"  went on as {groups}")
+    if found.outcome not in ("error", "hang") and "rate back to 95 %" not in found.moments:
+        echo("  the rate was not back to 95 % while it was watched")
     for name, at in found.moments.items():
         echo(f"  {(at.latest - found.began) / 1e9:8.3f} s  {name}")

@@ -117,12 +117,19 @@ class LinkObservation:
     """Link events of the servers' ports since the observation was created.
 
     Stages of each port: firmware (where an RDMA device reports it), carrier,
-    and datagrams received from the other end, sent every `datagram_period` ns.
+    and datagrams received from the other end, sent every `datagram_period` ns. Files of the kernel
+    are read every `poll_period` ns: a slow period leaves the processors to the jobs that run.
     """
 
-    def __init__(self, bench: Bench, datagram_period: int = DATAGRAM_PERIOD) -> None:
+    def __init__(
+        self,
+        bench: Bench,
+        datagram_period: int = DATAGRAM_PERIOD,
+        poll_period: int = POLL_PERIOD,
+    ) -> None:
         self._bench = bench
         self.datagram_period = datagram_period
+        self._poll_period = poll_period
         self._netdevs = {spec.port: spec.netdev for spec in bench.testbed.nic_ports}
         self._ports = {(port.owner, netdev): port for port, netdev in self._netdevs.items()}
         self._stages: dict[Port, tuple[Stage, ...]] = {
@@ -163,7 +170,9 @@ class LinkObservation:
                 for nic in self._bench.testbed.servers[name].nics.values()
                 for spec in nic.ports
             ]
-            up = server.watch(watched, period=POLL_PERIOD, datagram_period=self.datagram_period)
+            up = server.watch(
+                watched, period=self._poll_period, datagram_period=self.datagram_period
+            )
             self._up |= {(self._ports[name, netdev], stage) for netdev, stage in up}
 
     def stages(self, port: Port) -> tuple[Stage, ...]:

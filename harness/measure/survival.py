@@ -25,6 +25,7 @@ Outcome: TypeAlias = Literal[
     "slower, then as before",
     "stalled, then went on",
     "re-formed",
+    "parted",
     "error",
     "hang",
     "wrong result",
@@ -74,6 +75,7 @@ class Survival:
         usual: the longest one before the cut, in ns; 0 where each was shorter than 1 ms.
         exchanges, wrong: how many ended, and how many of these had a wrong answer.
         error: the job's error; empty without.
+        groups: the ranks that went on, in the groups in which they did; empty where unknown.
         moments: what happened when, in order, on the bench's clock.
     """
 
@@ -88,6 +90,7 @@ class Survival:
     exchanges: int
     wrong: int
     error: str
+    groups: tuple[tuple[str, ...], ...]
     moments: dict[str, Span]
 
     @property
@@ -170,6 +173,7 @@ def job_under_fault(
         after.exchanges - before.exchanges,
         after.wrong - before.wrong,
         after.error,
+        tuple(tuple(sorted(group)) for group in sorted(after.groups, key=sorted)),
         dict(sorted(moments.items(), key=lambda each: each[1])),
     )
 
@@ -254,6 +258,8 @@ def _moments_of(before: StreamState, after: StreamState, made: _Made) -> dict[st
         found["first retransmission"] = again[0]
     if after.failed is not None:
         found["error"] = after.failed
+    if after.reformed:
+        found["re-formed"] = after.reformed[-1]
     if ends := [at for at in after.ends if at.latest > back.latest]:
         found["first result"] = ends[0]
     usual = [b.latest - a.latest for a, b in itertools.pairwise(before.ends)]
@@ -309,6 +315,10 @@ def _judged(
     if after.began.latest <= back.latest:
         return now - after.began.latest, "hang"
     stall = max(met, default=0)
+    if len(after.groups) > 1:
+        return stall, "parted"
+    if after.reformed:
+        return stall, "re-formed"
     usual = max(before.durations, default=0)
     if stall <= usual:
         return stall, "unharmed"

@@ -85,7 +85,7 @@ def survival(outcome: Outcome, duration: int, error: str = "") -> Survival:
     fault = Fault(FaultKind("cut", duration * MS), LINK)
     return Survival(
         outcome, fault, "ring", back.since(lost), lost, back, (duration + 690) * MS, 2 * MS, 90, 0,
-        error, moments,
+        error, (), moments,
     )  # fmt: skip
 
 

@@ -9,9 +9,12 @@ from __future__ import annotations
 import sys
 from array import array
 
-__all__ = ["BYTES", "CheckedRounds", "added"]
+__all__ = ["BUCKETS", "BYTES", "COLLECTIVES", "CheckedRounds", "added", "buckets", "updated"]
 
 BYTES = 4
+COLLECTIVES = ("all_reduce", "all_to_all", "send_receive", "train")
+BUCKETS = 4
+"""All-reduces of a training step."""
 _PERIOD = 1021
 _LARGEST_GROUP = 64
 
@@ -22,11 +25,29 @@ def added(one: bytes, two: bytes) -> bytes:
     return total.to_bytes(len(one), sys.byteorder)
 
 
+def buckets(block: bytes) -> list[bytes]:
+    """Return the parts of a gradient that are reduced one by one."""
+    size = -(-len(block) // BUCKETS // BYTES) * BYTES
+    return [block[at : at + size] for at in range(0, len(block), size)]
+
+
+def updated(momentum: bytes, gradient: bytes) -> bytes:
+    """Return the momentum of a training step: half of the one before, and the gradient's sums.
+
+    A wrong sum stays in it for some steps. Values stay below twice the largest sum.
+    """
+    halves = int.from_bytes(momentum, sys.byteorder) >> 1
+    # Without the bit that each value has got from the one beside it.
+    halves &= int.from_bytes(array("I", [0x7FFFFFFF] * (len(gradient) // BYTES)), sys.byteorder)
+    return added(halves.to_bytes(len(gradient), sys.byteorder), gradient)
+
+
 class CheckedRounds:
     """Inputs and expected results of a rank in each iteration, as bytes of unsigned values.
 
     Args:
-        collective: `all_reduce` (sums), or `send_receive` to the next rank of the ring.
+        collective: `all_reduce` (sums), `all_to_all` (a share for each rank), `send_receive` to the
+            next rank of the ring, or `train`, a step whose gradients are summed in `BUCKETS`.
         count: values of each rank.
         rank, ranks: of this program, and how many there are.
 
@@ -34,16 +55,23 @@ class CheckedRounds:
     """
 
     def __init__(self, collective: str, count: int, rank: int, ranks: int) -> None:
-        if collective not in ("all_reduce", "send_receive"):
+        if collective not in COLLECTIVES:
             raise ValueError(f"no checked collective is called {collective!r}")
-        if not 1 < ranks <= _LARGEST_GROUP:
-            raise ValueError(f"{ranks} ranks: between 2 and {_LARGEST_GROUP} are checked")
+        if not 0 < ranks <= _LARGEST_GROUP:
+            raise ValueError(f"{ranks} ranks: at most {_LARGEST_GROUP} are checked")
+        if collective == "all_to_all":
+            count -= count % ranks  # equal shares
         self._size = count * BYTES
-        everyone = range(ranks)
         self._given = self._table([rank], count)
-        self._expected = self._table(
-            everyone if collective == "all_reduce" else [(rank - 1) % ranks], count
-        )
+        self._momentum = bytes(self._size) if collective == "train" else None
+        self._shares: list[tuple[bytes, int]] = []
+        if collective == "all_to_all":
+            share = self._size // ranks
+            self._shares = [(self._table([by], count), share * rank) for by in range(ranks)]
+            self._share = share
+            return
+        senders = [(rank - 1) % ranks] if collective == "send_receive" else range(ranks)
+        self._expected = self._table(senders, count)
 
     @staticmethod
     def _table(ranks: range | list[int], count: int) -> bytes:
@@ -56,8 +84,15 @@ class CheckedRounds:
         return self._part(self._given, iteration)
 
     def expected(self, iteration: int) -> bytes:
-        """Return the result that it expects."""
-        return self._part(self._expected, iteration)
+        """Return the result that it expects; of a training step after those before."""
+        if self._shares:
+            parts = [(self._part(table, iteration), at) for table, at in self._shares]
+            return b"".join(part[at : at + self._share] for part, at in parts)
+        result = self._part(self._expected, iteration)
+        if self._momentum is None:
+            return result
+        self._momentum = updated(self._momentum, result)
+        return self._momentum
 
     def _part(self, table: bytes, iteration: int) -> bytes:
         first = iteration % _PERIOD * BYTES

@@ -16,11 +16,12 @@ nanoseconds of the server's CLOCK_MONOTONIC.
 - `loop` with `size`, and `lanes` or none: all-reduce again and again, after an exchange each
   where there are `lanes`, until every rank has been told to stop by `stop`, or until one fails;
   `[began, ended]` of each.
-- `checked` with `collective` and `count`: rounds of `all_reduce` or `send_receive` whose values
+- `checked` with `collective` and `count`: rounds of a collective of `CheckedRounds`, whose values
   differ by rank, element and iteration, each result compared, until one fails or `abandon`.
 - `state` with `since`: of `checked` now: `exchanges` that have ended, `operations` from number
   `since` on, `wrong` results, `began` of the present round, `failure` and `failed` (when), null
-  without, and `retransmitted`: when the kernel's count of TCP segments sent again had grown.
+  without, and `retransmitted`: when the kernel's count of TCP segments sent again had grown;
+  `members`, places of the ranks that it works with now, and `reformed`, when these were fewer.
 - `abandon`: answer a `loop` or `checked` at once, in the middle of an operation that will never
   end, and take part in it no more.
 - `leave`: be no rank any more.
@@ -38,7 +39,11 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
-from lightrig.instruments.servers.programs.checked_rounds import CheckedRounds
+from lightrig.instruments.servers.programs.checked_rounds import (
+    CheckedRounds,
+    buckets,
+    updated,
+)
 from lightrig.instruments.servers.programs.replies import Replies, load_torch
 from lightrig.instruments.servers.programs.server_clock import boot_id, now
 
@@ -47,7 +52,7 @@ __all__ = ["Worker", "answer_requests", "main"]
 _VERSION = 1
 _PATTERN = 251
 _BYTES = 4
-_RETRANSMISSION_PERIOD = 0.01
+_RETRANSMISSION_PERIOD = 0.02
 _MOST_RETRANSMISSIONS = 200
 
 
@@ -241,7 +246,7 @@ class Worker:
                     seen = {"operations": [], "wrong": 0, "failure": None}
                     if request["do"] == "checked":
                         self._seen = seen
-                        seen.update(began=received, failed=None, retransmitted=[])
+                        seen.update(began=received, failed=None, retransmitted=[], reformed=[])
                     self._looping = request["id"], received, seen
                 self._jobs.put((request["id"], received, request))
         # A normal exit would wait for a collective that waits for other ranks.
@@ -386,21 +391,36 @@ class Worker:
     def _checked(self, request: dict[str, Any]) -> dict[str, Any]:
         seen, collective = self._seen, request["collective"]
         rounds = CheckedRounds(collective, request["count"], self._rank, self._ranks)
+        seen["members"] = list(range(self._ranks))
         threading.Thread(target=self._watch_retransmissions, args=(seen,), daemon=True).start()
-        iteration = 0
+        iteration, momentum = 0, bytes(len(rounds.given(0)))
         while seen is self._seen:
             given, expected = rounds.given(iteration), rounds.expected(iteration)
             seen["began"] = began = now()
             try:
                 result = self._communicate(collective, given)
             except (RuntimeError, OSError) as error:
+                try:
+                    again = self._reformed(error, iteration, seen)
+                except (RuntimeError, OSError) as further:
+                    again, error = None, further
+                if again is not None:
+                    rounds = CheckedRounds(collective, request["count"], self._rank, self._ranks)
+                    iteration, momentum = again, bytes(len(rounds.given(0)))
+                    continue
                 seen["failed"] = now()
                 seen["failure"] = f"{type(error).__name__}: {error}"
                 break
             seen["operations"].append((began, now()))
+            if collective == "train":
+                result = momentum = updated(momentum, result)
             seen["wrong"] += result != expected
             iteration += 1
         return {}
+
+    def _reformed(self, error: Exception, iteration: int, seen: dict[str, Any]) -> int | None:
+        """Go on without ranks that are lost, from the iteration that is returned; None: end."""
+        return None
 
     def _watch_retransmissions(self, seen: dict[str, Any]) -> None:
         count, found = _retransmitted(), seen["retransmitted"]
@@ -423,7 +443,18 @@ class Worker:
         if collective == "all_reduce":
             distributed.all_reduce(sent)
             return bytes(given)
+        if collective == "train":
+            # All at once, as gradients are that become ready one after the other.
+            parts = [
+                torch.frombuffer(bytearray(part), dtype=torch.int32) for part in buckets(block)
+            ]
+            for work in [distributed.all_reduce(part, async_op=True) for part in parts]:
+                work.wait()
+            return b"".join(part.numpy().tobytes() for part in parts)
         taken = bytearray(len(block))
+        if collective == "all_to_all":
+            distributed.all_to_all_single(torch.frombuffer(taken, dtype=torch.int32), sent)
+            return bytes(taken)
         sending = distributed.isend(sent, (self._rank + 1) % self._ranks)
         distributed.recv(torch.frombuffer(taken, dtype=torch.int32), (self._rank - 1) % self._ranks)
         sending.wait()

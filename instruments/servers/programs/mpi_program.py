@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from lightrig.instruments.servers.programs.checked_rounds import BUCKETS
 from lightrig.instruments.servers.programs.gloo_program import Worker, answer_requests
 from lightrig.instruments.servers.programs.server_clock import boot_id, now
 
@@ -30,6 +31,9 @@ _BYTES = 4
 
 _PROGRESS_PERIOD = 50e-6
 """Period of polling for progress, in s: blocking calls of MPICH busy-wait on shared cores."""
+
+_LATE_SHARE, _PROGRESS_SELDOM = 0.01, 2e-3
+"""An operation may be seen late by this share of its duration, at most by so many s."""
 
 _EXCHANGE_PERIOD = 1e-3
 """The same of an exchange, which has a process for each lane of each server on the same cores."""
@@ -59,14 +63,19 @@ class _Group:
         self._timeout_ns = timeout_ns
 
     def wait(self, *requests: Any, period: float = _PROGRESS_PERIOD) -> None:
-        """Wait for `requests`, polled every `period` s; raises `OperationTimeoutError`."""
-        deadline = now() + self._timeout_ns
+        """Wait for `requests`, polled every `period` s and more seldom once they take long.
+
+        Raises `OperationTimeoutError`.
+        """
+        began = now()
+        deadline = began + self._timeout_ns
         while not self.mpi.Request.Testall(requests):
             if now() > deadline:
                 raise OperationTimeoutError(
                     f"an operation was not complete after {self._timeout_ns / 1e9:g} s"
                 )
-            time.sleep(period)
+            waited = (now() - began) / 1e9
+            time.sleep(max(period, min(waited * _LATE_SHARE, _PROGRESS_SELDOM)))
 
 
 class _Collective:
@@ -194,7 +203,7 @@ class _MpiWorker(Worker):
         mpi4py.rc.initialize = mpi4py.rc.finalize = False
         self._mpi = importlib.import_module("mpi4py.MPI")
         first_line = self._mpi.Get_library_version().partition("\n")[0]
-        version = first_line.replace("Version:", " ")
+        version = first_line.partition(",")[0].replace("Version:", " ")
         return {"mpi": " ".join(version.split()), "boot": boot_id(), "pid": os.getpid()}
 
     def _join(self, request: dict[str, Any]) -> dict[str, Any]:
@@ -226,10 +235,34 @@ class _MpiWorker(Worker):
         out = np.empty_like(given)
         if collective == "all_reduce":
             group.wait(group.all.Iallreduce(given, out))
+        elif collective == "all_to_all":
+            group.wait(group.all.Ialltoall(given, out))
+        elif collective == "train":
+            # All at once, as gradients are that become ready one after the other.
+            pairs = zip(np.array_split(given, BUCKETS), np.array_split(out, BUCKETS), strict=True)
+            group.wait(*[group.all.Iallreduce(*pair) for pair in pairs])
         else:
             source, sink = (group.rank - 1) % group.size, (group.rank + 1) % group.size
             group.wait(group.all.Irecv(out, source=source), group.all.Isend(given, dest=sink))
         return out.tobytes()
+
+    def _reformed(self, error: Exception, iteration: int, seen: dict[str, Any]) -> int | None:
+        """Shrink the group where the library reports the failure of a process (ULFM)."""
+        group, mpi = self._joined(), self._mpi
+        lost = ("ERR_PROC_FAILED", "ERR_PROC_FAILED_PENDING", "ERR_REVOKED")
+        known = {getattr(mpi, name) for name in lost if hasattr(mpi, name)} - {mpi.UNDEFINED}
+        if not isinstance(error, mpi.Exception) or error.Get_error_class() not in known:
+            return None
+        before = group.all.Get_group()
+        group.all.Revoke()
+        group.all = group.all.Shrink()
+        self._rank, self._ranks = group.rank, group.size = group.all.rank, group.all.size
+        places = group.all.Get_group().Translate_ranks(None, before)
+        seen["members"] = [seen["members"][place] for place in places]
+        mine, latest = np.array([iteration]), np.array([0])
+        group.wait(group.all.Iallreduce(mine, latest, op=mpi.MAX))
+        seen["reformed"].append(now())
+        return int(latest[0]) + 1
 
     def _barrier(self) -> None:
         group = self._joined()

@@ -17,7 +17,7 @@ import socket
 import sys
 from typing import Any
 
-from lightrig.instruments.servers.programs.checked_rounds import BYTES, added
+from lightrig.instruments.servers.programs.checked_rounds import BYTES, added, buckets
 from lightrig.instruments.servers.programs.gloo_program import Worker, answer_requests
 from lightrig.instruments.servers.programs.server_clock import boot_id
 
@@ -70,6 +70,19 @@ class _RingWorker(Worker):
     def _communicate(self, collective: str, block: bytes) -> bytes:
         if collective == "send_receive":
             return self._passed_on(block)
+        if collective == "all_to_all":
+            # Each block goes round the ring, and each rank takes its share of it.
+            share, shares = len(block) // self._ranks, {}
+            for step in range(self._ranks):
+                shares[(self._rank - step) % self._ranks] = block[share * self._rank :][:share]
+                if step < self._ranks - 1:
+                    block = self._passed_on(block)
+            return b"".join(shares[rank] for rank in range(self._ranks))
+        if collective == "train":
+            return b"".join(self._summed(part) for part in buckets(block))
+        return self._summed(block)
+
+    def _summed(self, block: bytes) -> bytes:
         share = len(block) // BYTES // self._ranks * BYTES
         parts = [block[share * place : share * (place + 1)] for place in range(self._ranks)]
         parts[-1] += block[share * self._ranks :]

@@ -4,11 +4,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from lightrig.instruments.clock import Span
+from lightrig.instruments.core.errors import InstrumentError
 from lightrig.instruments.core.streams import StreamState
 from lightrig.instruments.servers.host.program import ProgramRequest
 from lightrig.instruments.servers.traffic.rank_programs import LONGEST, RankPrograms
 
 _SLOW = 1_000_000
+_MOST_TEXT = 200
 _ANSWER = 50_000_000_000
 """Time that a busy server may take to answer while a job runs, in ns."""
 
@@ -19,7 +21,7 @@ class CheckedJob:
     Args:
         runner: whose programs are the ranks.
         ranks: names of the servers, in the order of the ring.
-        collective: `all_reduce` or `send_receive`.
+        collective: of `CheckedRounds`.
         count: unsigned values of 4 bytes of each rank.
     """
 
@@ -28,6 +30,8 @@ class CheckedJob:
     ) -> None:
         self._runner, self._ranks = runner, ranks
         self.tool = runner.tool
+        self._last: dict[str, dict[str, Any]] = {}
+        self._ended: set[str] = set()
         self._known: dict[str, list[list[int]]] = {rank: [] for rank in ranks}
         body = {"collective": collective, "count": count}
         self._running: Mapping[str, ProgramRequest] = {
@@ -38,7 +42,8 @@ class CheckedJob:
         """Return what has become of it so far.
 
         exchanges: of the rank that has ended fewest; slow: of any rank; began: of the rank whose
-        present round began first; error and failed: of the rank that failed first.
+        present round began first; error and failed: of the rank that failed first, where no others
+        can go on without it.
         """
         given = self._states()
         slow: list[tuple[int, Span, Span]] = []
@@ -51,21 +56,28 @@ class CheckedJob:
             for rank, each in given.items()
             if each["failed"] is not None
         )
-        first = self._ranks[0]
+        alive = {rank: each for rank, each in given.items() if each["failed"] is None}
+        if not alive or not self._runner.reforms:
+            alive = given
+        else:
+            failures = []
+        first = next(iter(alive))
         return StreamState(
-            exchanges=min(each["exchanges"] for each in given.values()),
+            exchanges=min(each["exchanges"] for each in alive.values()),
             wrong=sum(each["wrong"] for each in given.values()),
             slow=tuple((began, ended) for _, began, ended in slow),
             durations=tuple(duration for duration, _, _ in slow),
-            began=min(self._here(rank, each["began"]) for rank, each in given.items()),
+            began=min(self._here(rank, each["began"]) for rank, each in alive.items()),
             error=failures[0][1] if failures else "",
             failed=failures[0][0] if failures else None,
             rto=None,
             ends=tuple(self._here(first, end) for _, end in self._known[first]),
-            retransmitted=tuple(
-                sorted(
-                    self._here(r, at) for r, each in given.items() for at in each["retransmitted"]
-                )
+            retransmitted=self._stamps(given, "retransmitted"),
+            reformed=self._stamps(alive, "reformed"),
+            groups=frozenset(
+                frozenset(self._ranks[place] for place in each["members"])
+                for each in alive.values()
+                if "members" in each
             ),
         )
 
@@ -79,11 +91,30 @@ class CheckedJob:
         pending = {
             rank: self._runner.program(rank).submit("state", {"since": len(known)}, _ANSWER)
             for rank, known in self._known.items()
+            if rank not in self._ended
         }
-        found = {rank: request.result() for rank, request in pending.items()}
-        for rank, each in found.items():
-            self._known[rank] += each["operations"]
-        return found
+        for rank, request in pending.items():
+            try:
+                self._last[rank] = found = request.result()
+            except InstrumentError as error:
+                if not self._runner.program(rank).over:
+                    raise
+                self._end(rank, error)
+                continue
+            self._known[rank] += found["operations"]
+        return self._last
+
+    def _end(self, rank: str, error: InstrumentError) -> None:
+        """Take the end of a rank's program as its failure: its library may have ended it."""
+        self._ended.add(rank)
+        _, _, last_answer, _ = self._runner.program(rank).clocks.last_exchange
+        text = " ".join(str(error).split())[:_MOST_TEXT]
+        self._last[rank] = {**self._last[rank], "failed": last_answer, "failure": text}
+
+    def _stamps(self, given: Mapping[str, dict[str, Any]], name: str) -> tuple[Span, ...]:
+        return tuple(
+            sorted(self._here(rank, at) for rank, each in given.items() for at in each[name])
+        )
 
     def _here(self, rank: str, stamp: int) -> Span:
         return self._runner.program(rank).clocks.here(stamp)

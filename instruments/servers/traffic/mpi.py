@@ -19,7 +19,7 @@ import sys
 import tempfile
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from ipaddress import IPv4Address
 from pathlib import Path
@@ -72,7 +72,7 @@ _ALL_LAUNCHED = "HYDRA_LAUNCH_END"
 _CONTROL_PORT = "--control-port"
 _FIRST_HOST = IPv4Address("127.0.1.1")
 
-_Places: TypeAlias = Sequence[tuple[LinuxServer, str]]
+RankPlaces: TypeAlias = Sequence[tuple[LinuxServer, str]]
 
 
 class NoMpiError(LightrigError):
@@ -108,6 +108,7 @@ class MpiRunner(RankPrograms):
         interface: the network device with each server's address.
         lanes: devices of further lanes, on which every server has an address as well.
         timeout: of one operation, in ns, after which its rank gives it up: MPI has none.
+        launcher: by default MPICH's `mpiexec`.
 
     Raises `NoMpiError` if MPI is missing, or a server is not on this machine.
     """
@@ -120,20 +121,21 @@ class MpiRunner(RankPrograms):
         interface: str = DEVICE,
         lanes: Sequence[str] = (),
         timeout: int = OPERATION_TIMEOUT,
+        launcher: Path | None = None,
     ) -> None:
         super().__init__(clock)
         self._timeout = timeout
-        self._mpiexec = mpiexec()
+        self._mpiexec = launcher or mpiexec()
         remote = [name for name, server in servers.items() if server.local_shell() is None]
         if remote and len(remote) < len(servers):
             raise NoMpiError(f"{', '.join(remote)} are not on this machine, the others are")
         if refused := [name for name in remote if servers[name].forwarding_shell() is None]:
             raise NoMpiError(f"{', '.join(refused)} cannot connect to this machine")
-        self._start = _RemoteJob if remote else _LocalJob
+        self._start: Callable[..., MpiJob] = _RemoteJob if remote else LocalMpiJob
         self._servers = servers
         self._interfaces = (interface, *lanes)
         self._started: tuple[str, ...] = ()
-        self._job: _Job | None = None
+        self._job: MpiJob | None = None
         self._settings = {
             # Otherwise ranks of one machine communicate through shared memory.
             "MPIR_CVAR_NOLOCAL": "1",
@@ -213,7 +215,7 @@ def _process(rank: str, lane: int) -> str:
     return f"{rank} on lane {lane}" if lane else rank
 
 
-class _Job(ABC):
+class MpiJob(ABC):
     """One `mpiexec`, and the connections of its ranks.
 
     Args:
@@ -225,7 +227,7 @@ class _Job(ABC):
 
     def __init__(
         self,
-        places: _Places,
+        places: RankPlaces,
         command: Sequence[str],
         output: IO[bytes] | int,
         settings: Mapping[str, str],
@@ -289,15 +291,15 @@ def _rank(python: str, attach: str) -> list[str]:
     return [python, "-u", "-c", attach + MPI.bootstrap, MPI.name, str(MPI.version)]
 
 
-class _LocalJob(_Job):
+class LocalMpiJob(MpiJob):
     """Ranks in namespaces of this machine, each with a Unix socket."""
 
     def __init__(
-        self, launcher: Path, places: _Places, settings: Mapping[str, str], clock: Clock
+        self, launcher: Path, places: RankPlaces, settings: Mapping[str, str], clock: Clock
     ) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="lightrig-mpi-")
         self._listening = []
-        command = [str(launcher), "-launcher", "fork"]
+        command = [str(launcher), *self._launch_options(places)]
         for number, (server, interface) in enumerate(places):
             path = str(Path(self._folder.name) / str(number))
             listening = socket.socket(socket.AF_UNIX)
@@ -307,10 +309,27 @@ class _LocalJob(_Job):
             self._listening.append(listening)
             shell = server.local_shell()
             assert shell is not None
-            command += _options(number, interface)
-            command += shell.local_command(_rank(shell.python, _ATTACH.format(path=path)))
+            command += self._rank_options(number, interface)
+            rank = _rank(self._python(shell.python), self._prelude() + _ATTACH.format(path=path))
+            command += shell.local_command(rank)
         self._output = open(Path(self._folder.name) / "output", "w+b")  # noqa: SIM115
         super().__init__(places, command, self._output, settings, clock)
+
+    def _launch_options(self, places: RankPlaces) -> list[str]:
+        """Return the launcher's options for all ranks."""
+        return ["-launcher", "fork"]
+
+    def _rank_options(self, number: int, interface: str) -> list[str]:
+        """Return the launcher's options for a rank."""
+        return _options(number, interface)
+
+    def _python(self, python: str) -> str:
+        """Return the interpreter of the ranks; by default the server's."""
+        return python
+
+    def _prelude(self) -> str:
+        """Return what a rank does first, as Python."""
+        return ""
 
     def _connection(self, number: int) -> socket.socket | None:
         with contextlib.suppress(TimeoutError):
@@ -323,6 +342,7 @@ class _LocalJob(_Job):
         return [("mpiexec", line) for line in printed.splitlines()]
 
     def close(self) -> None:
+        """End `mpiexec` and its ranks; remove their sockets."""
         super().close()
         for listening in self._listening:
             listening.close()
@@ -330,11 +350,11 @@ class _LocalJob(_Job):
         self._folder.cleanup()
 
 
-class _RemoteJob(_Job):
+class _RemoteJob(MpiJob):
     """Ranks on servers behind SSH, where the helpers of `mpiexec` are started over SSH."""
 
     def __init__(
-        self, launcher: Path, places: _Places, settings: Mapping[str, str], clock: Clock
+        self, launcher: Path, places: RankPlaces, settings: Mapping[str, str], clock: Clock
     ) -> None:
         self._servers = [server for server, _ in places]
         self._connected: list[queue.SimpleQueue[socket.socket]] = []
@@ -387,7 +407,7 @@ class _RemoteJob(_Job):
                 port = int(command[at].rpartition(":")[2])
                 shell = _shell(server)
                 command[0] = Path(command[0]).name
-                command[at] = f"127.0.0.1:{shell.forward(partial(_relay_to, port))}"
+                command[at] = f"127.0.0.1:{shell.forward(partial(relay_to, port))}"
                 shell.start(command, _HelperOutput(self._printed, server.name))
 
 
@@ -413,7 +433,7 @@ class _HelperOutput:
         self._printed.append(f"{self._server}: its helper ended: {reason}")
 
 
-def _relay_to(port: int, channel: socket.socket) -> None:
+def relay_to(port: int, channel: socket.socket) -> None:
     """Connect a forwarded connection with a port of this machine, on threads of its own."""
 
     def relay() -> None:

@@ -61,6 +61,8 @@ class RankPrograms(ABC):
     """
 
     simulated = False
+    reforms = False
+    """Whether ranks go on without one that they take for dead."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
