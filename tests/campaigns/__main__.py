@@ -32,7 +32,7 @@ CAMPAIGNS = {
     "mornings": "MORNINGS_SEEDS (10), MORNINGS_FIRST_SEED, MORNINGS_HEALTHY, _QUIET, _STORE",
     "healthy_switches": "HEALTHY_SEEDS (100)",
     "tcp_stalls": "CUTS (20) of each length; needs namespaces, so root",
-    "light_faults": "LIGHT_LIBRARIES, LIGHT_FAULTS (67) of each setting; needs namespaces, so root",
+    "light_faults": "LIGHT_LIBRARIES, LIGHT_FAULTS (67), LIGHT_OPENMPI; needs namespaces, so root",
     "disturbances": "DISTURBANCES (1000), DISTURBANCES_SEED (1); needs namespaces, so root",
 }
 """Settings from the environment with their defaults, and needs, of each."""

@@ -1,12 +1,13 @@
 """Faults by light under jobs of a library: outcomes, and the longest cut that is survived.
 
-`LIGHT_LIBRARIES` (default `tcp gloo mpich`) are run one after the other in namespaces, each with
-its settings of `SETTINGS`, `LIGHT_FAULTS` (default 67) faults a setting. Of these at most `STAIRS`
-are cuts whose durations a Bayesian staircase chooses, and at most `UP_AND_DOWN` cuts whose
-durations go up after one that was survived and down after one that was not (Dixon and Mood 1948, "A
-method for obtaining and analyzing sensitivity data", J. Am. Stat. Assoc. 43); the others are
-`KINDS` in turn. A wrong result, an error of the harness, a switch that is not as the plan says
-after a fault, and processes that are left after a setting break the promise.
+`LIGHT_LIBRARIES` (default `tcp gloo mpich`; `openmpi` stands in `LIGHT_OPENMPI`) are run one after
+the other in namespaces, each with its settings of `SETTINGS`, `LIGHT_FAULTS` (default 67) faults a
+setting. Of these at most `STAIRS` are cuts whose durations a Bayesian staircase chooses, and at
+most `UP_AND_DOWN` cuts whose durations go up after one that was survived and down after one that
+was not (Dixon and Mood 1948, "A method for obtaining and analyzing sensitivity data", J. Am. Stat.
+Assoc. 43); the others are `KINDS` in turn. A wrong result, an error of the harness, a switch that
+is not as the plan says after a fault, and processes that are left after a setting break the
+promise.
 """
 
 import itertools
@@ -18,7 +19,7 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from lightrig.harness.bench import Bench, Fabric, bind
 from lightrig.harness.bench.jobs import JobCollective, Jobs, JobSetting, Library
@@ -35,8 +36,10 @@ SETTINGS: dict[Library, tuple[JobSetting, ...]] = {
     "tcp": (JobSetting(), JobSetting(user_timeout=3 * S), JobSetting(retries=5)),
     "gloo": (JobSetting(), JobSetting(timeout=5 * S), JobSetting(retries=5)),
     "mpich": (JobSetting(), JobSetting(timeout=5 * S), JobSetting(retries=5)),
+    "openmpi": (JobSetting(), JobSetting(retries=5), JobSetting(detector=S)),
 }
-JOBS: tuple[JobCollective, ...] = ("all_reduce", "send_receive")
+JOBS: tuple[JobCollective, ...] = get_args(JobCollective)
+ENVIRONMENT = Path(os.environ.get("LIGHT_OPENMPI", ".extras/openmpi"))
 LEAST, MOST = S // 10, 30 * S
 STAIRS, UP_AND_DOWN, STEP = 18, 12, 0.15
 """Faults of either staircase; the step of the second one in decades, from 2 s on."""
@@ -113,6 +116,7 @@ def one_fault(run: FaultRun, fault: Fault) -> dict[str, Any]:
         "exchanges": found.exchanges,
         "wrong": found.wrong,
         "error": found.error,
+        "groups": found.groups,
         "moments_s": {
             name: round((at.latest - found.began) / 1e9, 4) for name, at in found.moments.items()
         },
@@ -132,7 +136,7 @@ def setting_of(bench: Bench, log: records.Log, library: Library, setting: JobSet
     try:
         while len(done) < COUNT:
             if jobs is None:
-                jobs = Jobs(bench, library, setting)
+                jobs = Jobs(bench, library, setting, ENVIRONMENT)
             which, what = planned(done)
             job = JOBS[len(done) % len(JOBS)] if which == "kinds" else JOBS[0]
             (fault,) = draw_faults([what], links_of_plan, 1, seed + len(done))

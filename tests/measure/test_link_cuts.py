@@ -11,6 +11,7 @@ from lightrig.harness.measure.light_faults import Fault, FaultKind, without_ligh
 from lightrig.harness.measure.links import LinkObservation
 from lightrig.harness.measure.reconfiguration import bring_up
 from lightrig.harness.measure.survival import (
+    Outcome,
     Survival,
     job_under_fault,
     survival_rows,
@@ -252,6 +253,41 @@ def test_packets_are_lost_for_as_long_as_asked(bench: Bench) -> None:
     assert (found.dark, found.duration, found.went_on) == (Span(0, 0), 70 * MS, True)
     assert found.moments["packets lost"] == found.lost
     assert found.moments["packets lost no more"] == found.back
+
+
+@pytest.mark.parametrize(
+    ("groups", "outcome"),
+    [([{"a", "b"}, {"c"}], "parted"), ([{"a", "b"}], "re-formed")],
+)
+def test_ranks_that_go_on_without_others(
+    bench: Bench, groups: list[set[str]], outcome: Outcome
+) -> None:
+    """They shrink apart in the dark, 200 ms after it began, and go on at once."""
+
+    def shrunk(state: StreamState, at: int) -> StreamState:
+        if at <= 505 * MS:
+            return state
+        began = state.began.earliest - at
+        left = Span(began + 505 * MS, began + 505 * MS)
+        slow = stalled(began, state, 200 * MS)
+        return replace(slow, reformed=(left,), groups=frozenset(map(frozenset, groups)))
+
+    found = cut(bench, shrunk)
+    assert (found.outcome, found.went_on, found.stall) == (outcome, False, 200 * MS)
+    assert found.groups == tuple(tuple(sorted(group)) for group in groups)
+    assert found.moments["carrier lost"].latest < found.moments["re-formed"].earliest
+    assert found.moments["re-formed"].latest < found.moments["carrier back"].earliest
+
+
+def test_two_groups_of_which_one_stands_still_hang(bench: Bench) -> None:
+    groups = frozenset({frozenset({"a"}), frozenset({"b", "c"})})
+
+    def hangs(state: StreamState, at: int) -> StreamState:
+        stuck = state.began.earliest - at + 305 * MS
+        stands = replace(state, began=Span(stuck, stuck), groups=groups)
+        return stands if at > 305 * MS else state
+
+    assert cut(bench, hangs).outcome == "hang"
 
 
 @pytest.fixture(scope="module")

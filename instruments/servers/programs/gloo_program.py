@@ -393,10 +393,11 @@ class Worker:
         rounds = CheckedRounds(collective, request["count"], self._rank, self._ranks)
         seen["members"] = list(range(self._ranks))
         threading.Thread(target=self._watch_retransmissions, args=(seen,), daemon=True).start()
-        iteration, momentum = 0, bytes(len(rounds.given(0)))
+        iteration, momentum, broken = 0, bytes(len(rounds.given(0))), None
         while seen is self._seen:
             given, expected = rounds.given(iteration), rounds.expected(iteration)
-            seen["began"] = began = now()
+            # What a re-formed group does first ends the round that was broken.
+            seen["began"] = began = broken or now()
             try:
                 result = self._communicate(collective, given)
             except (RuntimeError, OSError) as error:
@@ -406,12 +407,13 @@ class Worker:
                     again, error = None, further
                 if again is not None:
                     rounds = CheckedRounds(collective, request["count"], self._rank, self._ranks)
-                    iteration, momentum = again, bytes(len(rounds.given(0)))
+                    iteration, momentum, broken = again, bytes(len(rounds.given(0))), began
                     continue
                 seen["failed"] = now()
                 seen["failure"] = f"{type(error).__name__}: {error}"
                 break
             seen["operations"].append((began, now()))
+            broken = None
             if collective == "train":
                 result = momentum = updated(momentum, result)
             seen["wrong"] += result != expected

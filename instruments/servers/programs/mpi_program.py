@@ -69,7 +69,8 @@ class _Group:
         """
         began = now()
         deadline = began + self._timeout_ns
-        while not self.mpi.Request.Testall(requests):
+        # One by one: an error of all of them together would not show its kind.
+        while not all(each.Test() for each in requests):
             if now() > deadline:
                 raise OperationTimeoutError(
                     f"an operation was not complete after {self._timeout_ns / 1e9:g} s"
