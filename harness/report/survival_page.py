@@ -98,7 +98,12 @@ def _timeline(found: "Survival") -> str:
         plot.dots([moments["first retransmission"]], [1.0], 1)
         anchor = "end" if moments["first retransmission"] > last / 2 else "start"
         plot.word(moments["first retransmission"], 1.25, "first retransmission", anchor)
-    for name, index in (("error", 1), ("first result", 2), ("rate back to 95 %", 0)):
+    for name, index in (
+        ("error", 1),
+        ("re-formed", 3),
+        ("first result", 2),
+        ("rate back to 95 %", 0),
+    ):
         if name in moments:
             plot.dots([moments[name]], [0.0], index)
             plot.word(moments[name], 0.3 if name != "rate back to 95 %" else -0.5, name, "middle")

@@ -111,6 +111,18 @@ def test_the_page_has_shares_the_longest_fault_and_a_timeline_of_each_outcome() 
         ("4.64 s to 10 s", "<td>1 of 1</td><td>0 of 1</td>"),
     ]
     assert "0.006 s</dt><dd>carrier lost" in page
+    assert "went on as" not in page
+
+
+def test_the_page_names_the_groups_of_ranks_that_went_on() -> None:
+    left = (("server0", "server3"), ("server2",))
+    apart = replace(survival("parted", 200), groups=left)
+    formed = Span(90 * MS, 90 * MS)
+    apart.moments["re-formed"] = formed
+    page = survival_page("all_reduce over openmpi", "mine", [apart], None)
+    assert "went on as server0, server3 | server2." in page
+    # Drawn, and listed.
+    assert page.count("re-formed<") == 2
 
 
 def test_nothing_that_fails_is_at_least_the_longest_tried() -> None:
