@@ -16,9 +16,10 @@ import socket
 import ssl
 import struct
 import threading
+from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import fastapi
 import uvicorn
@@ -40,6 +41,10 @@ _LONGEST_BODY = 1 << 20
 
 _FIRST_REQUEST_S = 10.0
 """Time that a new connection has for its first request."""
+
+_MOST_UNASKED = 128
+"""Connections before their first request, beyond which the oldest is closed: descriptors are
+needed for the switches."""
 
 _LONGEST_WAIT_S = 60.0
 _LOOK_AGAIN_S = 0.05
@@ -204,6 +209,7 @@ class HttpServer:
             access_log=False,
             server_header=False,
             timeout_graceful_shutdown=_SHUTDOWN_S,
+            backlog=_MOST_UNASKED,  # as many are also accepted at a time
         )
         config.load()
         config.ssl = context
@@ -222,9 +228,14 @@ class HttpServer:
 class _Connection(H11Protocol):
     """A connection that is closed where its first request does not come in time."""
 
+    _newest: ClassVar[deque[_Connection]] = deque()
+
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
-        self._expiry = self.loop.call_later(_FIRST_REQUEST_S, self._expire)
+        self._expiry = self.loop.call_later(_FIRST_REQUEST_S, self.close_unasked)
+        self._newest.append(self)
+        while len(self._newest) > _MOST_UNASKED:
+            self._newest.popleft().close_unasked()
         made = transport.get_extra_info("socket")
         if made.family == socket.AF_UNIX and _account(made) not in {0, os.geteuid()}:
             transport.abort()
@@ -233,7 +244,8 @@ class _Connection(H11Protocol):
         self._expiry.cancel()
         super().connection_lost(exc)
 
-    def _expire(self) -> None:
+    def close_unasked(self) -> None:
+        """Close the connection unless a request has begun."""
         if self.cycle is None:
             self.transport.close()
 

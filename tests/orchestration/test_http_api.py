@@ -3,6 +3,8 @@
 import contextlib
 import json
 import os
+import resource
+import shlex
 import socket
 import ssl
 import subprocess
@@ -21,6 +23,7 @@ from lightrig.harness.orchestration import http_api
 from lightrig.harness.orchestration.http_api import HttpServer, read_token
 from lightrig.harness.orchestration.jobs import OrchestrationError
 from lightrig.harness.orchestration.orchestrator import Orchestrator
+from lightrig.harness.systems.infinitehbd.generator import render as render_row
 from lightrig.harness.systems.railx.generator import render
 from lightrig.harness.systems.railx.runtime.layout import GridLayout
 from lightrig.testbeds import load
@@ -50,8 +53,8 @@ def at_a_port(service: Orchestrator, folder: Path) -> Iterator[int]:
 
 
 @contextlib.contextmanager
-def client_at(port: int, folder: Path) -> Iterator[httpx.Client]:
-    headers = {"Authorization": f"Bearer {read_token(folder / 's.token')}"}
+def client_at(port: int, folder: Path, token: str = "s.token") -> Iterator[httpx.Client]:
+    headers = {"Authorization": f"Bearer {read_token(folder / token)}"}
     with httpx.Client(
         base_url=f"http://127.0.0.1:{port}",
         headers=headers,
@@ -199,6 +202,68 @@ def test_idle_connections_are_closed_and_stop_no_other(
         each.settimeout(30)
         assert each.recv(1) == b""
         each.close()
+
+
+def test_of_many_idle_connections_the_oldest_are_closed(
+    client, port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http_api, "_MOST_UNASKED", 20)
+    monkeypatch.setattr(http_api, "_FIRST_REQUEST_S", 600)
+    idle = [socket.create_connection(("127.0.0.1", port)) for _ in range(100)]
+    assert client.get("/v1/status").status_code == 200
+    closed = set()
+    for number, each in enumerate(idle):
+        each.setblocking(False)
+        with contextlib.suppress(BlockingIOError):
+            assert each.recv(1) == b""
+            closed.add(number)
+        each.close()
+    assert closed == {*range(100 - 20 + 1)}  # the client's is the newest
+
+
+@pytest.mark.long
+def test_ten_thousand_idle_connections_stop_no_request(tmp_path: Path) -> None:
+    """The service may open 400 descriptors, as it has them for its switches."""
+    file, state = tmp_path / "row.yaml", tmp_path / "state.json"
+    file.write_text(render_row(5))
+    submit = {"do": "submit", "job": "a", "shape": {"size": 2}}
+    with (
+        descriptors(11_000),
+        service(file, state, most_descriptors=400) as port,
+        client_at(port, tmp_path, "state.token") as client,
+    ):
+        idle = []
+        for _ in range(20):
+            idle += [socket.create_connection(("127.0.0.1", port)) for _ in range(500)]
+            assert client.get("/v1/status").json()["settled"]
+        assert client.post("/v1/requests", json=submit).json()["jobs"]["a"]["ready"]
+        assert client.get("/healthz").json() == {"alive": True}
+        for each in idle:
+            each.close()
+
+
+@contextlib.contextmanager
+def descriptors(count: int) -> Iterator[None]:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, count), hard))
+    yield
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+@contextlib.contextmanager
+def service(file: Path, state: Path, most_descriptors: int) -> Iterator[int]:
+    """Run a service of simulated switches as a process, and yield its port."""
+    limited = f"ulimit -n {most_descriptors}; exec "
+    program = str(Path(sys.executable).with_name("lightrig"))
+    command = [program, "orchestrate", "infinitehbd", str(file)]
+    command += ["--state", str(state), "--port", "0", "--instruments", "simulated", "--json"]
+    with subprocess.Popen(
+        ["sh", "-c", limited + shlex.join(command)], stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        yield int(json.loads(process.stdout.readline())["address"].rpartition(":")[2])
+        process.terminate()
+        assert process.wait(60) == 0
 
 
 def test_a_token_file_is_of_this_account_alone(tmp_path: Path) -> None:
