@@ -15,10 +15,11 @@ import tempfile
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 from lightrig.harness.orchestration.orchestrator import Orchestrator
 from lightrig.harness.system_registry import installed_systems
+from lightrig.harness.systems.acos.generator import render_rings
 from lightrig.harness.systems.infinitehbd.generator import render as render_row
 from lightrig.harness.systems.railx.generator import render as render_grid
 from lightrig.testbeds import Testbed, load
@@ -211,6 +212,72 @@ class Grid:
         return found
 
 
+class Rings:
+    """ACOS: five servers on two rings of one job, past servers and switches that fail."""
+
+    name, monitors = "acos", "none"
+    RINGS: ClassVar[Mapping[str, str]] = {"inner": "01234", "outer": "02413"}
+
+    def testbed(self, root: Path) -> Testbed:
+        (root / "rings.yaml").write_text(render_rings())
+        return load(root / "rings.yaml")
+
+    def job(self, dice: random.Random) -> Mapping[str, Any]:
+        return {"ring": dice.choice(["auto", "inner", "outer"])}
+
+    def fail(self, dice: random.Random, room: Switchroom) -> str:
+        server = dice.choice(sorted(room.testbed.servers))
+        at_server = [name for name in room.circuits if f"-{server}-" in name]
+        if dice.random() < 0.5:
+            room.silent.update(at_server)
+            return server
+        switch = dice.choice(sorted(room.circuits))
+        room.silent.add(switch)
+        return switch
+
+    def problems(self, room: Switchroom, status: Mapping[str, Any]) -> list[str]:
+        failed = {name.split("-")[1] for name in room.silent if name[:3] in {"tx-", "rx-"}}
+        light = joined(room.testbed, room.circuits)
+        possible = {ring: self.possible(ring, failed, room.silent) for ring in self.RINGS}
+        jobs = status["jobs"].values()
+        placed = [job for job in jobs if job["groups"][0]]
+        found = [f"{job} waits" for job in jobs if not placed and self.wanted(job, possible)]
+        if len(placed) > 1:
+            found.append(f"{len(placed)} jobs have a ring at once")
+        for job in placed:
+            nodes = job["groups"][0]["nodes"]
+            rings = self.wanted(job, possible)
+            if len(nodes) < max(map(len, rings), default=0) or failed & {*nodes}:
+                found.append(f"{nodes} are in a ring of {rings}, with {failed} failed")
+            near = defaultdict(set)
+            for before, after in itertools.pairwise([*nodes, nodes[0]]):
+                near[before].add(after)
+                near[after].add(before)
+            found += [
+                f"{node} is joined to {light[node]}, not {near[node]}"
+                for node in nodes
+                if light[node] != near[node]
+            ]
+        return found
+
+    def wanted(self, job: Mapping[str, Any], possible: Mapping[str, list[str]]) -> list[list[str]]:
+        """Return the rings that a job may have."""
+        names = self.RINGS if job["shape"]["ring"] == "auto" else [job["shape"]["ring"]]
+        return [possible[name] for name in names if possible[name]]
+
+    def possible(self, ring: str, failed: set[str], silent: set[str]) -> list[str]:
+        """Return the servers of a ring past those that failed; none where two are neighbours."""
+        works = []
+        for place, number in enumerate(self.RINGS[ring]):
+            parts = {
+                f"{ring}-skip-{way}-{place}-{lane}" for way in ("in", "out") for lane in (0, 1)
+            }
+            works.append(f"gpu{number}" not in failed and not parts & silent)
+        if not all(map(any, itertools.pairwise([*works, works[0]]))):
+            return []
+        return [f"gpu{n}" for n in itertools.compress(self.RINGS[ring], works)]
+
+
 def one_ring(after: Mapping[str, str], members: set[str]) -> bool:
     """Whether the successors are one ring of all members."""
     at, seen = min(members), set()
@@ -220,7 +287,7 @@ def one_ring(after: Mapping[str, str], members: set[str]) -> bool:
     return seen == members and after.keys() == members
 
 
-CASES: tuple[Case, ...] = (Row(), Grid())
+CASES: tuple[Case, ...] = (Row(), Grid(), Rings())
 
 
 class Sequence:
