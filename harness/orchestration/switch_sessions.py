@@ -94,7 +94,7 @@ class SimulatedSwitches:
     def __init__(self, fabric: Testbed | Wiring) -> None:
         self._wiring = wiring_of(fabric)
         self._present = dict.fromkeys(self._wiring.switches, Reading(frozenset()))
-        self._checked: set[tuple[int, frozenset[Circuit]]] = set()
+        self._checked: set[tuple[frozenset[int], frozenset[Circuit]]] = set()
 
     def probe(self, names: Collection[str]) -> Outcomes:
         """See `Switches`."""
@@ -108,14 +108,15 @@ class SimulatedSwitches:
         """See `Switches`."""
 
     def _order(self, name: str, circuits: frozenset[Circuit]) -> Reading:
-        known = len(self._wiring.lights(name)), circuits
+        ports = self._wiring.ingress(name)
+        known = ports, circuits
         if known not in self._checked:
             into = {circuit.ingress for circuit in circuits}
             out = {circuit.egress for circuit in circuits}
             if not (len(into) == len(out) == len(circuits)):
                 raise PlanError(f"{name}: a port is in two circuits")
-            if strange := into - self._wiring.lights(name).keys():
-                raise PlanError(f"{name}: no node is at ingress port {min(strange)}")
+            if strange := into - ports:
+                raise PlanError(f"{name}: no fiber leads to ingress port {min(strange)}")
             self._checked.add(known)
         self._present[name] = Reading(circuits)
         return self._present[name]

@@ -21,6 +21,9 @@ class Wiring(Protocol):
     def lights(self, switch: str) -> Mapping[int, str]:
         """Return the nodes by the ingress port of a switch that their light enters."""
 
+    def ingress(self, switch: str) -> frozenset[int]:
+        """Return the ingress ports of a switch that a fiber leads to, from anywhere."""
+
     def loops(self, switch: str) -> Mapping[str, Circuit]:
         """Return by node a circuit of a switch from a port of the node to itself."""
 
@@ -60,6 +63,10 @@ class TestbedWiring:
     def lights(self, switch: str) -> Mapping[int, str]:
         """See `Wiring`."""
         return self._lights[switch]
+
+    def ingress(self, switch: str) -> frozenset[int]:
+        """See `Wiring`."""
+        return self._testbed.cabling.cabled_ports(switch)[0]
 
     def loops(self, switch: str) -> Mapping[str, Circuit]:
         """See `Wiring`."""

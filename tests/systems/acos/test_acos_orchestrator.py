@@ -6,6 +6,7 @@ import pytest
 
 from lightrig.harness.orchestration.jobs import Group, Job, OrchestrationError
 from lightrig.harness.orchestration.orchestrator import Orchestrator
+from lightrig.harness.orchestration.switch_sessions import SimulatedSwitches
 from lightrig.harness.systems.acos.generator import render, render_rings
 from lightrig.harness.systems.acos.runtime.layout import ServerRingLayout
 from lightrig.testbeds import Testbed, load
@@ -79,6 +80,14 @@ def test_a_dead_switch_costs_its_ring_and_not_the_service(service, room) -> None
     service.request({"do": "withdraw", "job": "a"})
     service.request({"do": "submit", "job": "b", "shape": {"ring": "inner"}})
     assert ring_of(service, "b") == ("inner", "0124")
+
+
+def test_simulated_switches_take_light_from_other_switches(testbed, tmp_path: Path) -> None:
+    switches = SimulatedSwitches(testbed)
+    service = Orchestrator(testbed, ServerRingLayout(testbed), switches, tmp_path / "t.json")
+    service.start()
+    assert service.request(AUTO)["jobs"]["a"]["ready"]
+    assert (service.status()["settled"], service.status()["silent"]) == (True, {})
 
 
 def test_two_neighbours_that_fail_leave_the_ring_on_which_they_are_none(service) -> None:

@@ -231,7 +231,7 @@ def test_simulated_switches_refuse_what_no_switch_can_do(tmp_path: Path) -> None
     twice = switches.order({"xocs0-0": frozenset({Circuit(1, 8), Circuit(1, 10)})})
     assert "a port is in two circuits" in str(twice["xocs0-0"])
     strange = switches.order({"xocs0-0": frozenset({Circuit(7, 8)})})
-    assert "no node is at ingress port 7" in str(strange["xocs0-0"])
+    assert "no fiber leads to ingress port 7" in str(strange["xocs0-0"])
     assert not switches.probe(["xocs0-0"])["xocs0-0"].circuits
 
 

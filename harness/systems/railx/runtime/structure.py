@@ -102,7 +102,7 @@ class GridStructure:
         }
         self._lights = {d: lights(line)[f"{d}ocs0-0"] for d, line in self._lines.items()}
         self._loops = {d: loops(line)[f"{d}ocs0-0"] for d, line in self._lines.items()}
-        self._copies: dict[tuple[Dimension, int], tuple[Any, Any]] = {}
+        self._copies: dict[tuple[Dimension, int], tuple[Any, Any, Any]] = {}
 
     def parts(self) -> Iterator[tuple[str, int, list[str]]]:
         """See `Structure`."""
@@ -131,6 +131,11 @@ class GridStructure:
     def lights(self, switch: str) -> Mapping[int, str]:
         """See `Wiring`."""
         found: Mapping[int, str] = self._copy(switch)[0]
+        return found
+
+    def ingress(self, switch: str) -> frozenset[int]:
+        """See `Wiring`."""
+        found: frozenset[int] = self._copy(switch)[2]
         return found
 
     def loops(self, switch: str) -> Mapping[str, Circuit]:
@@ -186,13 +191,14 @@ class GridStructure:
             plans={},
         )
 
-    def _copy(self, switch: str) -> tuple[Any, Any]:
-        """Return lights and loops of a line, which its switches share."""
+    def _copy(self, switch: str) -> tuple[Any, Any, Any]:
+        """Return lights, loops and ingress ports of a line, which its switches share."""
         d, line, _ = _parsed(switch)
         if (d, line) not in self._copies:
             self._copies[d, line] = (
                 {port: _moved(d, node, line) for port, node in self._lights[d].items()},
                 {_moved(d, node, line): loop for node, loop in self._loops[d].items()},
+                frozenset(self._lights[d]),
             )
         return self._copies[d, line]
 
