@@ -28,6 +28,7 @@ NAMES = (
     "mutations",
     "labs",
     "mornings",
+    "healthy_switches",
 )
 """Modules that write such a file, and offer `table(done)`: its lines, and whether all is well."""
 
