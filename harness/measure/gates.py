@@ -223,14 +223,15 @@ def judge_counts(limit: Limit, counts: Sequence[Counted]) -> Verdict:
         if not _stands_alone(limit, one):
             together.setdefault(one.counter, []).append(one)
     each += [_judge_together(limit, gates) for gates in together.values()]
-    outcome, needed, reason = max(each, key=lambda one: _RANK.index(one[0]))
+    outcome, needed, reason, _ = max(each, key=lambda one: (_RANK.index(one[0]), one[3]))
     bad = sum(one[0] == "fail" for one in each)
     doubtful = sum(one[0] in {"fail", "not enough data"} for one in each)
     stated = reason if len(counts) == 1 else f"Of {len(counts)} gates the worst: {reason}"
     return Verdict(outcome, len(counts), bad, doubtful, needed, stated)
 
 
-_Judged: TypeAlias = tuple[Outcome, int | None, str]
+_Judged: TypeAlias = tuple[Outcome, int | None, str, float]
+"""Outcome, further bits that are needed, reason, and upper bound of the ratio."""
 
 
 def _stands_alone(limit: Limit, one: Counted) -> bool:
@@ -242,13 +243,15 @@ def _stands_alone(limit: Limit, one: Counted) -> bool:
 def _judge_alone(limit: Limit, counted: Counted) -> _Judged:
     name = counted.counter
     if (void_reason := counted.void_reason) is not None:
-        return "fail", None, f"{name} counted nothing that bounds a ratio: {void_reason}."
+        reason = f"{name} counted nothing that bounds a ratio: {void_reason}."
+        return "fail", None, reason, math.inf
     retained = counted.decision == "accept"
     text = "accepted" if retained else "rejected"
     errors, bits = counted.count.errors, counted.count.bits
     counted_as = f"{name}: {errors:,} errors in {bits:.4g} bits"
     reason = f"{counted_as}, {text} by the sequential test for independent errors."
-    return "pass" if retained else "fail", None, reason
+    upper = counted.ratio.upper if counted.ratio else math.inf
+    return "pass" if retained else "fail", None, reason, upper
 
 
 def _judge_together(limit: Limit, counts: Sequence[Counted]) -> _Judged:
@@ -259,5 +262,6 @@ def _judge_together(limit: Limit, counts: Sequence[Counted]) -> _Judged:
     if found.outcome == "pass" and limit.warn is not None:
         warned = judge_gates(gates, limit.warn, confidence, burst)
         if warned.outcome != "pass":
-            return "marginal", None, f"{name}: {found.reason} But to warn: {warned.reason}"
-    return found.outcome, found.needed, f"{name}: {found.reason}"
+            reason = f"{name}: {found.reason} But to warn: {warned.reason}"
+            return "marginal", None, reason, found.upper
+    return found.outcome, found.needed, f"{name}: {found.reason}", found.upper

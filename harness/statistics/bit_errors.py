@@ -172,6 +172,11 @@ class ErrorRatioVerdict:
     needed: int | None
     reason: str
 
+    @property
+    def upper(self) -> float:
+        """Upper end of the ratio's interval; infinite where nothing was counted."""
+        return math.inf if self.ratio is None else self.ratio.upper
+
 
 def judge_error_ratio(
     errors: int, bits: int, limit: float, confidence: float = 0.95, *, sync_lost: bool = False

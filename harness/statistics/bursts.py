@@ -142,7 +142,7 @@ def judge_gates(
 
 
 def _worst(verdicts: Sequence[ErrorRatioVerdict]) -> ErrorRatioVerdict:
-    return max(verdicts, key=lambda one: _RANK.index(one.outcome))
+    return max(verdicts, key=lambda one: (_RANK.index(one.outcome), one.upper))
 
 
 def _by_bursts(gate: GateErrors, limit: float, confidence: float) -> ErrorRatioVerdict:

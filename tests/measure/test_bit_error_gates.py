@@ -182,9 +182,9 @@ def test_a_line_that_loses_its_pattern_is_not_waited_for(clock: Clock) -> None:
 # ------------------------------------------------------------------------------- verdicts
 
 
-def counted_as(errors: int, bits: int = 3 * 10**13) -> Counted:
+def counted_as(errors: int, bits: int = 3 * 10**13, counter: str = "line") -> Counted:
     count = ErrorCount(Span(0, 0), Span(1, 1), bits, errors, sync_lost=False, clock_lost=False)
-    return Counted("line", count, 0.0, 0.95, 1e-12)
+    return Counted(counter, count, 0.0, 0.95, 1e-12)
 
 
 def test_the_worst_gate_speaks_for_all() -> None:
@@ -192,6 +192,16 @@ def test_the_worst_gate_speaks_for_all() -> None:
     assert verdict.outcome == "fail"
     assert verdict.reason.startswith("Of 3 gates the worst: line: 60 errors")
     assert (verdict.n, verdict.exceeding) == (3, 1)
+
+
+def test_of_gates_that_all_pass_the_one_with_most_errors_is_named() -> None:
+    """By Poisson, 7 errors in 3e13 bits are at most 13.15 / 3e13, or 4.4e-13."""
+    one_counter = judge_counts(LIMIT, [counted_as(0), counted_as(7), counted_as(3)])
+    assert one_counter.reason.startswith("Of 3 gates the worst: line: 7 errors"), one_counter
+    several = [counted_as(0, counter="a"), counted_as(4, counter="b"), counted_as(2, counter="c")]
+    assert judge_counts(LIMIT, several).reason.startswith("Of 3 gates the worst: b: 4 errors")
+    decided = [replace(each, decision="accept") for each in several]
+    assert judge_counts(LIMIT, decided).reason.startswith("Of 3 gates the worst: b: 4 errors")
 
 
 def test_an_undecided_gate_states_the_further_bits() -> None:
