@@ -69,7 +69,13 @@ class DiconGp600(QueryInstrument):
         return frozenset(circuits)
 
     def change(self, remove: Collection[Circuit], add: Collection[Circuit]) -> Operation:
-        """Begin to take down `remove` and make `add`, in one write."""
+        """Begin to take down `remove` and make `add`, in one write.
+
+        Raises `DeniedError` before anything is sent for a port in two circuits: each is a command
+        of its own, of which the later would move the port.
+        """
+        if any(len(set(ports)) < len(ports) for ports in zip(*set(add), strict=True)):
+            raise self.refused("a port is in two circuits of a change", command="X1 CH")
         ingresses, _ = self.size()
         for _attempt in range(_LONGEST_QUEUE):  # entries of before are not about this change
             if not self._parse_error(_ERROR_QUERY, self.query(_ERROR_QUERY))[0]:

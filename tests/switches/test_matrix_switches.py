@@ -13,7 +13,7 @@ from hypothesis import given, settings
 
 from lightrig.harness.bench import Bench, bind
 from lightrig.instruments.clock import SystemClock
-from lightrig.instruments.core.errors import DeniedError
+from lightrig.instruments.core.errors import CANNOT, DeniedError
 from lightrig.instruments.simulated.devices.simulated_calient_s import PAGE
 from lightrig.instruments.simulated.lab import SimulatedLab
 from lightrig.testbeds import Circuit, load
@@ -97,6 +97,16 @@ def test_dicon_makes_a_whole_change_in_one_write(tmp_path: Path) -> None:
         asked = [line for line in bound.switches["ocs"].wire() if "X1 CH 1 1" in line]
         assert len(asked) == 1
         assert "X1 CH 24 24" in asked[0]
+
+
+@pytest.mark.parametrize("other", [Circuit(3, N + 9), Circuit(5, N + 7)], ids=["ingress", "egress"])
+def test_dicon_is_not_asked_for_a_port_in_two_circuits(tmp_path: Path, other: Circuit) -> None:
+    """Its commands make one circuit each: the later one would take the port of the earlier."""
+    with bench(tmp_path, "dicon-gp600") as bound:
+        switch = bound.switches["ocs"]
+        with pytest.raises(DeniedError, match="a port is in two circuits") as refused:
+            switch.change([], [Circuit(3, N + 7), other]).done()
+        assert (refused.value.code, switch.circuits()) == (CANNOT, frozenset())
 
 
 def test_dicon_reads_old_errors_before_a_change(tmp_path: Path) -> None:

@@ -483,3 +483,14 @@ def test_whatever_is_changed_all_wires_agree(all_wires, steps):
             change = difference(switch.circuits(), wanted)
             switch.change(change.remove, change.add).done()
         assert {switch.circuits() for switch in all_wires} == {wanted}
+
+
+def test_an_ingress_in_two_circuits_is_refused_on_each_wire(scheme, virtual):
+    """NETCONF and RESTCONF merge entries of one key, so there the driver sends nothing."""
+    switch = virtual(scheme=scheme, size=(12, 20)).driver()
+    with pytest.raises(DeniedError) as refused:
+        switch.change([], [Circuit(2, 14), Circuit(2, 15)]).done()
+    unsent = scheme in {"netconf", "restconf"}
+    assert (refused.value.code == CANNOT) == unsent
+    assert bool(sent(switch, CHANGES[scheme])) != unsent
+    assert switch.circuits() == frozenset()
