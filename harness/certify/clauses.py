@@ -38,6 +38,7 @@ CLAUSES: Mapping[str, Callable[[Subject, Requirement], Outcome]] = {
         optics_clauses.crosstalk,
         light_clauses.repeatability,
         light_clauses.factory_losses,
+        light_clauses.drift,
         restart_clauses.warm_restart,
         restart_clauses.cold_restart,
         restart_clauses.reset,
@@ -52,6 +53,7 @@ CLAUSES: Mapping[str, Callable[[Subject, Requirement], Outcome]] = {
         traffic_clauses.traffic,
         traffic_clauses.error_ratio,
         traffic_clauses.frame_loss,
+        traffic_clauses.rdma,
     )
 }
 """By the `code` of requirements."""

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,8 @@ from scipy import stats
 from lightrig.harness.certify.requirements import Requirement
 from lightrig.harness.certify.subject import DecidedError, Outcome, Subject, Verdict, listed
 from lightrig.harness.measure.insertion_loss.chains import Chain
-from lightrig.harness.measure.insertion_loss.matrix import lit, measure_losses
+from lightrig.harness.measure.insertion_loss.faults import check_shifts, find_faults
+from lightrig.harness.measure.insertion_loss.matrix import Losses, lit, measure_losses
 from lightrig.harness.measure.insertion_loss.readings import DARK_DBM
 from lightrig.harness.measure.insertion_loss.rows import factory_rows
 from lightrig.harness.measure.insertion_loss.settings import cyclic_shifts
@@ -222,17 +224,48 @@ def factory_losses(subject: Subject, requirement: Requirement) -> Outcome:
     """Measure all losses and compare them with those that the switch states."""
     if not isinstance(subject.switch, FactoryCalibrated):
         return Outcome("not tested", "the switch states no factory losses")
-    chain = subject.chain()
-    numbers = [
-        row.value
-        for row in factory_rows(measure_losses(subject.fabric, chain), subject.fabric.bench, {})
-    ]
+    losses = _losses(subject)
+    numbers = [row.value for row in factory_rows(losses, subject.fabric.bench, {})]
     if not numbers:
         return Outcome("not tested", "no loss against a reference at the factory's wavelength")
     limit = float(stats.norm.ppf(1 - requirement.risk / (2 * len(numbers)))) / 2
     worst = max(numbers)
     reason = f"greatest En number; with {len(numbers)} circuits up to {limit:.2f} is chance"
     return Outcome("pass" if worst <= limit else "fail", reason, worst, None, "1", len(numbers))
+
+
+def drift(subject: Subject, requirement: Requirement) -> Outcome:
+    """Measure all losses, and those of the first setting again during and after."""
+    losses = _losses(subject)
+    found = check_shifts(losses, find_faults(losses, subject.fabric.testbed, switches=1))
+    if not found:
+        return Outcome("not tested", "no light enters at the cabled ports, or it is one setting")
+    limit = subject.fabric.testbed.switches[subject.name].check_standard.limit_db
+    verdict: Verdict = "inconclusive"
+    if any(each.exceeds(limit) for each in found):
+        verdict = "fail"
+    elif all(abs(each.value) + each.half <= limit for each in found):
+        verdict = "pass"
+    worst = max(found, key=lambda each: abs(each.value))
+    each = losses.losses.values()
+    stated = ", ".join(f"{one.reading.phase} {one.value:+.3f} dB" for one in found)
+    kind = "relative losses" if any(one.relative for one in each) else "losses"
+    values = [one.value for one in each]
+    widest = max(one.budget.expanded for one in each)
+    reason = (
+        f"limit {limit:g} dB; against the {worst.against}: {stated}; {len(values)} {kind} from "
+        f"{min(values):.2f} dB to {max(values):.2f} dB, each within {widest:.2f} dB (k = 2) or less"
+    )
+    interval = worst.value - worst.half, worst.value + worst.half
+    return Outcome(verdict, reason, worst.value, interval, "dB", len(found))
+
+
+def _losses(subject: Subject) -> Losses:
+    """Return the losses of all circuits between ports of the trial."""
+    chain = subject.chain()
+    ingress, egress = ports_of(subject, chain)
+    of_trial = replace(chain, ingress=tuple(ingress), egress=tuple(egress))
+    return measure_losses(subject.fabric, of_trial)
 
 
 def levels_of(subject: Subject, chain: Chain, readings: int = FINAL_READINGS) -> dict[int, float]:

@@ -1,7 +1,9 @@
 """Clauses on traffic over the circuits of a switch, between servers of the testbed."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
+from lightrig.harness.bench.rdma import RdmaOverCircuits, without_rdma
 from lightrig.harness.certify.optics_clauses import judged
 from lightrig.harness.certify.requirements import Requirement
 from lightrig.harness.certify.subject import DecidedError, Outcome, Subject, Verdict
@@ -9,15 +11,16 @@ from lightrig.harness.measure.bit_errors.counting import DEFAULT_LIMIT, KP4_LIMI
 from lightrig.harness.measure.bit_errors.frame_loss import measure_frame_loss
 from lightrig.harness.measure.bit_errors.rows import FRAME_LOSS
 from lightrig.harness.measure.bit_errors.setup import NoCountersError, measure_port_errors
-from lightrig.harness.measure.links import LinkObservation, LinksDownError
+from lightrig.harness.measure.links import LINK_TIMEOUT, LinkObservation, LinksDownError
 from lightrig.harness.measure.outage import measure_outage
+from lightrig.harness.measure.rdma_recovery import RdmaDownError, first_rdma
 from lightrig.harness.measure.reconfiguration import IncompleteError, bring_up
 from lightrig.harness.measure.recording import Recording
 from lightrig.harness.record import Row
 from lightrig.testbeds import Limit, Plan, Port
 
 _CHANGES = 6
-_OUTAGE = "outage.packets"
+_OUTAGE, _RDMA = "outage.packets", "rdma.recovered"
 
 
 def traffic(subject: Subject, requirement: Requirement) -> Outcome:
@@ -42,8 +45,7 @@ def traffic(subject: Subject, requirement: Requirement) -> Outcome:
     outcome = judged(subject, _OUTAGE, found, "ms", "outage of the worst direction", 1e6)
     if outcome.verdict != "not applicable":
         return outcome
-    reason = f"the links carry traffic; {outcome.reason}"
-    return Outcome("pass", reason, outcome.value, outcome.interval, "ms", outcome.n)
+    return replace(outcome, verdict="pass", reason=f"the links carry traffic; {outcome.reason}")
 
 
 def error_ratio(subject: Subject, requirement: Requirement) -> Outcome:
@@ -96,10 +98,38 @@ def frame_loss(subject: Subject, requirement: Requirement) -> Outcome:
     outcome = judged(subject, FRAME_LOSS, bounds, "1", note)
     if lost:
         reason = f"{lost} code words were not corrected; {note}"
-        return Outcome("fail", reason, outcome.value, outcome.interval, "1", len(found))
+        return replace(outcome, verdict="fail", reason=reason)
     if outcome.verdict != "not applicable":
         return outcome
-    return Outcome("pass", outcome.reason, outcome.value, outcome.interval, "1", len(found))
+    return replace(outcome, verdict="pass")
+
+
+def rdma(subject: Subject, requirement: Requirement) -> Outcome:
+    """Change between two plans, and try RDMA over a new link until it runs."""
+    bench = subject.fabric.bench
+    if why := without_rdma(bench.testbed):
+        return Outcome("not tested", f"needs RDMA between NIC ports: {why}")
+    plans, over = _plans(subject), RdmaOverCircuits(bench)
+    links = LinkObservation(bench)
+    found: list[tuple[float, float]] = []
+    try:
+        for index in range(_CHANGES):
+            before, after = plans[index % 2], plans[(index + 1) % 2]
+            bring_up(subject.fabric, links, before)
+            new = sorted(subject.fabric.links(after) - subject.fabric.links(before))
+            if not new:
+                continue
+            pair = over.pair(new[0])
+            low, high = first_rdma(subject.fabric, after, new[0], pair, timeout=LINK_TIMEOUT).after
+            found.append((low / 1e6, high / 1e6))
+    except (LinksDownError, IncompleteError, RdmaDownError) as error:
+        return Outcome("fail", " ".join(str(error).split()))
+    finally:
+        links.pause()
+    outcome = judged(subject, _RDMA, found, "ms", "from the command until RDMA runs", 1e6)
+    if outcome.verdict != "not applicable":
+        return outcome
+    return replace(outcome, verdict="pass", reason=f"RDMA runs; {outcome.reason}")
 
 
 def _plans(subject: Subject) -> tuple[Plan, Plan]:

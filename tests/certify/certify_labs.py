@@ -69,17 +69,27 @@ switches:
 servers:
   server[0-2]:
     address: ssh://bench@{name}.invalid
-    nics: {nic0: {netdev: ens1f0, rate: 100G, transceiver: lr4}}
+    nics: {nic0: {netdev: ens1f0, rdma: mlx5_0, rate: 100G, transceiver: lr4}}
 transceivers:
   lr4: {wavelength: 1310 nm, launch: {min: -4 dBm, max: 4 dBm}, receive: {min: -14 dBm, max: 4 dBm}}
 fibers: ["server[0-2].nic0 -> ocs.[2-4]", "ocs.[6-8] -> server[0-2].nic0"]
 plans:
   first: [server0.nic0 <-> server1.nic0]
   second: [server0.nic0 <-> server2.nic0]
-limits: {outage.packets: {max: 5 s}}
+limits: {outage.packets: {max: 5 s}, rdma.recovered: {max: 5 s}}
 simulation:
   switches: {ocs: {acknowledge: {mean: ACKNOWLEDGE}, settle: {mean: SETTLE}}}
   nic: {bring_up: {mean: 3 s, sd: 0.2 s}, fec_histogram: true}
+"""
+# A laser before one ingress of a switch that states factory losses, and power meters behind it.
+FACTORY = """
+name: factory
+switches:
+  ocs: {model: sonic-ocs, address: "ssh://ocs.invalid", size: 4x4}
+instruments:
+  laser: {kind: light_source, model: keysight-n7776c, address: "scpi://laser.invalid"}
+  meter: {kind: power_meter, model: keysight-n7745a, address: "scpi://meter.invalid", channels: 4}
+fibers: [laser -> ocs.1, "ocs.[5-8] -> meter.[1-4]"]
 """
 
 

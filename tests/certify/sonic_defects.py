@@ -1,11 +1,12 @@
 """Simulated SONiC switches with defects, and operators who cut their power or install firmware."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
 from lightrig.instruments.simulated.devices.simulated_sonic_ocs import SimulatedSonicOcs
+from lightrig.instruments.simulated.devices.sonic_switch import SonicSwitch
 from lightrig.instruments.simulated.protocols.ssh_server import ProgramOutcome
 
 
@@ -116,6 +117,17 @@ def install_firmware(patch: pytest.MonkeyPatch, *, loses: bool = False) -> Calla
 
     patch.setattr(SimulatedSonicOcs, "version", stated)
     return install
+
+
+def state_factory_losses(patch: pytest.MonkeyPatch, *, less_db: float = 0.0) -> None:
+    """Have SONiC switches state factory losses at 1550 nm, all by `less_db` less than they are."""
+    stated = SonicSwitch._factory_losses
+
+    def state(device: SonicSwitch) -> Iterator[tuple[str, ...]]:
+        for name, _, celsius, loss, accuracy in stated(device):
+            yield name, "193.41", celsius, f"{float(loss) - less_db:.2f}", accuracy
+
+    patch.setattr(SonicSwitch, "_factory_losses", state)
 
 
 SONIC: dict[str, Callable[[pytest.MonkeyPatch], None]] = {

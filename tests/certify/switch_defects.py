@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 import yaml
-from certify_labs import lab, optics_lab, scope_lab, sonic_lab, traffic_lab
-from sonic_defects import SONIC, cut_power, install_firmware
+from certify_labs import FACTORY, lab, optics_lab, scope_lab, sonic_lab, traffic_lab
+from sonic_defects import SONIC, cut_power, install_firmware, state_factory_losses
 
 from lightrig.harness.certify.requirements import requirements
 from lightrig.instruments.simulated.devices.simulated_polatis import SimulatedPolatis
@@ -53,6 +53,9 @@ def introduce(defect: str, patch: pytest.MonkeyPatch) -> str:
     if defect == "slow to distant ports":
         _slow_to_distant_ports(patch)
         return lab(acknowledge_ms=140)
+    if defect == "worn light paths":
+        state_factory_losses(patch, less_db=1.5)
+        return FACTORY
     if defect in _LABS:
         return _LABS[defect]
     if DEFECTS[defect].get("lab", "").startswith("sonic"):
@@ -437,6 +440,23 @@ def _faint_neighbours(
     return Tl1Reply([f"{port}:{dbm:.2f}" for port, dbm in shown.items()])
 
 
+def _drifting_monitors(
+    device: SimulatedPolatis, request: Tl1Request, execute: Execute, memory: list[Any]
+) -> Tl1Reply:
+    reply = execute(request)
+    if request.verb != "RTRV-PORT-POWER":
+        return reply
+    memory.append(request)
+    powers = {int(p): float(dbm) for p, dbm in (line.split(":") for line in reply.lines)}
+    egress = set(device._box.egress_ports)
+    return Tl1Reply(
+        [
+            f"{p}:{dbm - (0.004 * len(memory) if p in egress else 0):.2f}"
+            for p, dbm in powers.items()
+        ]
+    )
+
+
 _LABS = {
     "leaking light": optics_lab(leak="40 dB"),
     "colored light path": optics_lab(per_nm="0.2 dB"),
@@ -479,4 +499,5 @@ _ANSWERS = {
     "malformed code": _malformed_code,
     "lost after many changes": _lost_after_many_changes,
     "faint neighbours": _faint_neighbours,
+    "drifting monitors": _drifting_monitors,
 }

@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 import pytest
-from certify_labs import lab, optics_lab, scope_lab, sonic_lab, traffic_lab
-from sonic_defects import cut_power, install_firmware
+from certify_labs import FACTORY, lab, optics_lab, scope_lab, sonic_lab, traffic_lab
+from sonic_defects import cut_power, install_firmware, state_factory_losses
 from switch_defects import DEFECTS, ERROR_RATIOS, introduce, operator
 
 from lightrig.harness.bench import Bench, Fabric
@@ -23,13 +23,26 @@ NUMBERS = [each.number for each in KNOWN.requirements]
 # These watch light for most of the time that all clauses take.
 WITHOUT_TIMES = [number for number in NUMBERS if number not in {"5.1", "5.2", "5.4", "5.5"}]
 EVERYTHING = Trial(permitted=frozenset({"harmless", "interrupting", "destructive"}), hours=0.002)
-NEED_INSTRUMENTS = {"5.6", "5.7", "5.8", "6.1", "6.2", "6.3"}
+NEED_INSTRUMENTS = {"5.6", "5.7", "5.8", "6.1", "6.2", "6.3", "6.4"}
 NEED_AN_OPERATOR = {"4.4", "4.5"}
 # Of a Polatis over one wire, without operator: it has no restart, no notifications, and states no
 # factory losses.
 UNTRIED = {"1.4", "1.5", "4.1", "4.2", "5.3"} | NEED_INSTRUMENTS | NEED_AN_OPERATOR
 # SONiC has no monitors, no reset, and says nothing of its light; over SSH no notifications.
-UNTRIED_OF_SONIC = {"1.4", "1.5", "3.1", "3.2", "3.4", "4.3", "5.1", "5.2", "5.3", "5.4", "5.5"}
+UNTRIED_OF_SONIC = {
+    "1.4",
+    "1.5",
+    "3.1",
+    "3.2",
+    "3.4",
+    "4.3",
+    "5.1",
+    "5.2",
+    "5.3",
+    "5.4",
+    "5.5",
+    "5.9",
+}
 UNTRIED_OF_SONIC |= NEED_INSTRUMENTS | NEED_AN_OPERATOR
 # One of each kind of change that clauses make.
 OF_CIRCUITS = [
@@ -117,7 +130,7 @@ def test_a_defect_fails_no_clause_that_it_may_not(
     [
         pytest.param(optics_lab(), ("3.4", "5.7", "5.8"), marks=pytest.mark.long),
         (scope_lab(), ("5.6",)),
-        (traffic_lab(), ("6.1", "6.2", "6.3")),
+        (traffic_lab(), ("6.1", "6.2", "6.3", "6.4")),
         (sonic_lab("gnmi"), ("1.5", "2.9")),
     ],
     ids=["optics", "oscilloscope", "traffic", "gnmi"],
@@ -129,6 +142,34 @@ def test_instruments_and_wires_that_a_clause_needs(
     found = outcomes(certification, numbers)
     assert {each.verdict for each in found.values()} == {"pass"}, found
     assert certification.not_restored == ""
+
+
+def test_factory_losses_and_drift_of_a_healthy_switch(
+    simulated: Simulated, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    state_factory_losses(monkeypatch)
+    found = outcomes(certification_of(simulated(FACTORY)), ("5.3", "5.9"))
+    assert {each.verdict for each in found.values()} == {"pass"}, found
+    # Four circuits lead from the one ingress, of which the first setting has one.
+    assert (found["5.3"].n, "4 losses from" in found["5.9"].reason) == (4, True), found
+
+
+def test_losses_of_a_sample_move_no_other_ports(
+    simulated: Simulated, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: set[Circuit] = set()
+    execute = SimulatedPolatis.execute
+
+    def record(device: SimulatedPolatis, request: Tl1Request) -> Tl1Reply:
+        reply = execute(device, request)
+        made.update(Circuit(*each) for each in device._box.matrix.egress_of.items())
+        return reply
+
+    monkeypatch.setattr(SimulatedPolatis, "execute", record)
+    certification = Certification(Fabric(simulated(lab())), "ocs", POLATIS, Trial(seed=5, ports=3))
+    assert certification.outcome("5.9").verdict == "pass", certification.outcome("5.9")
+    ingress, egress = certification.subject.ingress, certification.subject.egress
+    assert made == {Circuit(i, e) for i in ingress for e in egress}
 
 
 @pytest.mark.long
