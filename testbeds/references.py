@@ -41,18 +41,21 @@ class Calibration:
     """Calibration of an instrument, as its certificate states it; "" and None for not stated.
 
     as_found_db, as_left_db: what the instrument showed too much before it was adjusted, and after.
+    calibrated: when.
     """
 
     certificate: str = ""
     laboratory: str = ""
     as_found_db: float | None = None
     as_left_db: float | None = None
+    calibrated: datetime.date | None = None
 
     def __str__(self) -> str:
         if not self.certificate:
             return "no certificate stated: not traceable"
         found = [f"certificate {self.certificate}"]
         found += [f"of {self.laboratory}"] if self.laboratory else []
+        found += [f"of {self.calibrated}"] if self.calibrated else []
         ends = (("as found", self.as_found_db), ("as left", self.as_left_db))
         found += [f"{name} {db:+.3g} dB" for name, db in ends if db is not None]
         return ", ".join(found)
@@ -187,6 +190,7 @@ class ReferenceInstrumentPart(Part):
 
     model: str
     serial: str
+    calibrated: Day | None = Field(None, description="Date of its calibration")
     calibrated_until: Day | None = None
     certificate: str | None = Field(None, description="Number of the calibration's certificate")
     laboratory: str | None = Field(None, description="Laboratory that issued it")
@@ -317,7 +321,8 @@ def _set(name: str, part: ReferenceSetPart, findings: Findings) -> ReferenceSet:
 
 def _calibration(part: ReferenceInstrumentPart) -> Calibration:
     ends = (None if text is None else parse_db(text) for text in (part.as_found, part.as_left))
-    return Calibration(part.certificate or "", part.laboratory or "", *ends)
+    day = datetime.date.fromisoformat(part.calibrated) if part.calibrated else None
+    return Calibration(part.certificate or "", part.laboratory or "", *ends, day)
 
 
 def references_yaml(references: References) -> str:
@@ -369,6 +374,7 @@ def _calibration_yaml(calibration: object) -> str:
     ends = {"as_found": calibration.as_found_db, "as_left": calibration.as_left_db}
     found = [f", {key}: {text!r}" for key, text in texts.items() if text]
     found += [f", {key}: {db:.4g} dB" for key, db in ends.items() if db is not None]
+    found += [f", calibrated: {calibration.calibrated}"] if calibration.calibrated else []
     return "".join(found)
 
 

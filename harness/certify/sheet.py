@@ -12,6 +12,7 @@ from lightrig.harness.bench import Bench
 from lightrig.harness.certify.certification import Certification
 from lightrig.harness.certify.requirements import Requirement, requirements
 from lightrig.harness.certify.subject import Outcome, Verdict
+from lightrig.harness.measure.insertion_loss.references import references_of
 from lightrig.harness.record.places import appearing
 from lightrig.harness.report.style import page_style, style
 from lightrig.harness.report.templates import render_page
@@ -19,6 +20,7 @@ from lightrig.harness.report.units import plain
 from lightrig.instruments.clock import wall_time
 from lightrig.testbeds import LightrigError
 from lightrig.testbeds.json_text import from_json
+from lightrig.testbeds.references import Calibration, ReferenceSet
 
 _PRINTED = """
 .lr-sheet h2 .lr-verdict{font-size:13px;vertical-align:middle}
@@ -53,6 +55,50 @@ class Instrument(_Part):
     name: str
     identity: str
     simulated: bool
+
+
+class Calibrated(_Part):
+    """An instrument that references were taken with, as its certificate states it.
+
+    calibrated: date of the calibration. Empty: not stated.
+    """
+
+    instrument: str
+    certificate: str
+    laboratory: str
+    calibrated: str
+
+
+class ReferencesUsed(_Part):
+    """References of losses that were valid for the run; those of a simulated lab are marked."""
+
+    name: str
+    taken: str
+    expires: str
+    wavelength_nm: float
+    instruments: tuple[Calibrated, ...]
+    simulated: bool
+
+    @classmethod
+    def of(cls, stated: ReferenceSet, *, simulated: bool) -> "ReferencesUsed":
+        """Return what a sheet states of a set of references."""
+        known = stated.calibrations or (Calibration(),) * len(stated.instruments)
+        return cls(
+            name=stated.name,
+            taken=str(stated.taken),
+            expires=str(stated.expires),
+            wavelength_nm=stated.wavelength_nm,
+            instruments=tuple(
+                Calibrated(
+                    instrument=instrument,
+                    certificate=each.certificate,
+                    laboratory=each.laboratory,
+                    calibrated=str(each.calibrated or ""),
+                )
+                for instrument, each in zip(stated.instruments, known, strict=True)
+            ),
+            simulated=simulated,
+        )
 
 
 class Ports(_Part):
@@ -127,6 +173,7 @@ class Sheet(_Part):
     allowed: tuple[str, ...]
     ports: Ports
     instruments: tuple[Instrument, ...]
+    references: tuple[ReferencesUsed, ...]
     clauses: tuple[ClauseResult, ...]
     interrupted: tuple[str, ...]
     not_restored: str
@@ -216,6 +263,7 @@ def certify(
     """Try all clauses of a profile; `progress` is called after each."""
     subject = certification.subject
     trial, name = subject.trial, subject.name
+    references = references_of(bench)
     wanted = requirements().profiles[profile]
     results = []
     for each in requirements().of(wanted):
@@ -249,6 +297,9 @@ def certify(
         instruments=tuple(
             Instrument(name=each, identity=str(stated), simulated=each in bench.simulated)
             for each, stated in bench.identities.items()
+        ),
+        references=tuple(
+            ReferencesUsed.of(each, simulated=references.simulated) for each in references.sets
         ),
         clauses=tuple(results),
         interrupted=interrupted,

@@ -23,6 +23,7 @@ from lightrig.harness.certify.sheet import (
     ClauseResult,
     Instrument,
     Ports,
+    ReferencesUsed,
     Sheet,
     read_sheet,
     shown,
@@ -30,6 +31,7 @@ from lightrig.harness.certify.sheet import (
 from lightrig.harness.certify.signing import private_key, sign
 from lightrig.harness.cli.app import application
 from lightrig.testbeds.credentials import CredentialError
+from lightrig.testbeds.references import References, load_references, references_yaml
 
 ROOT = Path(__file__).parents[2]
 ACKNOWLEDGED = next(each for each in requirements().requirements if each.number == "3.1")
@@ -62,6 +64,7 @@ def made(
         allowed=("harmless",),
         ports=Ports(ingress=(2, 3), egress=(10, 11), cabled=(6, 5)),
         instruments=(Instrument(name="ocs", identity="Polatis, serial 1", simulated=simulated),),
+        references=(),
         clauses=(result,),
         interrupted=(),
         not_restored="",
@@ -245,3 +248,33 @@ def test_a_file_that_is_no_sheet_is_named(tmp_path: Path) -> None:
     path.write_text("{}")
     done = run("compare", path, path)
     assert (done.exit_code, f"{path} is no sheet" in done.stderr) == (2, True)
+
+
+REFERENCES = """
+references:
+  by-hand:
+    taken: 2026-11-20
+    expires: 2026-12-20
+    wavelength: 1310 nm
+    instruments:
+      - {model: N7745A, serial: DE60700123, calibrated: 2026-03-02, certificate: "1-2345",
+         laboratory: Lab <A>}
+      - {model: N-VST-32x32, serial: "21877"}
+    uncertainty: {each: 0.03 dB}
+    launches: {ocs.2: -1.32 dBm}
+"""
+
+
+def test_certificates_of_the_references_are_signed_and_shown(tmp_path: Path) -> None:
+    path = tmp_path / "references.yaml"
+    path.write_text(REFERENCES)
+    (stated,) = load_references(path).sets
+    path.write_text(references_yaml(References((stated,))))
+    assert load_references(path).sets == (stated,)
+    used = ReferencesUsed.of(stated, simulated=False)
+    sheet = made().model_copy(update={"references": (used,)})
+    assert b'"calibrated":"2026-03-02","certificate":"1-2345"' in sheet.signed_bytes()
+    shown_as = "certificate 1-2345 of Lab &lt;A&gt;, calibrated on 2026-03-02"
+    page = " ".join(sheet.page().split())
+    assert (shown_as in page, "21877: no certificate stated" in page) == (True, True)
+    assert read_sheet(save(sheet, tmp_path)) == sheet

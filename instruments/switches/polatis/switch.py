@@ -137,10 +137,10 @@ class Polatis(Instrument):
     def change(self, remove: Collection[Circuit], add: Collection[Circuit]) -> Operation:
         """Begin to take down `remove` and make `add`: one command where the wire allows.
 
-        No other circuit is touched; the class of each wire documents how. Raises `DeniedError` before
-        anything is sent for two circuits of one ingress over NETCONF or RESTCONF, where they are
-        one entry of a list: of such entries public servers keep the last without an error
-        (sysrepo, issue 3449).
+        No other circuit is touched; the class of each wire documents how. Raises `DeniedError`
+        before anything is sent for two circuits of one ingress over NETCONF or RESTCONF, where
+        they are one entry of a list: of such entries public servers keep the last without an
+        error (sysrepo, issue 3449).
         """
         twice = len({circuit.ingress for circuit in add}) < len(set(add))
         if twice and self.endpoint.scheme in ("netconf", "restconf"):
