@@ -320,9 +320,11 @@ def _set(name: str, part: ReferenceSetPart, findings: Findings) -> ReferenceSet:
 
 
 def _calibration(part: ReferenceInstrumentPart) -> Calibration:
-    ends = (None if text is None else parse_db(text) for text in (part.as_found, part.as_left))
+    found, left = (
+        None if text is None else parse_db(text) for text in (part.as_found, part.as_left)
+    )
     day = datetime.date.fromisoformat(part.calibrated) if part.calibrated else None
-    return Calibration(part.certificate or "", part.laboratory or "", *ends, day)
+    return Calibration(part.certificate or "", part.laboratory or "", found, left, day)
 
 
 def references_yaml(references: References) -> str:

@@ -33,7 +33,7 @@ _PRINTED = """
 .lr-sheet td[data-head]:not(:empty)::before{content:attr(data-head) ": ";color:var(--lr-muted)}}
 @media print{@page{margin:12mm}.lr-page{padding:0;background:none}.lr-page h1{font-size:17px}
 .lr-page *{print-color-adjust:exact;-webkit-print-color-adjust:exact}
-.lr-sheet :is(p,dl,td,th,span){font-size:10px}.lr-sheet h2{font-size:12px;margin:2px 0}
+.lr-sheet :is(p,dl,td,th,span,.lr-rule){font-size:10px}.lr-sheet h2{font-size:12px;margin:2px 0}
 .lr-sheet h2 .lr-verdict{font-size:10px}.lr-sheet .lr-scroll{overflow:visible}
 .lr-sheet .lr-card{border:0;border-top:1px solid var(--lr-line);border-radius:0;padding:3px 0;
  margin:3px 0;break-inside:avoid}.lr-sheet p{margin:2px 0}.lr-sheet .lr-head{padding:4px 8px}

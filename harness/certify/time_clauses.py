@@ -81,7 +81,7 @@ def _time(subject: Subject, chain: Chain, setting: Collection[Circuit], times: _
     length = max(_SHORTEST_WATCH, round(2e6 * (subject.profile.settling_ms or 0)))
     sent = change.begin()
     readings: list[tuple[int, int, dict[int, float]]] = []
-    while not readings or clock.now() < sent.latest + length:
+    while not readings or readings[-1][0] < sent.latest + length:  # one begins after it
         clock.sleep(window // 4)
         asked = clock.now()
         seen = read(chain)

@@ -9,10 +9,13 @@ from sonic_defects import cut_power, install_firmware, state_factory_losses
 from switch_defects import DEFECTS, ERROR_RATIOS, introduce, operator
 
 from lightrig.harness.bench import Bench, Fabric
+from lightrig.harness.certify import time_clauses
 from lightrig.harness.certify.certification import Certification
+from lightrig.harness.certify.light_clauses import read
 from lightrig.harness.certify.requirements import requirements
 from lightrig.harness.certify.subject import Outcome, Trial
 from lightrig.harness.certify.time_clauses import shift_of
+from lightrig.harness.measure.insertion_loss.chains import Chain
 from lightrig.instruments.simulated.devices.simulated_polatis import SimulatedPolatis
 from lightrig.instruments.simulated.protocols.tl1_device import Tl1Denial, Tl1Reply, Tl1Request
 from lightrig.testbeds import Circuit
@@ -170,6 +173,24 @@ def test_losses_of_a_sample_move_no_other_ports(
     assert certification.outcome("5.9").verdict == "pass", certification.outcome("5.9")
     ingress, egress = certification.subject.ingress, certification.subject.egress
     assert made == {Circuit(i, e) for i in ingress for e in egress}
+
+
+def test_a_slow_reading_of_light_is_no_unsettled_circuit(
+    simulated: Simulated, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each reading takes 1.5 s, longer than light is watched, so that one alone is of the dark."""
+    bench = simulated(lab())
+    certification = certification_of(bench)
+    assert certification.outcome("3.1").verdict == "pass"
+
+    def read_slowly(chain: Chain) -> dict[int, float]:
+        found = read(chain)
+        bench.clock.sleep(1_500_000_000)
+        return found
+
+    monkeypatch.setattr(time_clauses, "read", read_slowly)
+    outcome = certification.outcome("5.1")
+    assert outcome.verdict == "inconclusive", outcome
 
 
 @pytest.mark.long
