@@ -49,6 +49,15 @@ class Note(Protocol):
         """Show it."""
 
 
+class NightsBefore(Protocol):
+    """Gives the values of a quantity in earlier nights, under these conditions too."""
+
+    def __call__(
+        self, quantity: str, conditions: Mapping[str, Scalar], /
+    ) -> Sequence[Mapping[str, float]]:
+        """Return them by subject, the oldest night first."""
+
+
 class LimitExceededError(LightrigError, AssertionError):
     """A measured quantity exceeds a limit of the testbed."""
 
@@ -114,6 +123,7 @@ class Recording:
         judged: is called with each verdict.
         undecided: is called with the limits that need more samples; `judge` raises without it.
         note: takes sentences for the terminal and, with `in_report`, the report.
+        before: gives the values of this test in earlier nights.
         test: name of the test, in sentences.
 
     Attributes:
@@ -133,9 +143,11 @@ class Recording:
         judged: Callable[[Limit, Verdict], None] = lambda _limit, _verdict: None,
         undecided: Callable[[str], None] | None = None,
         note: Note = lambda _sentence, *, in_report: None,
+        before: NightsBefore = lambda _quantity, _conditions: (),
         test: str = "a test",
     ) -> None:
         self.test = test
+        self.before = before
         self.conditions: dict[str, Scalar] = {}
         self.port_times = PortTimes()
         self.events = 0

@@ -399,6 +399,8 @@ def measure(
     """
     from lightrig.harness.measure.closure import unclosed
     from lightrig.harness.measure.recording import Recording as Kind
+    from lightrig.harness.record import Context, RecordError
+    from lightrig.harness.record.earlier_nights import values_before
 
     if bench.world is not None:  # nothing sets events aside on hardware
         from lightrig.harness.measure.late_simulation import SimulatedRecording as Kind
@@ -420,6 +422,15 @@ def measure(
 
         return recorded
 
+    def before(quantity: str, more: Mapping[str, Any]) -> Sequence[Mapping[str, float]]:
+        simulated = bool(bench.simulated)
+        context = Context(bench.testbed.name, test, (), simulated, {**conditions, **more})
+        try:
+            return values_before(run.folder, run.night, context, quantity)
+        except RecordError as error:
+            recording.note_once("nights before", f"earlier nights are not compared: {error}")
+            return ()
+
     recording = Kind(
         store_on(bench, {}),
         bench.testbed.limits,
@@ -427,6 +438,7 @@ def measure(
         judged=partial(run.judged, test),
         undecided=undecided.append,
         note=partial(run.note, bench.testbed.name),
+        before=before,
         test=request.node.name,
     )
     yield recording

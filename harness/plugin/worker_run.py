@@ -37,10 +37,10 @@ class WorkerRun:
         self, config: pytest.Config, deselected: Callable[[], Mapping[str, Mapping[str, int]]]
     ) -> None:
         given: Any = config
-        folder, night = given.workerinput[INPUT]
+        folder, self.night = given.workerinput[INPUT]
         self.folder = Path(folder)
         self.name = self.folder.name
-        self._journal = open_part(self.folder, given.workerinput["workerid"], night)
+        self._journal = open_part(self.folder, given.workerinput["workerid"], self.night)
         self._deselected = deselected
         self._shown: list[dict[str, Any]] = []
         self._not_restored: list[tuple[str, str]] = []

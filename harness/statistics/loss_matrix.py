@@ -7,6 +7,7 @@ measured.
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -85,46 +86,75 @@ def take_apart(matrix: npt.ArrayLike, *, rounds: int = 20) -> Effects:
     return Effects(whole, rows, columns, rest)
 
 
-def outliers(effects: Effects, *, least: float = 0.3, error: float = 0.01) -> list[Outlier]:
+def outliers(
+    effects: Effects, *, least: float = 0.3, error: float = 0.01, alike: Sequence[Effects] = ()
+) -> list[Outlier]:
     """Rows and columns, then cells, that lose more than their like, by `least` or more.
 
     How far their like scatter is measured robustly, on ports of both sides together and on
     cells. `error` is the chance that any of either is named where all are normal and alike
     (Bonferroni); `least` is what is worth a walk to the lab, in dB. Where there are fewer than
     six ports or cells nobody is unlike the others.
+
+    alike: other matrices whose effects scatter as these do.
     """
     high = effects.rest.shape[0]
-    ports = np.concatenate([effects.rows, effects.columns])
+    ports, *other_ports = (np.concatenate([one.rows, one.columns]) for one in (effects, *alike))
     found = []
-    for index, value, half in _beyond(ports, 2, least, error):
+    for index, value, half in _beyond(
+        [(ports, 2), *((one, 2) for one in other_ports)], least, error
+    ):
         row, column = (index, None) if index < high else (None, index - high)
         found.append(Outlier(row, column, value, value - half, value + half))
     named = {(one.row, one.column) for one in found}
-    fitted = int(np.isfinite(ports).sum()) - 1
-    for index, value, half in _beyond(effects.rest.ravel(), fitted, least, error):
+    cells = [
+        (one.rest.ravel(), int(np.isfinite(one.rows).sum() + np.isfinite(one.columns).sum()) - 1)
+        for one in (effects, *alike)
+    ]
+    for index, value, half in _beyond(cells, least, error):
         row, column = divmod(index, effects.rest.shape[1])
         if (row, None) not in named and (None, column) not in named:
             found.append(Outlier(row, column, value, value - half, value + half))
     return found
 
 
-def _beyond(
-    values: Numbers, fitted: int, least: float, error: float
-) -> list[tuple[int, float, float]]:
-    """Index, excess and half the 95 % interval of each value that stands out.
+def outliers_since(
+    matrix: Numbers, before: Sequence[Numbers], *, least: float = 0.3, error: float = 0.01
+) -> list[Outlier]:
+    """Rows and columns, then cells, that lose more than in matrices before, as `outliers`.
 
-    fitted: how many medians were taken off the values; each leaves one at zero.
+    Each matrix is taken less the medians of the others, so that what ports differ by every time
+    is no part of their scatter, which all matrices show together.
     """
-    known = values[np.isfinite(values)]
-    if known.size < 6 or known.size <= fitted:
-        return []
+    flat = np.array([one.ravel() for one in before])
+    others = (flat, *(np.delete(flat, at, axis=0) for at in range(len(flat))))
+    found = []
+    for one, rest in zip((matrix, *before), others, strict=True):
+        change = one - _medians(rest, 0).reshape(one.shape)
+        if np.isfinite(change).any():
+            found.append(take_apart(change))
+        elif one is matrix:
+            return []
+    return outliers(found[0], least=least, error=error, alike=found[1:])
+
+
+def _beyond(
+    matrices: Sequence[tuple[Numbers, int]], least: float, error: float
+) -> list[tuple[int, float, float]]:
+    """Index, excess and half the 95 % interval of each value of the first matrix that stands out.
+
+    matrices: values, and how many medians were taken off them; each leaves one at zero.
+    """
     # The medians' zeros say nothing of how far the others scatter.
-    away = np.sort(np.abs(known))[fitted:]
-    scatter = _TO_SD * float(np.median(away))
-    degrees = max(_EFFICIENCY * (known.size - fitted), 1.0)
-    factor, usual = (
-        float(scipy.special.stdtrit(degrees, 1 - p)) for p in (error / known.size, 0.025)
-    )
+    away = [np.sort(np.abs(each[np.isfinite(each)]))[fitted:] for each, fitted in matrices]
+    values = matrices[0][0]
+    known = int(np.isfinite(values).sum())
+    scattered = np.concatenate(away)
+    if not away[0].size or known + scattered.size - away[0].size < 6:
+        return []
+    scatter = _TO_SD * float(np.median(scattered))
+    degrees = max(_EFFICIENCY * scattered.size, 1.0)
+    factor, usual = (float(scipy.special.stdtrit(degrees, 1 - p)) for p in (error / known, 0.025))
     return [
         (index, value, usual * scatter)
         for index, value in enumerate(values.tolist())

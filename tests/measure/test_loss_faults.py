@@ -1,12 +1,14 @@
 """Faults of a loss matrix are named with their place and their loss, and only those."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from lossy_lab import measured, polatis
 
 from lightrig.harness.measure.insertion_loss.faults import find_faults, misread
-from lightrig.harness.measure.insertion_loss.rows import inside
-from lightrig.harness.statistics.loss_matrix import outliers
+from lightrig.harness.measure.insertion_loss.rows import closure_rows, inside
+from lightrig.harness.statistics.loss_matrix import outliers, take_apart
 from lightrig.testbeds import Circuit
 
 
@@ -30,6 +32,53 @@ def test_a_dirty_port_is_named_with_what_it_loses(tmp_path, port, loss):
     assert fault.lower <= loss <= fault.upper
     side = "ingress" if port <= 8 else "egress"
     assert f"clean {side} {port}" in str(fault)
+
+
+DIRTY = "{fault: dirty connector, at: [server0.nic0.p1], loss: 1.2 dB}"
+
+
+def of_four_ports(folder, seed):
+    """Losses of a 4 x 4 switch behind a dirty connector, the faults found, the closure row."""
+    with polatis(folder, DIRTY, seed=seed, ports=2, monitors="egress") as bench:
+        losses = measured(bench)
+        (closure,) = closure_rows(losses, bench)
+        return losses, find_faults(losses, bench.testbed), closure
+
+
+@pytest.mark.parametrize("seed", [2])
+def test_four_ports_are_told_apart_by_their_references(tmp_path, seed):
+    losses, (fault,), _ = of_four_ports(tmp_path, seed)
+    assert outliers(take_apart(losses.matrix())) == []
+    assert (fault.kind, fault.subject) == ("dirty connector or bent fiber", "ocs.2")
+    assert "than when its references were taken" in fault.about
+    assert fault.lower <= 1.2 <= fault.upper
+
+
+@pytest.mark.long
+def test_a_dirty_connector_of_four_ports_is_found_in_fifty_of_fifty(tmp_path):
+    found, closed = [], []
+    for seed in range(1, 51):
+        _, faults, closure = of_four_ports(tmp_path, seed)
+        found.append([fault.subject for fault in faults])
+        closed.append(closure.conditions["closed"])
+    assert found == [["ocs.2"]] * 50
+    assert all(closed)
+
+
+def test_four_ports_are_told_apart_by_nights_before(tmp_path):
+    """Without references; the nights before are of the same switch, other light and noise."""
+    with polatis(tmp_path, ports=2, monitors="egress") as bench:
+        losses = replace(measured(bench), checks=())
+        draws = np.random.default_rng(2)
+        before = [losses.matrix() + draws.normal(0, 0.05, (4, 4)) for _ in range(5)]
+        raised = losses.matrix() + 1.2 * (np.arange(4) == 3)
+        values = {c: raised[c[0] - 1, c[1] - 5] for c in losses.losses}
+        dirty = {c: replace(loss, value=values[c]) for c, loss in losses.losses.items()}
+        losses = replace(losses, losses=dirty)
+        (fault,) = find_faults(losses, bench.testbed, before=before)
+        assert find_faults(losses, bench.testbed, before=before[:2]) == []
+    assert (fault.kind, fault.subject) == ("dirty connector", "ocs.8")
+    assert "than in the 5 nights before" in fault.about
 
 
 def test_a_bent_fiber_is_no_dirty_port(tmp_path):

@@ -10,6 +10,7 @@ from lightrig.harness.statistics.loss_matrix import (
     Effects,
     at_ceiling,
     outliers,
+    outliers_since,
     slope,
     standing_still,
     take_apart,
@@ -270,3 +271,42 @@ def test_two_settings_of_three_equal_readings_are_a_ceiling() -> None:
     assert limit[0] == 2.0
     assert limit[1].tolist() == [[False, False], [True, False], [False, False], [False, True]]
     assert at_ceiling(np.full((4, 3, 2), 2.0)) is None
+
+
+def few_ports(seed: int, nights: int) -> list[np.ndarray]:
+    """Matrices of 4 x 4 ports that differ always by 0.3 dB, and each night by 0.05 dB."""
+    draws = np.random.default_rng(seed)
+    usual = draws.normal(1.2, 0.3, (4, 4))
+    return [usual + draws.normal(0, 0.05, (4, 4)) for _ in range(nights)]
+
+
+@pytest.mark.parametrize("nights", [3, pytest.param(8, marks=pytest.mark.long)])
+def test_four_ports_are_told_apart_by_the_nights_before(nights: int) -> None:
+    found = []
+    for seed in range(50):
+        *before, tonight = few_ports(seed, nights + 1)
+        tonight[2] += 1.2
+        (one,) = outliers_since(tonight, before)
+        assert (one.row, one.column) == (2, None)
+        assert outliers(take_apart(tonight)) == [] or nights == 3
+        found.append(one.lower <= 1.2 <= one.upper)
+    assert sum(found) >= 45  # of 95 %: fewer happen in 4 of 100 tries
+
+
+@pytest.mark.long
+def test_nights_that_scatter_show_no_outlier() -> None:
+    nights = (few_ports(seed, 6) for seed in range(1_000, 1_300))
+    found = [outliers_since(last, before, least=0) for *before, last in nights]
+    # 1 % of ports and 1 % of cells: above 13 in 2 of 1,000 tries.
+    assert sum(map(bool, found)) <= 13
+
+
+def test_a_fault_of_one_night_before_and_unmeasured_circuits_are_no_matter() -> None:
+    *before, tonight = few_ports(4, 6)
+    before[3][:, 1] += 3
+    before[1][0] = np.nan
+    tonight[:, 3] += 1.2
+    tonight[0] = np.nan
+    (one,) = outliers_since(tonight, before)
+    assert (one.row, one.column) == (None, 3)
+    assert outliers_since(np.full((4, 4), np.nan), before) == []

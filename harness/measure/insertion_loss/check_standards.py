@@ -26,6 +26,9 @@ _NORMAL_MAD = 1.4826
 _MEDIAN = math.sqrt(math.pi / 2)
 """Standard error of a median over that of a mean, of many normal samples."""
 
+_FEWEST_CHANGES = 3
+"""Circuits from which on most of them are no single one."""
+
 _LEAST_SCATTER = 4
 """Circuits from which on the scatter of their shifts is estimated."""
 
@@ -119,6 +122,44 @@ def shifts(
             _half(changes, chain if standards else None, used, noise, repeatability),
             float(np.median(entering)) if entering else None,
         )
+
+
+def changes(
+    chain: Chain,
+    readings: Sequence[CheckReading],
+    noise: Component,
+    repeatability: Component | None,
+    *,
+    beside: Collection[Circuit] = (),
+) -> dict[Circuit, tuple[float, Budget]]:
+    """Return by how much each circuit lost more since the references than most others, in dB.
+
+    Arguments are those of `shifts`. Of fewer than three circuits none is unlike most.
+    """
+    center = {c: db for c, db in _standards(chain, readings[0].losses).items() if c not in beside}
+    if len(center) < _FEWEST_CHANGES:
+        return {}
+    more = {
+        circuit: math.fsum(one.losses[circuit] for one in seen) / len(seen) - db
+        for circuit, db in center.items()
+        if (seen := [one for one in readings if circuit in one.losses])
+    }
+    usual = float(np.median(list(more.values())))
+    # Of the mean of the readings, of one at the references, and of the median of the circuits.
+    share = math.sqrt((1 + 1 / len(readings)) * (1 + math.pi / 2 / len(more)))
+    found = {}
+    for circuit, db in more.items():
+        drifts = (part for plane in chain.ends(*circuit) for part in plane.components)
+        parts = [
+            *(
+                Component(one.name, share * one.standard, one.degrees)
+                for one in (noise, repeatability)
+                if one is not None
+            ),
+            *(part for part in drifts if part.name == "drift"),
+        ]
+        found[circuit] = db - usual, combine(parts)
+    return found
 
 
 def _standards(chain: Chain, circuits: Collection[Circuit]) -> dict[Circuit, float]:

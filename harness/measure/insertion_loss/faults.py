@@ -1,25 +1,34 @@
 """Diagnosis of loss faults: connector, fiber, laser, monitor, or circuit."""
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
+import scipy
 
 from lightrig.harness.measure.insertion_loss.chains import Chain, shared_components
-from lightrig.harness.measure.insertion_loss.check_standards import Shift, sentence, shifts
+from lightrig.harness.measure.insertion_loss.check_standards import (
+    Shift,
+    changes,
+    sentence,
+    shifts,
+)
 from lightrig.harness.measure.insertion_loss.matrix import FIRST_READINGS, Losses
 from lightrig.harness.measure.insertion_loss.readings import Numbers
 from lightrig.harness.statistics.loss_matrix import (
+    Effects,
+    Outlier,
     at_ceiling,
     outliers,
+    outliers_since,
     slope,
     standing_still,
     take_apart,
 )
-from lightrig.harness.statistics.uncertainty import Component, combine
+from lightrig.harness.statistics.uncertainty import Budget, Component, combine
 from lightrig.testbeds import Circuit, Port, Testbed, format_db
 
 FaultKind: TypeAlias = Literal[
@@ -39,6 +48,9 @@ WORTH_DB = 0.3
 
 DRIFT_DB = 0.1
 """By how much a laser must have moved while all circuits were measured."""
+
+FEWEST_BEFORE = 3
+"""Number of earlier nights from which on losses are compared with them."""
 
 _RESOLUTION_DB = 0.005
 """Rounding of a reading at the end of a range: half of 0.01 dB."""
@@ -73,12 +85,15 @@ class Fault:
         return f"{self.subject}: {self.kind}: {format_db(self.value)} ({interval}); {self.about}"
 
 
-def find_faults(losses: Losses, testbed: Testbed, *, switches: int = 1) -> list[Fault]:
+def find_faults(
+    losses: Losses, testbed: Testbed, *, switches: int = 1, before: Sequence[Numbers] = ()
+) -> list[Fault]:
     """Return the faults in `losses`; deviations that one fault explains are reported once.
 
-    switches: number of switches that are searched, which share the rate of false alarms.
+    switches: number of switches that are searched, which share the rate of false alarms. before:
+    matrices of the same losses in earlier nights.
     """
-    search = _Search(losses, testbed, _ERROR / switches)
+    search = _Search(losses, testbed, _ERROR / switches, before)
     saturated = list(search.saturated_monitors())
     stuck = list(search.stuck_monitors())
     return [
@@ -88,7 +103,7 @@ def find_faults(losses: Losses, testbed: Testbed, *, switches: int = 1) -> list[
         *search.drifting_lasers(),
         *search.bent_fibers(),
         *search.without_light(),
-        *search.lossy_ports_and_circuits(),
+        *search.lossy_ports_and_circuits(stuck),
     ]
 
 
@@ -110,17 +125,27 @@ def check_shifts(losses: Losses, faults: Iterable[Fault]) -> list[Shift]:
     """Return the shifts of the check standard, circuits whose monitors are misread left out."""
     if not losses.checks:
         return []
+    beside = _misread_checks(losses, faults)
+    return list(shifts(losses.chain, losses.checks, *_check_noise(losses), beside=beside))
+
+
+def _check_noise(losses: Losses) -> tuple[Component, Component | None]:
+    """Return the noise of a reading of the check standard, and its repeatability."""
+    # The first of them is the mean of the fewest readings.
+    noise = replace(losses.noise, standard=losses.noise.standard / math.sqrt(FIRST_READINGS))
+    return noise, losses.repeatability
+
+
+def _misread_checks(losses: Losses, faults: Iterable[Fault]) -> set[Circuit]:
+    """Return the circuits of the check standard with a monitor that is stuck or saturated."""
     stuck = {fault.subject for fault in faults if fault.kind == "stuck monitor"}
     name, ceilings = losses.chain.switch, _ceilings(losses)
-    misread = {
+    return {
         circuit
         for circuit in losses.checks[0].losses
         if {f"{name}.{port}" for port in circuit} & stuck
         or any(one.reached_by(circuit, 0) for one in ceilings)
     }
-    # The first of them is the mean of the fewest readings.
-    noise = replace(losses.noise, standard=losses.noise.standard / math.sqrt(FIRST_READINGS))
-    return list(shifts(losses.chain, losses.checks, noise, losses.repeatability, beside=misread))
 
 
 class _Ceiling(NamedTuple):
@@ -163,8 +188,11 @@ def saturated(losses: Losses) -> list[tuple[float, set[Circuit]]]:
 
 
 class _Search:
-    def __init__(self, losses: Losses, testbed: Testbed, error: float) -> None:
+    def __init__(
+        self, losses: Losses, testbed: Testbed, error: float, before: Sequence[Numbers]
+    ) -> None:
         self._error = error
+        self._before = before if len(before) >= FEWEST_BEFORE else ()
         self._losses = losses
         self._chain: Chain = losses.chain
         self._testbed = testbed
@@ -276,35 +304,87 @@ class _Search:
                         "its transmitter on?",
                     )
 
-    def lossy_ports_and_circuits(self) -> Iterator[Fault]:
-        """Rows, columns and cells that lose more than their like."""
-        chain = self._chain
-        if np.isfinite(self._matrix).sum() < 4:
+    def lossy_ports_and_circuits(self, faults: Iterable[Fault]) -> Iterator[Fault]:
+        """Rows, columns and cells that lose more: than others, than at references, than before.
+
+        A few ports say little of how far they scatter, so that what is stored of them is compared
+        too, where there is any; what is compared shares the rate of false alarms.
+        """
+        chain, matrix = self._chain, self._matrix
+        if np.isfinite(matrix).sum() < 4:
             return
-        for one in outliers(take_apart(self._matrix), least=WORTH_DB, error=self._error):
-            span = (one.value, one.lower, one.upper)
-            if one.row is not None and one.column is not None:
-                circuit = Circuit(chain.ingress[one.row], chain.egress[one.column])
-                yield Fault(
-                    *("lossy circuit", f"{chain.switch} {circuit}", *span),
-                    "more than its two ports explain: do its mirrors need to be aligned anew?",
+        effects = take_apart(matrix)
+        changed = self._changes(faults)
+        error = self._error / (1 + bool(changed) + bool(self._before))
+        searches = [("those of the others", outliers(effects, least=WORTH_DB, error=error))]
+        if changed:
+            since = self._since_references(effects, changed, error)
+            searches.append(("when its references were taken", list(since)))
+        if self._before:
+            since_nights = outliers_since(matrix, self._before, least=WORTH_DB, error=error)
+            searches.append((f"in the {len(self._before)} nights before", since_nights))
+        named: set[tuple[int | None, int | None]] = set()
+        for than, found in searches:
+            for one in found:
+                place = one.row, one.column
+                if not named.isdisjoint({place, (one.row, None), (None, one.column)}):
+                    continue
+                named.add(place)
+                span = (one.value, one.lower, one.upper)
+                if one.row is not None and one.column is not None:
+                    circuit = Circuit(chain.ingress[one.row], chain.egress[one.column])
+                    yield Fault(
+                        *("lossy circuit", f"{chain.switch} {circuit}", *span),
+                        "more than its two ports explain: do its mirrors need to be aligned anew?",
+                    )
+                    continue
+                side, port = (
+                    ("ingress", chain.ingress[one.row])
+                    if one.row is not None
+                    else ("egress", chain.egress[one.column or 0])
                 )
-                continue
-            side, port = (
-                ("ingress", chain.ingress[one.row])
-                if one.row is not None
-                else ("egress", chain.egress[one.column or 0])
-            )
-            # A monitor behind the connector does not see what the fiber before it loses.
-            inside = chain.method == "monitors" and port not in chain.launched
-            kind: FaultKind = "dirty connector" if inside else "dirty connector or bent fiber"
-            yield Fault(
-                *(kind, f"{chain.switch}.{port}", *span),
-                f"every circuit of this {side} loses that much more than those of the others: "
-                f"clean {side} {port}" + ("" if inside else " and look along its fiber"),
-            )
+                # A monitor behind the connector does not see what the fiber before it loses.
+                inside = chain.method == "monitors" and port not in chain.launched
+                kind: FaultKind = "dirty connector" if inside else "dirty connector or bent fiber"
+                yield Fault(
+                    *(kind, f"{chain.switch}.{port}", *span),
+                    f"every circuit of this {side} loses that much more than {than}: "
+                    f"clean {side} {port}" + ("" if inside else " and look along its fiber"),
+                )
 
     # ------------------------------------------------------------------------- inside
+
+    def _changes(self, faults: Iterable[Fault]) -> dict[Circuit, tuple[float, Budget]]:
+        """Return by how much the check standard's circuits lost more since the references."""
+        losses = self._losses
+        if not losses.checks:
+            return {}
+        beside = _misread_checks(losses, faults)
+        return changes(self._chain, losses.checks, *_check_noise(losses), beside=beside)
+
+    def _since_references(
+        self, effects: Effects, changed: Mapping[Circuit, tuple[float, Budget]], error: float
+    ) -> Iterator[Outlier]:
+        """Circuits of the check standard that lose more, with the ports that explain it.
+
+        A part explains it if it loses more than its like by at least a third of the change.
+        """
+        chain = self._chain
+        for circuit, (change, budget) in changed.items():
+            factor = float(scipy.special.stdtrit(budget.degrees, 1 - error / len(changed)))
+            if change <= max(WORTH_DB, factor * budget.standard):
+                continue
+            row, column = chain.ingress.index(circuit[0]), chain.egress.index(circuit[1])
+            parts = {
+                (row, None): effects.rows[row],
+                (None, column): effects.columns[column],
+                (row, column): effects.rest[row, column],
+            }
+            parts = {at: db for at, db in parts.items() if db > max(WORTH_DB, change / 3)}
+            for (of_row, of_column), db in parts.items():
+                value = change - (sum(parts.values()) - db)
+                ends = value - budget.expanded, value + budget.expanded
+                yield Outlier(of_row, of_column, value, *ends)
 
     def _still(self, readings: Numbers) -> list[int]:
         seen = np.isfinite(readings).any(axis=(0, 1))

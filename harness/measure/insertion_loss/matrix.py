@@ -110,10 +110,18 @@ class Losses:
 
     def matrix(self) -> Numbers:
         """The losses in dB, one row an ingress, one column an egress; NaN where there is none."""
-        found = np.full((len(self.chain.ingress), len(self.chain.egress)), np.nan)
-        for (ingress, egress), loss in self.losses.items():
-            found[self.chain.ingress.index(ingress), self.chain.egress.index(egress)] = loss.value
-        return found
+        name = self.chain.switch
+        return self.matrix_of({f"{name} {c}": loss.value for c, loss in self.losses.items()})
+
+    def matrix_of(self, values: Mapping[str, float]) -> Numbers:
+        """Return values by the subjects of their rows as a matrix of this shape."""
+        chain = self.chain
+        return np.array(
+            [
+                [values.get(f"{chain.switch} {Circuit(*ends)}", math.nan) for ends in row]
+                for row in ([(start, end) for end in chain.egress] for start in chain.ingress)
+            ]
+        )
 
 
 def measure_losses(

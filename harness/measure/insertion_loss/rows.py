@@ -53,7 +53,9 @@ def measure_insertion_loss(fabric: Fabric, recording: Recording) -> list[Fault]:
             recording.note_once(f"references {each.name}", _traceability(each))
     for chain in measurable:
         losses = measure_losses(fabric, chain)
-        faults = find_faults(losses, bench.testbed, switches=len(measurable))
+        same_light = {"wavelength_nm": round(chain.wavelength_nm)}
+        before = [losses.matrix_of(night) for night in recording.before(LOSS, same_light)]
+        faults = find_faults(losses, bench.testbed, switches=len(measurable), before=before)
         losses = losses.without(misread(losses, faults))
         fabric.power_budget.add_measured(chain.switch, losses.known())
         conditions = {**temperature(bench), **recording.conditions}
