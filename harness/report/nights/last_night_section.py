@@ -13,6 +13,7 @@ from lightrig.harness.report.nights.lab_section import ChangedItem, Level, chanc
 from lightrig.harness.report.nights.last_night import LastNight
 from lightrig.harness.report.nights.last_night_departures import SeriesDeparture
 from lightrig.harness.report.nights.overview import Board
+from lightrig.harness.report.nights.series import OF_THE_NIGHT
 from lightrig.harness.report.nights.trend_figures import far
 from lightrig.harness.report.templates import render_macro
 from lightrig.harness.report.units import shown
@@ -97,14 +98,14 @@ def _departures(board: Board) -> Iterator[_Departures]:
 
 def _since(one: SeriesDeparture) -> int:
     """Return the first night in a row that departs."""
-    measured = np.flatnonzero(np.isfinite(one.levels))
+    measured = np.flatnonzero(np.isfinite(one.series.level))
     return int(measured[-one.departure.run])
 
 
 def _departed_quantity(found: Sequence[SeriesDeparture]) -> ChangedItem:
     worst = min(found, key=lambda one: one.departure.p)
     series, departure = worst.series, worst.departure
-    of = "greatest " if worst.greatest else ""
+    of = "" if series.statistic == "median" else f"{OF_THE_NIGHT[series.statistic]} "
     levels = (
         Level(of + shown(departure.before, series.unit)),
         Level(shown(departure.level, series.unit)),

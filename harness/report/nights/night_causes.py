@@ -38,15 +38,14 @@ def night_causes(board: Board, last: LastNight | None, testbed: Testbed | None) 
     as_ever: dict[Hashable, list[frozenset[str]]] = {}
     for family in {one.family for one in evidence}:
         apart = {id(series): one.nights for series, one in found if one.family == family}
-        greatest = isinstance(family, _Family) and family.greatest
-        alike = [one for one in measured if _family(one, greatest) == family]
-        shifts = (_shift(one, apart[id(one)], greatest) for one in alike if id(one) in apart)
+        alike = [one for one in measured if _family(one) == family]
+        shifts = (_shift(one, apart[id(one)]) for one in alike if id(one) in apart)
         least = min(map(abs, shifts)) / 2
         nights = max(apart.values())
         as_ever[family] = [
             components.of(one.subject, one.quantity)
             for one in alike
-            if id(one) not in apart and abs(_shift(one, nights, greatest)) <= least
+            if id(one) not in apart and abs(_shift(one, nights)) <= least
         ]
     for ended in last.problems if last and board.lab.simulated >= last.simulated else ():
         if last is None or not ended.failed:
@@ -83,16 +82,7 @@ def _series_evidence(
             text = f"{one.subject}: {one.case.partition(': fault ')[2] or one.case}"
             candidates = components.of(one.subject, text)
             yield one, _evidence(board, one, text, candidates, size, nights, night)
-    departed = {id(each.series): each.departure for each in board.departures if not each.greatest}
-    for each in board.departures:
-        of, found = each.series, each.departure
-        if each.greatest and found.level > found.before:
-            by = far(found.before, found.level, of.unit)
-            text = f"{of.quantity} of {of.subject}, {of.case}, greatest of the night"
-            candidates = components.explaining(of.subject, of.quantity)
-            evidence = _evidence(board, of, text, candidates, by, found.run, night)
-            family = _family(of, greatest=True)
-            yield of, replace(evidence, family=family, confirmed=found.confirmed)
+    departed = {id(each.series): each.departure for each in board.departures}
     for one in measured:
         if one.quantity.partition(".")[0] in _NO_EVIDENCE:
             continue
@@ -114,7 +104,8 @@ def _series_evidence(
         by = far(before, level, one.unit)
         ends = span(low, high, "dB" if one.unit == "dBm" else one.unit, by)
         text = f"{one.quantity} of {one.subject}, {one.case}"
-        candidates = components.of(one.subject, one.quantity)
+        find = components.of if one.statistic == "median" else components.explaining
+        candidates = find(one.subject, one.quantity)
         size = f"{by} ({ends})" if low < high else by
         yield (
             one,
@@ -143,22 +134,20 @@ def _evidence(
 
 
 class _Family(NamedTuple):
-    """Series that are compared with each other, by their medians or their greatest values."""
+    """Series that are compared with each other."""
 
     quantity: str
     test: str
     case: str
-    greatest: bool
 
 
-def _family(series: Series, greatest: bool = False) -> _Family:
-    return _Family(series.quantity, series.test, series.case, greatest)
+def _family(series: Series) -> _Family:
+    return _Family(series.quantity, series.test, series.case)
 
 
-def _shift(series: Series, nights: int, greatest: bool) -> float:
+def _shift(series: Series, nights: int) -> float:
     """Return by how much the last nights lie above those before; 0 where there are none."""
-    levels = series.greatest if greatest else series.level
-    levels = levels[np.isfinite(levels)]
+    levels = series.level[np.isfinite(series.level)]
     if levels.size <= nights:
         return 0.0
     return float(np.median(levels[-nights:]) - np.median(levels[:-nights]))
@@ -177,5 +166,7 @@ def _in_a_row(board: Board, series: Series, night: int) -> int:
 
 def _worse(series: Series, before: float, level: float) -> bool:
     """Whether a change is not for the better."""
+    if series.statistic != "median":
+        return level > before
     better = quantity_of(series.quantity, series.unit).better
     return better is None or (level > before) == (better == "lower")

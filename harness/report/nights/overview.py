@@ -72,7 +72,8 @@ class Board:
         """By family: whole reconfigurations, outages, others, then the harness itself."""
         by_name: dict[str, list[Series]] = {}
         for one in self.lab.series:
-            by_name.setdefault(one.quantity, []).append(one)
+            if one.statistic == "median":
+                by_name.setdefault(one.quantity, []).append(one)
         return [self._quantity(name, by_name[name]) for name in sorted(by_name, key=_order)]
 
     @cached_property
@@ -100,8 +101,10 @@ class Board:
     def _quantity(self, name: str, series: Sequence[Series]) -> Quantity:
         moved = sorted((one for one in self.moved if one.series.quantity == name), key=_distance)
         found = {id(one.series) for one in moved}
-        unchanged = [one for one in series if id(one) not in found]
-        departed = {id(one.series) for one in self.departures}
+        departed = {id(one.series): one.series for one in self.departures}
+        others = [one for one in departed.values() if one.statistic != "median"]
+        shown = [*series, *(one for one in others if one.quantity == name)]
+        unchanged = [one for one in shown if id(one) not in found]
         unchanged.sort(key=lambda one: (id(one) in departed, _badness(one)), reverse=True)
         limit = self.limits.get(name)
         if limit is not None and limit.unit != series[0].unit:

@@ -8,13 +8,15 @@ are no part of it.
 
 import datetime
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
+from typing import Literal
 
 import numpy as np
 
+from lightrig.harness.quantities.registry import quantity_of
 from lightrig.harness.record import Context
 from lightrig.harness.report.estimates import CONFIDENCE
 from lightrig.harness.report.frames import label_of
@@ -30,6 +32,21 @@ _ROWS_AT_ONCE = 2_000_000
 
 _TESTBEDS_AT_ONCE = 2
 
+Statistic = Literal["median", "greatest", "p99", "count"]
+
+_TAILS = "outage"
+"""Family of quantities whose greatest value of a night is a series too: few outages last longer
+than they did where a link is lost now and then, and the median of a night stays."""
+
+_COUNTED = "outage.flap"
+"""Quantity with a row each time that a carrier is lost once more; their number is a series too."""
+
+OF_THE_NIGHT = {
+    "greatest": "greatest of the night",
+    "p99": "99th percentile of the night",
+    "count": "number in the night",
+}
+
 
 @dataclass(frozen=True, slots=True)
 class Series:
@@ -43,6 +60,8 @@ class Series:
     level: the median of the values themselves, by which nights are compared; it is finite also
         where more than half of what was waited for never came.
     greatest: the greatest value.
+    statistic: of the values of a night that `level` is; where it is not the median, the series
+        has no other estimates.
     """
 
     quantity: str
@@ -58,6 +77,7 @@ class Series:
     p99_upper: Numbers
     level: Numbers
     greatest: Numbers
+    statistic: Statistic = "median"
 
     @property
     def last(self) -> int:
@@ -119,8 +139,40 @@ def read(source: Source) -> History | None:
                     if mode == simulated:
                         runs[(night - first).days].add(run)
             named = tuple(tuple(sorted(names)) for names in runs)
-            labs.append(Lab(testbed, simulated, tuple(series[simulated]), named))
+            plain = series[simulated]
+            labs.append(Lab(testbed, simulated, (*plain, *other_statistics(plain)), named))
     return History(first, count, tuple(labs))
+
+
+def other_statistics(series: Sequence[Series]) -> Iterator[Series]:
+    """Yield the tails of series, and how often what does not happen in each event happened.
+
+    A test that ran and has no row of it counted none.
+    """
+    measured: dict[str, Numbers] = {}
+    for one in series:
+        measured[one.test] = measured.get(one.test, False) | (one.n > 0)
+    for one in series:
+        if one.quantity.partition(".")[0] == _TAILS:
+            yield _other(one, "greatest", one.greatest)
+        is_time = one.unit == "ns" and quantity_of(one.quantity, one.unit).better == "lower"
+        if is_time and np.isfinite(one.p99).any():
+            yield _other(one, "p99", one.p99)
+        if one.quantity == _COUNTED:
+            counts = np.where(measured[one.test], one.n, np.nan)
+            yield replace(_other(one, "count", counts), unit="1")
+
+
+def _other(series: Series, statistic: Statistic, level: Numbers) -> Series:
+    none = np.full(level.shape, np.nan)
+    return replace(
+        series,
+        case=f"{series.case}, {OF_THE_NIGHT[statistic]}",
+        n=np.where(np.isfinite(level), np.maximum(series.n, 1), 0),
+        statistic=statistic,
+        **dict.fromkeys(("median", "lower", "upper", "level"), level),
+        **dict.fromkeys(("p99", "p99_upper", "greatest"), none),
+    )
 
 
 class _Part:
