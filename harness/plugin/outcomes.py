@@ -68,9 +68,11 @@ class Reports:
         elif error is not None:
             details["why"] = why(error)
             crash = getattr(report.longrepr, "reprcrash", None)
-            if crash is not None and isinstance(error, LightrigError | pytest.fail.Exception):
-                # The line of pytest's summary is cut to the terminal: the reason comes first.
-                crash.message = details["why"]
+            if crash is not None:
+                # In pytest's summary, without the name of the error's module.
+                ours = isinstance(error, LightrigError | pytest.fail.Exception)
+                text = details["why"] if ours else crash.message
+                crash.message = text.partition("\n")[0]
         if report.failed and error is not None:
             benches = self._config.stash[BENCHES]
             details["wire"] = wires_of(item, benches, error)

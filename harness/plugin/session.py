@@ -52,6 +52,9 @@ SHOWN = pytest.StashKey[bool]()
 """Whether the terminal shows already where the results are."""
 INCLUDE_AGAIN = pytest.StashKey[Callable[[], None]]()
 
+WHOLE_REASONS = 2
+"""Verbosity from which on pytest's summary has whole lines."""
+
 _HYPOTHESIS = "_hypothesis_pytestplugin"
 """Module of Hypothesis's plugin."""
 
@@ -171,6 +174,15 @@ class _Ends:
         """Keep what broke the run."""
         self._ended(f"internal error: {excinfo.exconly()}")
 
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_terminal_summary(self) -> Iterator[None]:
+        """Return to the verbosity that the summary has changed."""
+        verbose = self._config.option.verbose
+        try:
+            yield
+        finally:
+            self._config.option.verbose = verbose
+
     def _ended(self, reason: str) -> None:
         running = self._outcomes.running
         self._config.stash[ENDED] = f"{reason}\nwhile {running} ran" if running else reason
@@ -274,6 +286,9 @@ def _leave(config: pytest.Config, run: ObservedRun, exitstatus: int) -> None:
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
     """Show what was measured, and where the results are."""
     _show(config, terminalreporter)
+    if isinstance(config.stash.get(RUN, None), ObservedRun):
+        # In the summary that follows pytest cuts reasons to the terminal, unless it is verbose.
+        config.option.verbose = max(config.option.verbose, WHOLE_REASONS)
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:

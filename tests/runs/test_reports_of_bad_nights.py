@@ -107,8 +107,10 @@ def nights(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Ended
             options = more.get(name, ("--instruments", "simulated", "--seed", 3))
             arguments = (project, "--rootdir", project, "--testbed", lab, *options)
             results = folder / f"results of {name}"
-            wide = {**os.environ, "COLUMNS": "200", "LIGHTRIG_STATE": str(folder / "state")}
-            runs[name] = stack.enter_context(started(arguments, results, wide, page=True))
+            columns = "60" if name == "failures" else "200"
+            terminal = {"COLUMNS": columns, "CI": "", "LIGHTRIG_STATE": str(folder / "state")}
+            of_run = {**os.environ, **terminal}
+            runs[name] = stack.enter_context(started(arguments, results, of_run, page=True))
         yield {name: run.end(timeout=200) for name, run in runs.items()}
 
 
@@ -137,8 +139,9 @@ def test_failures_show_wire_and_command(nights: dict[str, Ended]) -> None:
     assert denied["why"].startswith("ocs ")
     assert "last on the wire" not in denied["why"]
     assert any("999" in line for line in denied["wire"]["ocs"])
-    # pytest's summary begins with the reason, not with the module of the error's class.
-    assert re.search(r"^FAILED \S+test_of_the_switch\S* - ocs ", ended.output, re.MULTILINE)
+    # pytest's summary has the whole reason, without the module of the error's class.
+    whole = re.escape(denied["why"].partition("\n")[0])
+    assert re.search(rf"^FAILED \S+test_of_the_switch\S* - {whole}$", ended.output, re.MULTILINE)
     words = above(ended.page)
     assert "a number &lt;b&gt;that is wrong&lt;/b&gt;" in words
     assert "no fiber here" in words
