@@ -99,10 +99,10 @@ def outliers(
     alike: other matrices whose effects scatter as these do.
     """
     high = effects.rest.shape[0]
-    ports, *other_ports = (np.concatenate([one.rows, one.columns]) for one in (effects, *alike))
+    ports, *alike_ports = (np.concatenate([one.rows, one.columns]) for one in (effects, *alike))
     found = []
     for index, value, half in _beyond(
-        [(ports, 2), *((one, 2) for one in other_ports)], least, error
+        [(ports, 2), *((one, 2) for one in alike_ports)], least, error
     ):
         row, column = (index, None) if index < high else (None, index - high)
         found.append(Outlier(row, column, value, value - half, value + half))
@@ -127,9 +127,9 @@ def outliers_since(
     is no part of their scatter, which all matrices show together.
     """
     flat = np.array([one.ravel() for one in before])
-    others = (flat, *(np.delete(flat, at, axis=0) for at in range(len(flat))))
+    rests = (flat, *(np.delete(flat, at, axis=0) for at in range(len(flat))))
     found = []
-    for one, rest in zip((matrix, *before), others, strict=True):
+    for one, rest in zip((matrix, *before), rests, strict=True):
         change = one - _medians(rest, 0).reshape(one.shape)
         if np.isfinite(change).any():
             found.append(take_apart(change))

@@ -102,8 +102,8 @@ class Board:
         moved = sorted((one for one in self.moved if one.series.quantity == name), key=_distance)
         found = {id(one.series) for one in moved}
         departed = {id(one.series): one.series for one in self.departures}
-        others = [one for one in departed.values() if one.statistic != "median"]
-        shown = [*series, *(one for one in others if one.quantity == name)]
+        tails = [one for one in departed.values() if one.statistic != "median"]
+        shown = [*series, *(one for one in tails if one.quantity == name)]
         unchanged = [one for one in shown if id(one) not in found]
         unchanged.sort(key=lambda one: (id(one) in departed, _badness(one)), reverse=True)
         limit = self.limits.get(name)

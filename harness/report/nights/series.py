@@ -140,11 +140,11 @@ def read(source: Source) -> History | None:
                         runs[(night - first).days].add(run)
             named = tuple(tuple(sorted(names)) for names in runs)
             plain = series[simulated]
-            labs.append(Lab(testbed, simulated, (*plain, *other_statistics(plain)), named))
+            labs.append(Lab(testbed, simulated, (*plain, *tails_and_counts(plain)), named))
     return History(first, count, tuple(labs))
 
 
-def other_statistics(series: Sequence[Series]) -> Iterator[Series]:
+def tails_and_counts(series: Sequence[Series]) -> Iterator[Series]:
     """Yield the tails of series, and how often what does not happen in each event happened.
 
     A test that ran and has no row of it counted none.
@@ -154,16 +154,16 @@ def other_statistics(series: Sequence[Series]) -> Iterator[Series]:
         measured[one.test] = measured.get(one.test, False) | (one.n > 0)
     for one in series:
         if one.quantity.partition(".")[0] == _TAILS:
-            yield _other(one, "greatest", one.greatest)
+            yield _of_statistic(one, "greatest", one.greatest)
         is_time = one.unit == "ns" and quantity_of(one.quantity, one.unit).better == "lower"
         if is_time and np.isfinite(one.p99).any():
-            yield _other(one, "p99", one.p99)
+            yield _of_statistic(one, "p99", one.p99)
         if one.quantity == _COUNTED:
             counts = np.where(measured[one.test], one.n, np.nan)
-            yield replace(_other(one, "count", counts), unit="1")
+            yield replace(_of_statistic(one, "count", counts), unit="1")
 
 
-def _other(series: Series, statistic: Statistic, level: Numbers) -> Series:
+def _of_statistic(series: Series, statistic: Statistic, level: Numbers) -> Series:
     none = np.full(level.shape, np.nan)
     return replace(
         series,

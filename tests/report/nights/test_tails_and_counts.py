@@ -9,7 +9,7 @@ import pytest
 from lightrig.harness.record import Context, Journal, Row, settle
 from lightrig.harness.report.nights import write_nights
 from lightrig.harness.report.nights.last_night_departures import find_series_departures
-from lightrig.harness.report.nights.series import Lab, Series, other_statistics
+from lightrig.harness.report.nights.series import Lab, Series, tails_and_counts
 from lightrig.harness.report.nights.series_changes import find_series_changes, tried
 
 NIGHTS = 16
@@ -25,7 +25,7 @@ def series(quantity, subject="server0.nic0.p0", unit="ns", **more):
 
 
 def lab(*plain):
-    return Lab("bench", True, (*plain, *other_statistics(plain)), (("run",),) * NIGHTS)
+    return Lab("bench", True, (*plain, *tails_and_counts(plain)), (("run",),) * NIGHTS)
 
 
 def departed(*plain):
@@ -66,7 +66,7 @@ def test_losses_of_carrier_are_counted_also_where_there_are_none():
     never = np.zeros(NIGHTS)
     carrier = series("outage.carrier", n=np.where(np.arange(NIGHTS) == 4, 0, 30))
     flaps = series("outage.flap", n=grown(never + 1, 1, 6) * (np.arange(NIGHTS) == NIGHTS - 1))
-    *_, count = other_statistics([carrier, flaps])
+    *_, count = tails_and_counts([carrier, flaps])
     assert (count.statistic, count.unit) == ("count", "1")
     assert np.isnan(count.level[4])  # the test did not run
     assert np.delete(count.level, 4).tolist() == [0] * 14 + [6]
