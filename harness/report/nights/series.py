@@ -170,8 +170,13 @@ def _of_statistic(series: Series, statistic: Statistic, level: Numbers) -> Serie
         case=f"{series.case}, {OF_THE_NIGHT[statistic]}",
         n=np.where(np.isfinite(level), np.maximum(series.n, 1), 0),
         statistic=statistic,
-        **dict.fromkeys(("median", "lower", "upper", "level"), level),
-        **dict.fromkeys(("p99", "p99_upper", "greatest"), none),
+        median=level,
+        lower=level,
+        upper=level,
+        level=level,
+        p99=none,
+        p99_upper=none,
+        greatest=none,
     )
 
 
