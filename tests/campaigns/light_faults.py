@@ -10,6 +10,7 @@ is not as the plan says after a fault, and processes that are left after a setti
 promise.
 """
 
+import contextlib
 import itertools
 import math
 import os
@@ -158,11 +159,11 @@ def setting_of(bench: Bench, log: records.Log, library: Library, setting: JobSet
 
 def children() -> list[int]:
     """Return the processes that this one has started and that still run."""
-    return [
-        int(pid)
-        for task in Path("/proc/self/task").iterdir()
-        for pid in (task / "children").read_text().split()
-    ]
+    found: list[int] = []
+    for task in Path("/proc/self/task").iterdir():
+        with contextlib.suppress(FileNotFoundError):  # a thread that has ended meanwhile
+            found += map(int, (task / "children").read_text().split())
+    return found
 
 
 def table(done: Sequence[Mapping[str, Any]]) -> tuple[list[str], bool]:
