@@ -448,12 +448,9 @@ def _drifting_monitors(
         return reply
     memory.append(request)
     powers = {int(p): float(dbm) for p, dbm in (line.split(":") for line in reply.lines)}
-    egress = set(device._box.egress_ports)
+    egress, drifted = set(device._box.egress_ports), abs(len(memory) % 4000 - 2000)
     return Tl1Reply(
-        [
-            f"{p}:{dbm - (0.004 * len(memory) if p in egress else 0):.2f}"
-            for p, dbm in powers.items()
-        ]
+        [f"{p}:{dbm - (0.004 * drifted if p in egress else 0):.2f}" for p, dbm in powers.items()]
     )
 
 
