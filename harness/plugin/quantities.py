@@ -11,7 +11,7 @@ from lightrig.harness.quantities.quantity import Reduction
 from lightrig.harness.quantities.registry import all_quantities, quantity_of
 from lightrig.harness.record import Row
 from lightrig.harness.report.estimates import CONFIDENCE
-from lightrig.harness.report.units import shown
+from lightrig.harness.report.units import shown, span
 from lightrig.harness.statistics.quantiles import Quantile, quantile
 
 _MOST = 4
@@ -138,13 +138,14 @@ def _samples(row: Row, simulated: bool) -> _Samples | None:
 
 
 def in_a_line(figures: Iterable[Figure]) -> str:
-    """Write figures for people: `signal_recovered 43.1 ms (median of 300)`."""
+    """Write figures with their intervals: `los 2.1 ms [2 … 2.3] (median of 300)`."""
     by_company: dict[tuple[int, bool], list[str]] = {}
     for one in figures:
-        name = one.quantity.removeprefix("reconfiguration.")
-        by_company.setdefault((one.n, one.simulated), []).append(
-            f"{name} {shown(one.value, one.unit)}"
-        )
+        value = shown(one.value, one.unit)
+        text = f"{one.quantity.removeprefix('reconfiguration.')} {value}"
+        if one.lower is not None and one.upper is not None:
+            text += f" [{span(one.lower, one.upper, one.unit, value)}]"
+        by_company.setdefault((one.n, one.simulated), []).append(text)
     shown_figures = []
     for (n, simulated), each in by_company.items():
         of = f"{'median' if len(each) == 1 else 'medians'} of {n:,}" if n > 1 else "n = 1"

@@ -378,13 +378,13 @@ def test_row_without_bounds_is_its_value() -> None:
 def test_figures_of_different_numbers_are_separate_in_a_line() -> None:
     figures = [
         Figure("reconfiguration.los", 2 * MS, None, None, "ns", 3, True),
-        Figure("loss", 1.5, 1.0, 2.0, "dB", 1200, False),
+        Figure("loss", 1.5, 1.2, 2.0, "dB", 1200, False),
         Figure("outage.carrier", 4 * MS, None, None, "ns", 3, True),
         Figure("reconfiguration.carrier_up", 9 * MS, None, None, "ns", 3, False),
     ]
     assert in_a_line(figures) == (
         "los 2 ms, outage.carrier 4 ms (medians of 3, simulated); "
-        "loss 1.5 dB (median of 1,200); carrier_up 9 ms (median of 3)"
+        "loss 1.5 dB [1.2 … 2] (median of 1,200); carrier_up 9 ms (median of 3)"
     )
 
 
