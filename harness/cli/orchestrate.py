@@ -49,7 +49,6 @@ HOST = "127.0.0.1"
 FIRST_PORT = 17900
 _TIMEOUT_S = 300.0
 _LOOK_AGAIN_S = 1.0
-_SWITCH_INTERVAL_S = 0.1
 
 Port = Annotated[int, typer.Option(min=0, max=65535, help="TCP port on loopback; 0: any free.")]
 Address = Annotated[
@@ -122,8 +121,6 @@ def _command(system: System) -> Any:
         if ask is not None:
             _ask(place, ask)
             return
-        # Threads of many silent switches would wake each 5 ms to ask the one that runs to yield.
-        sys.setswitchinterval(_SWITCH_INTERVAL_S)
         fabric = _fabric(file)
         serving = _http_api()
         over = threading.Event()
