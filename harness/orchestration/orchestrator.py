@@ -206,7 +206,7 @@ class Orchestrator:
                 for name, circuits in self._circuits_of(job).items():
                     # Not copied where it is alone: lines whose circuits are alike share a set.
                     wanted[name] = wanted[name] | circuits if name in wanted else circuits
-        for name in self._by_circuit:
+        for name in self._by_circuit if self.wanted.dark else ():
             for node, loop in self._wiring.loops(name).items():
                 if node in self.wanted.dark:  # whose light is seen by this alone when it is back
                     wanted[name] = wanted.get(name, frozenset()) | {loop}
@@ -222,6 +222,8 @@ class Orchestrator:
         lit = set()
         for switch, reading in read.items():
             if not (reading.dark or reading.lit):
+                # Without monitors, or with ones that no circuit leads light to now.
+                self._by_circuit.add(switch)
                 continue
             for port, node in self._wiring.lights(switch).items():
                 if port in reading.dark:

@@ -343,3 +343,9 @@ def test_random_sequences_converge_and_touch_nothing_else(case, tmp_path: Path) 
     for seed in range(4):
         problems, _ = sequences.run(case, seed, tmp_path, testbed)
         assert problems == []
+
+
+def test_light_that_returns_is_seen_where_no_circuit_was_left_on_its_line(tmp_path: Path) -> None:
+    """A row whose monitors are at the egress ports, and whose nodes were all in the lost job."""
+    case = sequences.CASES[1]
+    assert sequences.run(case, 379, tmp_path, case.testbed(tmp_path))[0] == []
