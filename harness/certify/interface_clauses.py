@@ -177,11 +177,8 @@ def port_twice(subject: Subject, requirement: Requirement) -> Outcome:
         if (found := _judge(what, denied, after, allowed)) is not None:
             return found
         refused.append(side)
-        parts += (
-            [f"with an {side} port twice, {listed(after - before)} made all the same"]
-            if after != before
-            else []
-        )
+        if after != before:
+            parts.append(f"with an {side} port twice, {listed(after - before)} made all the same")
     if not refused:
         return Outcome("not tested", "; ".join(unsent))
     sides = " or ".join(refused)

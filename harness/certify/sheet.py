@@ -182,8 +182,13 @@ class Sheet(_Part):
     @property
     def meets_profile(self) -> bool:
         """Whether each required clause has passed or is not applicable."""
+        return not self.unmet
+
+    @property
+    def unmet(self) -> list[ClauseResult]:
+        """Required clauses that have neither passed nor are not applicable."""
         met = {"pass", "not applicable"}
-        return all(each.verdict in met for each in self.clauses if each.required)
+        return [each for each in self.clauses if each.required and each.verdict not in met]
 
     @property
     def identity(self) -> str:

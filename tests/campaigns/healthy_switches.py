@@ -35,7 +35,7 @@ SWITCHES: Mapping[str, tuple[Callable[[], str], Sequence[str]]] = {
     "polatis that refuses ports in use": (lambda: lab(rerouting=False), ()),
     "optical instruments": (optics_lab, ("3.4", "5.7", "5.8")),
     "oscilloscope": (scope_lab, ("5.6",)),
-    "traffic": (traffic_lab, ("6.1", "6.2", "6.3")),
+    "traffic": (traffic_lab, ("6.1", "6.2", "6.3", "6.4")),
     "notifications": (lambda: sonic_lab("gnmi"), ("1.5",)),
     "operator": (sonic_lab, ("4.4", "4.5")),
 }
