@@ -16,10 +16,9 @@ import socket
 import ssl
 import struct
 import threading
-from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import fastapi
 import uvicorn
@@ -228,20 +227,19 @@ class HttpServer:
 class _Connection(H11Protocol):
     """A connection that is closed where its first request does not come in time."""
 
-    _newest: ClassVar[deque[_Connection]] = deque()
-
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
-        self._expiry = self.loop.call_later(_FIRST_REQUEST_S, self.close_unasked)
-        self._newest.append(self)
-        while len(self._newest) > _MOST_UNASKED:
-            self._newest.popleft().close_unasked()
+        self.expiry = self.loop.call_later(_FIRST_REQUEST_S, self.close_unasked)
+        unasked = [one for one in self.connections if one.cycle is None]
+        unasked.sort(key=lambda one: one.expiry.when(), reverse=True)
+        for oldest in unasked[_MOST_UNASKED:]:
+            oldest.close_unasked()
         made = transport.get_extra_info("socket")
         if made.family == socket.AF_UNIX and _account(made) not in {0, os.geteuid()}:
             transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._expiry.cancel()
+        self.expiry.cancel()
         super().connection_lost(exc)
 
     def close_unasked(self) -> None:

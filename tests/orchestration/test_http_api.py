@@ -221,6 +221,20 @@ def test_of_many_idle_connections_the_oldest_are_closed(
     assert closed == {*range(100 - 20 + 1)}  # the client's is the newest
 
 
+def test_connections_that_have_asked_close_no_idle_one(
+    client, port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http_api, "_MOST_UNASKED", 3)
+    monkeypatch.setattr(http_api, "_FIRST_REQUEST_S", 600)
+    idle = socket.create_connection(("127.0.0.1", port))
+    for _ in range(7):
+        assert client.get("/v1/status", headers={"Connection": "close"}).status_code == 200
+    idle.settimeout(0.2)
+    with pytest.raises(TimeoutError):
+        idle.recv(1)
+    idle.close()
+
+
 @pytest.mark.long
 def test_ten_thousand_idle_connections_stop_no_request(tmp_path: Path) -> None:
     """The service may open 400 descriptors, as it has them for its switches."""
