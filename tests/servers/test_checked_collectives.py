@@ -2,6 +2,8 @@
 
 import struct
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from program_host import Here
@@ -10,6 +12,7 @@ from real_time import until
 from lightrig.instruments.clock import SystemClock
 from lightrig.instruments.servers.host.linux import LinuxServer
 from lightrig.instruments.servers.host.program import Program
+from lightrig.instruments.servers.programs import mpi_program
 from lightrig.instruments.servers.programs.checked_rounds import (
     COLLECTIVES,
     CheckedRounds,
@@ -192,3 +195,30 @@ _RingWorker._communicate = _reset
     assert (
         "server0: ConnectionError: to the next rank: Connection reset by peer" in job.stop().error
     )
+
+
+class _Pending:
+    """A request of MPI that ends at a moment of a clock that sleeps move."""
+
+    def __init__(self, end: float) -> None:
+        self.end, self.at = end, 0.0
+
+    def Test(self) -> bool:  # noqa: N802
+        return self.at >= self.end
+
+    def sleep(self, seconds: float) -> None:
+        self.at += seconds
+
+
+def test_the_end_of_a_timed_operation_is_seen_within_a_poll(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """However long it takes: what is late is measured as slow. The period is 50 us."""
+    request = _Pending(end=0.7)
+    monkeypatch.setattr(mpi_program, "now", lambda: round(request.at * 1e9))
+    monkeypatch.setattr(mpi_program.time, "sleep", request.sleep)
+    group: Any = object.__new__(mpi_program._Group)
+    group._timeout_ns, group.rank, group.size = 10**12, 0, 2
+    group.all = SimpleNamespace(Iallreduce=lambda *_: request)
+    mpi_program._Collective(group, "all_reduce", 64).operate()
+    assert 0 <= request.at - request.end <= 51e-6

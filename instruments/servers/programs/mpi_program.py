@@ -14,6 +14,7 @@ import os
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -33,7 +34,9 @@ _PROGRESS_PERIOD = 50e-6
 """Period of polling for progress, in s: blocking calls of MPICH busy-wait on shared cores."""
 
 _LATE_SHARE, _PROGRESS_SELDOM = 0.01, 2e-3
-"""An operation may be seen late by this share of its duration, at most by so many s."""
+"""The end of a checked round may be seen late by this share of its duration, at most by so many s:
+ranks that wait for light take little processor time. Operations that are timed are never polled so.
+"""
 
 _EXCHANGE_PERIOD = 1e-3
 """The same of an exchange, which has a process for each lane of each server on the same cores."""
@@ -62,8 +65,12 @@ class _Group:
         self.size: int = self.all.Get_size()
         self._timeout_ns = timeout_ns
 
-    def wait(self, *requests: Any, period: float = _PROGRESS_PERIOD) -> None:
-        """Wait for `requests`, polled every `period` s and more seldom once they take long.
+    def wait(
+        self, *requests: Any, period: float = _PROGRESS_PERIOD, late_share: float = 0.0
+    ) -> None:
+        """Wait for `requests`, polled every `period` s.
+
+        late_share: of the duration so far, after which they are polled instead, where it is longer.
 
         Raises `OperationTimeoutError`.
         """
@@ -76,7 +83,7 @@ class _Group:
                     f"an operation was not complete after {self._timeout_ns / 1e9:g} s"
                 )
             waited = (now() - began) / 1e9
-            time.sleep(max(period, min(waited * _LATE_SHARE, _PROGRESS_SELDOM)))
+            time.sleep(max(period, min(waited * late_share, _PROGRESS_SELDOM)))
 
 
 class _Collective:
@@ -234,17 +241,18 @@ class _MpiWorker(Worker):
         group = self._joined()
         given = np.frombuffer(block, np.uint32)
         out = np.empty_like(given)
+        wait = partial(group.wait, late_share=_LATE_SHARE)
         if collective == "all_reduce":
-            group.wait(group.all.Iallreduce(given, out))
+            wait(group.all.Iallreduce(given, out))
         elif collective == "all_to_all":
-            group.wait(group.all.Ialltoall(given, out))
+            wait(group.all.Ialltoall(given, out))
         elif collective == "train":
             # All at once, as gradients are that become ready one after the other.
             pairs = zip(np.array_split(given, BUCKETS), np.array_split(out, BUCKETS), strict=True)
-            group.wait(*[group.all.Iallreduce(*pair) for pair in pairs])
+            wait(*[group.all.Iallreduce(*pair) for pair in pairs])
         else:
             source, sink = (group.rank - 1) % group.size, (group.rank + 1) % group.size
-            group.wait(group.all.Irecv(out, source=source), group.all.Isend(given, dest=sink))
+            wait(group.all.Irecv(out, source=source), group.all.Isend(given, dest=sink))
         return out.tobytes()
 
     def _reformed(self, error: Exception, iteration: int, seen: dict[str, Any]) -> int | None:
