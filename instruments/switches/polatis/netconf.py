@@ -1,6 +1,7 @@
 """A Polatis over NETCONF (SSH, TCP 830)."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import ClassVar
 
 from lightrig.instruments.clock import Clock
 from lightrig.instruments.core.capabilities import Identity, Operation
@@ -65,6 +66,8 @@ class PolatisNetconf:
     Source: YANG module optical-switch, revisions 2017-08-04 and 2018-03-22; logs of a unit of 2016
     in valarmathip/Terafast; a NETCONF agent in Python that set `port-state` on a unit of 2018.
     """
+
+    keyed_by_ingress: ClassVar[bool] = True
 
     def __init__(
         self,

@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from lightrig.instruments.clock import Clock, Span
 from lightrig.instruments.core.capabilities import Identity
@@ -59,6 +59,8 @@ class PolatisRestconf:
     Source: five independent clients, and YANG module optical-switch, revision 2018-03-22.
     Unconfirmed: PATCH of circuits, and the statuses of refusals.
     """
+
+    keyed_by_ingress: ClassVar[bool] = True
 
     def __init__(
         self,

@@ -142,6 +142,7 @@ class ReroutingSession(ABC):
         unrelated_codes: codes of denials that have nothing to do with a port in use.
     """
 
+    keyed_by_ingress: ClassVar[bool] = False
     unrelated_codes: ClassVar[Collection[str]]
 
     def __init__(self, rerouting: bool | None) -> None:
@@ -178,6 +179,11 @@ class PolatisSession(Protocol):
     Every method raises `InstrumentError` where the switch refuses, does not reply, closes the
     connection, or replies with something that its manual does not allow.
     """
+
+    keyed_by_ingress: ClassVar[bool]
+    """Whether a circuit is an entry of a list whose key is the ingress, so that one change states
+    one circuit of an ingress: public servers keep the last of several without an error (sysrepo,
+    issue 3449)."""
 
     @property
     def trace(self) -> Trace:

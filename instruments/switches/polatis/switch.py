@@ -138,12 +138,10 @@ class Polatis(Instrument):
         """Begin to take down `remove` and make `add`: one command where the wire allows.
 
         No other circuit is touched; the class of each wire documents how. Raises `DeniedError`
-        before anything is sent for two circuits of one ingress over NETCONF or RESTCONF, where
-        they are one entry of a list: of such entries public servers keep the last without an
-        error (sysrepo, issue 3449).
+        before anything is sent for two circuits of one ingress over a wire that would merge them.
         """
         twice = len({circuit.ingress for circuit in add}) < len(set(add))
-        if twice and self.endpoint.scheme in ("netconf", "restconf"):
+        if twice and self._commands.keyed_by_ingress:
             text = "an ingress is in two circuits, which are one entry of its list `pair`"
             raise self.refused(text, command="cross-connects")
         return self._commands.change(remove, add)
