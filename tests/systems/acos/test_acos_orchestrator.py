@@ -1,5 +1,6 @@
 """ACOS's rings as the orchestrator joins them: by the file's own plans, past what fails."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,8 @@ from lightrig.harness.orchestration.orchestrator import Orchestrator
 from lightrig.harness.orchestration.switch_sessions import SimulatedSwitches
 from lightrig.harness.systems.acos.generator import render, render_rings
 from lightrig.harness.systems.acos.runtime.layout import ServerRingLayout
-from lightrig.testbeds import Testbed, load
+from lightrig.testbeds import Circuit, Testbed, load
+from tests.campaigns.sequences import Rings
 from tests.campaigns.switchroom import Switchroom
 
 RINGS = {"inner": "01234", "outer": "02413"}
@@ -115,3 +117,34 @@ def test_a_testbed_without_rings_is_refused(tmp_path: Path) -> None:
     (tmp_path / "acos.yaml").write_text(render())
     with pytest.raises(OrchestrationError, match="has no rings through all servers"):
         ServerRingLayout(load(tmp_path / "acos.yaml"))
+
+
+@pytest.mark.parametrize(
+    ("fault", "problem"),
+    [
+        ("lane to the other ring", "gpu2 is joined to"),
+        ("server left out", r"\['gpu0', 'gpu2', 'gpu3', 'gpu4'\] are in a ring of"),
+        ("failed server on the ring", r"with {'gpu1'} failed"),
+        ("two rings at once", "2 jobs have a ring at once"),
+        ("job without its ring", "waits"),
+    ],
+)
+def test_the_checker_of_random_sequences_names_a_wrong_ring(
+    service, room, fault: str, problem: str
+) -> None:
+    service.request(AUTO)
+    status = service.status()
+    assert Rings().problems(room, status) == []
+    groups = status["jobs"]["a"]["groups"]
+    match fault:
+        case "lane to the other ring":
+            room.circuits["tx-gpu2-lane0"] = frozenset({Circuit(1, 3)})
+        case "server left out":
+            groups[0]["nodes"] = [node for node in groups[0]["nodes"] if node != "gpu1"]
+        case "failed server on the ring":
+            room.silent = {"rx-gpu1-lane1"}
+        case "two rings at once":
+            status["jobs"]["b"] = status["jobs"]["a"]
+        case _:
+            groups[0] = None
+    assert re.search(problem, "\n".join(Rings().problems(room, status)))

@@ -86,8 +86,8 @@ class ServerRingLayout:
         if group is None:
             return {}
         name = group.details["ring"]
-        branch = list(self.orders).index(name) if name in self.orders else 0
         steps = list(self._steps(name, group.nodes))
+        branch = list(self.orders).index(name)
         if len(group.nodes) < LEAST_RING or any(step > 2 for _, _, step in steps):
             raise OrchestrationError(f"job {job.name}: ring {name} does not join {group.nodes}")
         pairs = {}

@@ -102,7 +102,8 @@ class GridStructure:
         }
         self._lights = {d: lights(line)[f"{d}ocs0-0"] for d, line in self._lines.items()}
         self._loops = {d: loops(line)[f"{d}ocs0-0"] for d, line in self._lines.items()}
-        self._copies: dict[tuple[Dimension, int], tuple[Any, Any, Any]] = {}
+        self._ingress = {d: frozenset(ports) for d, ports in self._lights.items()}
+        self._copies: dict[tuple[Dimension, int], tuple[Any, Any]] = {}
 
     def parts(self) -> Iterator[tuple[str, int, list[str]]]:
         """See `Structure`."""
@@ -135,8 +136,7 @@ class GridStructure:
 
     def ingress(self, switch: str) -> frozenset[int]:
         """See `Wiring`."""
-        found: frozenset[int] = self._copy(switch)[2]
-        return found
+        return self._ingress[_parsed(switch)[0]]
 
     def loops(self, switch: str) -> Mapping[str, Circuit]:
         """See `Wiring`."""
@@ -191,14 +191,13 @@ class GridStructure:
             plans={},
         )
 
-    def _copy(self, switch: str) -> tuple[Any, Any, Any]:
-        """Return lights, loops and ingress ports of a line, which its switches share."""
+    def _copy(self, switch: str) -> tuple[Any, Any]:
+        """Return lights and loops of a line, which its switches share."""
         d, line, _ = _parsed(switch)
         if (d, line) not in self._copies:
             self._copies[d, line] = (
                 {port: _moved(d, node, line) for port, node in self._lights[d].items()},
                 {_moved(d, node, line): loop for node, loop in self._loops[d].items()},
-                frozenset(self._lights[d]),
             )
         return self._copies[d, line]
 
