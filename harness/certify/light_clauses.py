@@ -237,7 +237,7 @@ def factory_losses(subject: Subject, requirement: Requirement) -> Outcome:
 def drift(subject: Subject, requirement: Requirement) -> Outcome:
     """Measure all losses, and those of the first setting again during and after."""
     losses = _losses(subject)
-    found = check_shifts(losses, find_faults(losses, subject.fabric.testbed, switches=1))
+    found = check_shifts(losses, find_faults(losses, subject.fabric.testbed))
     if not found:
         return Outcome("not tested", "no light enters at the cabled ports, or it is one setting")
     limit = subject.fabric.testbed.switches[subject.name].check_standard.limit_db
@@ -247,11 +247,11 @@ def drift(subject: Subject, requirement: Requirement) -> Outcome:
     elif all(abs(each.value) + each.half <= limit for each in found):
         verdict = "pass"
     worst = max(found, key=lambda each: abs(each.value))
-    each = losses.losses.values()
-    stated = ", ".join(f"{one.reading.phase} {one.value:+.3f} dB" for one in found)
-    kind = "relative losses" if any(one.relative for one in each) else "losses"
-    values = [one.value for one in each]
-    widest = max(one.budget.expanded for one in each)
+    stated = ", ".join(f"{each.reading.phase} {each.value:+.3f} dB" for each in found)
+    measured = losses.losses.values()
+    kind = "relative losses" if any(each.relative for each in measured) else "losses"
+    values = [each.value for each in measured]
+    widest = max(each.budget.expanded for each in measured)
     reason = (
         f"limit {limit:g} dB; against the {worst.against}: {stated}; {len(values)} {kind} from "
         f"{min(values):.2f} dB to {max(values):.2f} dB, each within {widest:.2f} dB (k = 2) or less"

@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import TypeAlias
+from typing import NamedTuple
 
 from lightrig.harness.statistics.bit_errors import (
     ErrorRatio,
@@ -223,15 +223,21 @@ def judge_counts(limit: Limit, counts: Sequence[Counted]) -> Verdict:
         if not _stands_alone(limit, one):
             together.setdefault(one.counter, []).append(one)
     each += [_judge_together(limit, gates) for gates in together.values()]
-    outcome, needed, reason, _ = max(each, key=lambda one: (_RANK.index(one[0]), one[3]))
-    bad = sum(one[0] == "fail" for one in each)
-    doubtful = sum(one[0] in {"fail", "not enough data"} for one in each)
-    stated = reason if len(counts) == 1 else f"Of {len(counts)} gates the worst: {reason}"
-    return Verdict(outcome, len(counts), bad, doubtful, needed, stated)
+    worst = max(each, key=lambda one: (_RANK.index(one.outcome), one.upper))
+    bad = sum(one.outcome == "fail" for one in each)
+    doubtful = sum(one.outcome in {"fail", "not enough data"} for one in each)
+    several = f"Of {len(counts)} gates the worst: " if len(counts) > 1 else ""
+    reason = several + worst.reason
+    return Verdict(worst.outcome, len(counts), bad, doubtful, worst.needed, reason)
 
 
-_Judged: TypeAlias = tuple[Outcome, int | None, str, float]
-"""Outcome, further bits that are needed, reason, and upper bound of the ratio."""
+class _Judged(NamedTuple):
+    """Outcome of gates, further bits that are needed, and upper bound of the error ratio."""
+
+    outcome: Outcome
+    needed: int | None
+    reason: str
+    upper: float
 
 
 def _stands_alone(limit: Limit, one: Counted) -> bool:
@@ -244,14 +250,14 @@ def _judge_alone(limit: Limit, counted: Counted) -> _Judged:
     name = counted.counter
     if (void_reason := counted.void_reason) is not None:
         reason = f"{name} counted nothing that bounds a ratio: {void_reason}."
-        return "fail", None, reason, math.inf
+        return _Judged("fail", None, reason, math.inf)
     retained = counted.decision == "accept"
     text = "accepted" if retained else "rejected"
     errors, bits = counted.count.errors, counted.count.bits
     counted_as = f"{name}: {errors:,} errors in {bits:.4g} bits"
     reason = f"{counted_as}, {text} by the sequential test for independent errors."
     upper = counted.ratio.upper if counted.ratio else math.inf
-    return "pass" if retained else "fail", None, reason, upper
+    return _Judged("pass" if retained else "fail", None, reason, upper)
 
 
 def _judge_together(limit: Limit, counts: Sequence[Counted]) -> _Judged:
@@ -263,5 +269,5 @@ def _judge_together(limit: Limit, counts: Sequence[Counted]) -> _Judged:
         warned = judge_gates(gates, limit.warn, confidence, burst)
         if warned.outcome != "pass":
             reason = f"{name}: {found.reason} But to warn: {warned.reason}"
-            return "marginal", None, reason, found.upper
-    return found.outcome, found.needed, f"{name}: {found.reason}", found.upper
+            return _Judged("marginal", None, reason, found.upper)
+    return _Judged(found.outcome, found.needed, f"{name}: {found.reason}", found.upper)

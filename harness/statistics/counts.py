@@ -19,18 +19,16 @@ def count_departure(counts: Samples, error: float) -> Departure | None:
     counts: of the nights with data, oldest first. error: probability of a departure where nothing
     changed.
     """
-    found: Departure | None = None
+    found = list[Departure]()
     for length in range(1, LONGEST_RUN + 1):
         before = counts[: counts.size - length][-MOST_BEFORE:]
         if before.size < FEWEST_BEFORE:
             break
         p = p_of_run([_p(before, float(count)) for count in counts[-length:]])
-        if p > error:
-            continue
-        one = Departure(float(before.mean()), float(counts[-1]), p, before.size, length)
-        if found is None or (one.confirmed, -one.p) > (found.confirmed, -found.p):
-            found = one
-    return found
+        if p <= error:
+            level = float(counts[-1])
+            found.append(Departure(float(before.mean()), level, p, before.size, length))
+    return max(found, key=lambda one: one.precedence, default=None)
 
 
 def _p(before: Samples, count: float) -> float:

@@ -51,6 +51,11 @@ class Departure:
         """Whether later nights confirm the first one: the level has changed."""
         return self.run >= CONFIRMING
 
+    @property
+    def precedence(self) -> tuple[bool, float]:
+        """Key that is greatest for a confirmed one, then for the least probable."""
+        return self.confirmed, -self.p
+
 
 @dataclass(frozen=True, slots=True)
 class _Miss:
@@ -109,7 +114,7 @@ def find_departures(
             if one is None or one.p > error:
                 continue
             known = found[at]
-            if known is None or (one.confirmed, -one.p) > (known.confirmed, -known.p):
+            if known is None or one.precedence > known.precedence:
                 found[at] = one
     return found
 

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
 
 import numpy as np
 import scipy
@@ -51,10 +52,10 @@ def measure_insertion_loss(fabric: Fabric, recording: Recording) -> list[Fault]:
     if not references.simulated:
         for each in references.sets:
             recording.note_once(f"references {each.name}", _traceability(each))
+    nights = cache(lambda nm: recording.before(LOSS, {"wavelength_nm": nm}))
     for chain in measurable:
         losses = measure_losses(fabric, chain)
-        same_light = {"wavelength_nm": round(chain.wavelength_nm)}
-        before = [losses.matrix_of(night) for night in recording.before(LOSS, same_light)]
+        before = [losses.matrix_of(night) for night in nights(round(chain.wavelength_nm))]
         faults = find_faults(losses, bench.testbed, switches=len(measurable), before=before)
         losses = losses.without(misread(losses, faults))
         fabric.power_budget.add_measured(chain.switch, losses.known())

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import replace
-from typing import NamedTuple
 
 import numpy as np
 
@@ -133,16 +132,9 @@ def _evidence(
     )
 
 
-class _Family(NamedTuple):
-    """Series that are compared with each other."""
-
-    quantity: str
-    test: str
-    case: str
-
-
-def _family(series: Series) -> _Family:
-    return _Family(series.quantity, series.test, series.case)
+def _family(series: Series) -> Hashable:
+    """Return what is equal for series that are compared with each other."""
+    return series.quantity, series.test, series.case
 
 
 def _shift(series: Series, nights: int) -> float:
