@@ -16,7 +16,7 @@ from lightrig.testbeds import Plan
 from lightrig.testbeds.quantities import format_duration
 
 _POLL_PERIOD, _DATAGRAM_PERIOD = 5_000_000, 20_000_000
-"""What is enough for stalls of 0.2 s and more, and takes no processor from the job, in ns."""
+"""Periods in ns that suit stalls of 0.2 s and more, and take little processor time from jobs."""
 
 
 def quiet_observation(bench: Bench) -> LinkObservation:

@@ -39,7 +39,7 @@ SLOTS = 8
 SENT = 1 * MS
 """From the loss of the carrier to the next packet, which queries the neighbour."""
 LATE = 30 * MS
-"""What a busy machine adds to that, and until the block that was cut off is answered."""
+"""Time that a busy machine adds to that, and until the block that was cut off is answered."""
 WIDE, WIDE_NS = 0.2, 50 * MS
 
 

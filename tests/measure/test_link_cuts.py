@@ -259,7 +259,7 @@ def test_packets_are_lost_for_as_long_as_asked(bench: Bench) -> None:
     ("groups", "outcome"),
     [([{"a", "b"}, {"c"}], "parted"), ([{"a", "b"}], "re-formed")],
 )
-def test_ranks_that_go_on_without_others(
+def test_ranks_that_go_on_without_lost_ones(
     bench: Bench, groups: list[set[str]], outcome: Outcome
 ) -> None:
     """They shrink apart in the dark, 200 ms after it began, and go on at once."""

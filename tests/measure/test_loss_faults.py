@@ -46,7 +46,7 @@ def of_four_ports(folder, seed):
 
 
 @pytest.mark.parametrize("seed", [2])
-def test_four_ports_are_told_apart_by_their_references(tmp_path, seed):
+def test_a_lossy_port_of_four_is_found_by_its_references(tmp_path, seed):
     losses, (fault,), _ = of_four_ports(tmp_path, seed)
     assert outliers(take_apart(losses.matrix())) == []
     assert (fault.kind, fault.subject) == ("dirty connector or bent fiber", "ocs.2")
@@ -65,7 +65,7 @@ def test_a_dirty_connector_of_four_ports_is_found_in_fifty_of_fifty(tmp_path):
     assert all(closed)
 
 
-def test_four_ports_are_told_apart_by_nights_before(tmp_path):
+def test_a_lossy_port_of_four_is_found_by_the_nights_before(tmp_path):
     """Without references; the nights before are of the same switch, other light and noise."""
     with polatis(tmp_path, ports=2, monitors="egress") as bench:
         losses = replace(measured(bench), checks=())

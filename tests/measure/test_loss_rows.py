@@ -86,7 +86,7 @@ def test_a_budget_has_the_median_of_each_component_and_its_ends() -> None:
         ((), "modules", []),
     ],
 )
-def test_what_a_budget_lacks_is_said_of_absolute_losses(
+def test_what_a_budget_lacks_is_stated_of_absolute_losses(
     parts: tuple[str, ...], method: str, lacking: list[str]
 ) -> None:
     one = loss(1.0, 1, Component("noise", 0.1), *(Component(name, 0.1) for name in parts))

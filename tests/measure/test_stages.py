@@ -196,7 +196,7 @@ def test_rows_of_an_event_by_hand() -> None:
         (ms(0), ms(38, 39), False),
     ],
 )
-def test_a_flap_may_lie_in_an_interruption(began: Span, ended: Span, within: bool) -> None:
+def test_a_flap_is_within_a_possible_interruption(began: Span, ended: Span, within: bool) -> None:
     assert Flap("p", ms(30, 31), ms(40, 44)).within(began, ended) is within
     assert not Flap("p", ms(30, 31), None).within(began, ended)
 

@@ -281,7 +281,7 @@ def few_ports(seed: int, nights: int) -> list[np.ndarray]:
 
 
 @pytest.mark.parametrize("nights", [3, pytest.param(8, marks=pytest.mark.long)])
-def test_four_ports_are_told_apart_by_the_nights_before(nights: int) -> None:
+def test_a_lossy_port_of_four_is_found_by_the_nights_before(nights: int) -> None:
     found = []
     for seed in range(50):
         *before, tonight = few_ports(seed, nights + 1)
