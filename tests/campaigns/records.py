@@ -29,6 +29,7 @@ NAMES = (
     "labs",
     "mornings",
     "healthy_switches",
+    "wire_sequences",
 )
 """Modules that write such a file, and offer `table(done)`: its lines, and whether all is well."""
 

@@ -22,8 +22,8 @@ from lightrig.harness.system_registry import installed_systems
 from lightrig.harness.systems.acos.generator import render_rings
 from lightrig.harness.systems.infinitehbd.generator import render as render_row
 from lightrig.harness.systems.railx.generator import render as render_grid
-from lightrig.testbeds import Testbed, load
-from tests.campaigns.switchroom import Killed, Switchroom, beams, joined
+from lightrig.testbeds import Circuit, Testbed, load
+from tests.campaigns.switchroom import Killed, Switchroom, beams, circuits_with_light, joined
 
 STEPS = 10
 ROUNDS_TO_SETTLE = 12
@@ -290,22 +290,35 @@ def one_ring(after: Mapping[str, str], members: set[str]) -> bool:
 CASES: tuple[Case, ...] = (Row(), Grid(), Rings())
 
 
+class Service(Protocol):
+    """The part of an orchestrator that a sequence uses."""
+
+    def request(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Carry out a request and return the status."""
+
+    def status(self) -> Mapping[str, Any]:
+        """Return the status."""
+
+    def step(self) -> object:
+        """Probe all switches once, and act on what was seen."""
+
+
 class Sequence:
     """One sequence of events for one system."""
 
-    def __init__(self, case: Case, seed: int, root: Path, testbed: Testbed) -> None:
+    def __init__(self, case: Case, seed: int, room: Switchroom, state: Path) -> None:
         self.case, self.dice = case, random.Random(f"{case.name} {seed}")
-        self.room = Switchroom(testbed, case.monitors if seed % 2 else "ingress")
-        self.state = root / f"{case.name}-{seed}.json"
-        self.layout = installed_systems()[case.name].load("orchestrator")(testbed)
+        self.room, self.state = room, state
+        self.layout = installed_systems()[case.name].load("orchestrator")(room.testbed)
         self.service = self.started()
         self.groups: dict[tuple[str, int], Any] = {}
         self.pending: defaultdict[str, set[str]] = defaultdict(set)
+        self.lit: dict[tuple[str, Circuit], frozenset[str]] = {}
         self.jobs = itertools.count()
         self.log: list[str] = []
         self.kills = 0
 
-    def started(self) -> Orchestrator:
+    def started(self) -> Service:
         return Orchestrator(self.room.testbed, self.layout, self.room, self.state)
 
     def event(self) -> str:
@@ -364,26 +377,36 @@ class Sequence:
         sender = {
             (fiber.sink.owner, int(fiber.sink.name)): fiber.source.owner
             for fiber in self.room.testbed.fibers
-            if fiber.sink.owner in self.room.circuits
+            if fiber.sink.owner in self.room.circuits and fiber.source.owner in still
         }
-        found = [
-            f"{switch} {circuit} of {node} was changed"
+        touched = [
+            (switch, circuit, {sender[switch, circuit.ingress]})
             for switch, circuit in self.room.commands
-            for node in [sender[switch, circuit.ingress]]
-            if node in still - self.pending[switch]
+            if (switch, circuit.ingress) in sender
+        ]
+        touched += [
+            (switch, circuit, {*self.lit[switch, circuit]})
+            for switch, circuit in self.room.commands
+            if (switch, circuit) in self.lit
+        ]
+        found = [
+            f"{switch} {circuit} of {sorted(nodes)} was changed"
+            for switch, circuit, nodes in touched
+            if nodes <= still - self.pending[switch]
         ]
         for switch in self.room.circuits:
             if switch in self.room.silent:
                 self.pending[switch] |= changed
             else:
                 self.pending[switch].clear()
-        self.groups = now
+        self.groups, self.lit = now, circuits_with_light(self.room.testbed, self.room.circuits)
         return found
 
 
 def run(case: Case, seed: int, root: Path, testbed: Testbed) -> tuple[list[str], int]:
     """Run one sequence and return the first problems, with the events up to them, and the kills."""
-    sequence = Sequence(case, seed, root, testbed)
+    room = Switchroom(testbed, case.monitors if seed % 2 else "ingress")
+    sequence = Sequence(case, seed, room, root / f"{case.name}-{seed}.json")
     for number in range(STEPS + 1):
         if number == STEPS:  # all returns
             sequence.room.silent.clear()

@@ -5,7 +5,7 @@ through the circuits that the switches hold, and commands are what the switches 
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
 from lightrig.harness.orchestration.switch_sessions import Outcomes, Reading
 from lightrig.testbeds import Circuit, LightrigError, Port, Testbed
@@ -80,21 +80,41 @@ class Switchroom:
 
 def beams(testbed: Testbed, circuits: Mapping[str, Collection[Circuit]]) -> set[tuple[Port, Port]]:
     """Return pairs of a NIC port that sends and the one that sees its light."""
+    return {(source, sink) for source, sink, _ in _paths(testbed, circuits)}
+
+
+def circuits_with_light(
+    testbed: Testbed, circuits: Mapping[str, Collection[Circuit]]
+) -> dict[tuple[str, Circuit], frozenset[str]]:
+    """Return the two nodes that each circuit joins, of those that join two."""
+    return {
+        each: frozenset({source.owner, sink.owner})
+        for source, sink, passed in _paths(testbed, circuits)
+        if source.owner != sink.owner
+        for each in passed
+    }
+
+
+def _paths(
+    testbed: Testbed, circuits: Mapping[str, Collection[Circuit]]
+) -> Iterator[tuple[Port, Port, list[tuple[str, Circuit]]]]:
+    """Yield the NIC ports at both ends of a path of light, and the circuits between them."""
     fiber_from = {fiber.source: fiber.sink for fiber in testbed.fibers}
     through = {
-        Port(switch, str(circuit.ingress)): Port(switch, str(circuit.egress))
+        Port(switch, str(circuit.ingress)): (switch, circuit)
         for switch, each in circuits.items()
         for circuit in each
     }
-    found = set()
     for source, sink in fiber_from.items():
+        if source.owner not in testbed.servers:
+            continue
         at: Port | None = sink
-        if source.owner in testbed.servers:
-            while at is not None and at.owner not in testbed.servers:
-                at = fiber_from.get(through.get(at, at))
-            if at is not None:
-                found.add((source, at))
-    return found
+        passed = []
+        while at in through:
+            passed.append(through[at])
+            at = fiber_from.get(Port(at.owner, str(through[at][1].egress)))
+        if at is not None and at.owner in testbed.servers:
+            yield source, at, passed
 
 
 def joined(testbed: Testbed, circuits: Mapping[str, Collection[Circuit]]) -> dict[str, set[str]]:

@@ -345,6 +345,21 @@ def test_random_sequences_converge_and_touch_nothing_else(case, tmp_path: Path) 
         assert problems == []
 
 
+def test_a_command_for_a_circuit_of_a_job_that_did_not_change_is_found(tmp_path: Path) -> None:
+    """The switch is behind the one at a server's port: only the light tells whose circuit it is."""
+    case = sequences.CASES[2]
+    room = Switchroom(case.testbed(tmp_path))
+    sequence = sequences.Sequence(case, 0, room, tmp_path / "s.json")
+    sequence.asked({"do": "submit", "job": "a", "shape": {"ring": "inner"}})
+    sequence.service.step()
+    sequence.touched(sequence.service.status())
+    room.commands[:] = [("outer-skip-out-0-0", Circuit(1, 3))]  # leads no light of the ring
+    assert sequence.touched(sequence.service.status()) == []
+    room.commands[:] = [("inner-skip-out-0-0", Circuit(1, 2))]
+    (found,) = sequence.touched(sequence.service.status())
+    assert found == (f"inner-skip-out-0-0 {Circuit(1, 2)} of ['gpu0', 'gpu1'] was changed")
+
+
 def test_light_that_returns_is_seen_where_no_circuit_was_left_on_its_line(tmp_path: Path) -> None:
     """A row whose monitors are at the egress ports, and whose nodes were all in the lost job."""
     case = sequences.CASES[1]

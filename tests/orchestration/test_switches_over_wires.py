@@ -10,8 +10,10 @@ from lightrig.harness.orchestration.orchestrator import Orchestrator
 from lightrig.harness.orchestration.switch_sessions import SwitchSessions
 from lightrig.harness.systems.railx.generator import render
 from lightrig.harness.systems.railx.runtime.layout import GridLayout
-from lightrig.testbeds import load
+from lightrig.testbeds import Circuit, load
+from tests.campaigns import wire_sequences
 from tests.campaigns.orchestrations import present, served
+from tests.campaigns.sequences import CASES
 from tests.campaigns.switchroom import joined
 
 
@@ -55,3 +57,42 @@ def test_a_node_whose_light_goes_is_left_out_until_it_is_back(
             assert joined(testbed, present(world, testbed))["node1-0"] == {"node0-0", "node2-0"}
         finally:
             service.close()
+
+
+def test_served_switches_record_the_commands_that_they_receive(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("LIGHTRIG_STATE", wire_sequences.LOGIN):
+        monkeypatch.setenv(name, "")  # restored afterwards
+    with wire_sequences.served(CASES[0], tmp_path) as (room, file):
+        numbers: list[int] = []
+        room.on_acknowledged = numbers.append
+        testbed = load(file)
+        switches = SwitchSessions(testbed)
+        try:
+            loopback = frozenset({Circuit(1, 4)})
+            for _ in range(2):  # the second time nothing is sent
+                found = switches.order({"trx0-node3": loopback})
+            assert found["trx0-node3"] == switches.probe({"trx0-node3"})["trx0-node3"]
+        finally:
+            switches.close()
+        assert room.circuits["trx0-node3"] == loopback
+        assert room.commands == [
+            ("trx0-node3", Circuit(1, 2)),
+            ("trx0-node3", Circuit(1, 4)),
+        ]
+        assert numbers == [1]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_a_service_that_is_killed_converges_and_touches_nothing_else(
+    case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With `python -m tests.campaigns wire_sequences` 60 times for each system."""
+    for name in ("LIGHTRIG_STATE", wire_sequences.LOGIN):
+        monkeypatch.setenv(name, "")
+    with wire_sequences.served(case, tmp_path) as (room, file):
+        found = wire_sequences.one_sequence(case, 3, room, file, tmp_path / "3", kills=True)
+    assert "problems" not in found
+    assert found["kills"] == 1
