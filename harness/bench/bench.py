@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from lightrig.harness.bench.lease import Lease
 from lightrig.harness.bench.saved_state import SavedStates
-from lightrig.instruments.clock import Clock
+from lightrig.instruments.clock import Clock, SystemClock
 from lightrig.instruments.core.capabilities import Identified, Identity, OpticalSwitch, Server
 from lightrig.testbeds import Testbed
 
@@ -80,8 +80,12 @@ class Bench:
         return tuple(f"{name}: {identity}" for name, identity in self.identities.items())
 
     def close(self) -> None:
-        """Close all sessions, simulated devices and the clock; newest first."""
-        close_newest_first(self._closers)
+        """Close all sessions, simulated devices and the clock; newest first, servers at once."""
+        try:
+            if isinstance(self.clock, SystemClock):
+                self.clock.parallel(*(server.close for server in self.servers.values()))
+        finally:
+            close_newest_first(self._closers)
 
 
 def close_newest_first(closers: Iterable[Callable[[], None]]) -> None:

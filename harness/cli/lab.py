@@ -10,6 +10,7 @@ import typer
 from lightrig.harness.bench import Bench, Fabric
 from lightrig.harness.bench.restoring import NOT_AS_FOUND, NotRestoredError
 from lightrig.harness.cli.common import LAB_ERROR, give_up
+from lightrig.harness.signals import uninterrupted
 from lightrig.testbeds import LightrigError
 
 INTERRUPTED = 130
@@ -40,9 +41,11 @@ def restored(bench: Bench) -> Iterator[Fabric]:
         try:
             yield fabric
         finally:
-            lab(fabric.restore)
+            with uninterrupted():
+                lab(fabric.restore)
     finally:
-        bench.close()
+        with uninterrupted():
+            bench.close()
 
 
 @contextmanager

@@ -11,6 +11,7 @@ import pytest
 
 from lightrig.harness.plugin.keys import RUN, UNRECORDED
 from lightrig.harness.record import RecordError
+from lightrig.harness.signals import ENDING, uninterrupted
 from lightrig.testbeds import LightrigError
 
 if TYPE_CHECKING:
@@ -18,20 +19,6 @@ if TYPE_CHECKING:
 
 LAB_ERROR = 3
 """Exit status when hardware was asked for and did not answer, or nothing can be recorded."""
-
-
-_ENDING = signal.SIGINT, signal.SIGTERM, signal.SIGHUP
-
-
-@contextmanager
-def uninterrupted() -> Iterator[None]:
-    """Block SIGINT, SIGTERM and SIGHUP, as while the switches are restored."""
-    handlers = {number: signal.signal(number, signal.SIG_IGN) for number in _ENDING}
-    try:
-        yield
-    finally:
-        for number, handler in handlers.items():
-            signal.signal(number, handler)
 
 
 class EndShield:
@@ -48,7 +35,7 @@ class EndShield:
         """Ignore the signals from now on; no effect the second time."""
         while True:
             try:
-                for number in _ENDING:
+                for number in ENDING:
                     handler = signal.signal(number, signal.SIG_IGN)
                     self._handlers.setdefault(number, handler)
             except KeyboardInterrupt:  # a repeated signal that came just before

@@ -292,7 +292,7 @@ def climate_chamber(
 def _lend(bench: Bench, chosen: InstrumentSelection, kind: str) -> Iterator[Any]:
     """An instrument of a kind, for as long as its user has it; found settings are put back."""
     from lightrig.harness.plugin.collection import instruments_of
-    from lightrig.harness.plugin.ending import uninterrupted
+    from lightrig.harness.signals import uninterrupted
     from lightrig.instruments.core.capabilities import Restorable
 
     name = chosen.get(kind)

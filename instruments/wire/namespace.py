@@ -13,6 +13,8 @@ from typing import cast
 from lightrig.instruments.namespaces.namespaces import enter_command
 from lightrig.instruments.wire.shell import LONGEST_STDERR, LineListener, end_of_stderr
 
+_END_SECONDS = 2.0
+
 
 class NamespaceShell:
     """Programs in the namespaces of process `pid`."""
@@ -79,25 +81,26 @@ class ProcessChannel:
         with contextlib.suppress(OSError):
             self._input.close()
         try:
-            self._process.wait(timeout=2)
+            self._process.wait(_END_SECONDS)
         except subprocess.TimeoutExpired:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._process.pid, signal.SIGKILL)
             self._process.kill()
             self._process.wait()
-        self._reader.join()
-        self._output.close()
-        self._stderr_pipe.close()
+        # A process that the program has started may hold the pipe open, and outlive its group.
+        self._reader.join(_END_SECONDS)
         self.closed = True
 
     def _read(self) -> None:
-        for line in iter(self._output.readline, b""):
-            self._listener.line(line.decode("utf-8", "backslashreplace").rstrip("\n"))
-        self._stderr_reader.join(2)  # what the program has left behind may hold it open
+        with self._output:
+            for line in iter(self._output.readline, b""):
+                self._listener.line(line.decode("utf-8", "backslashreplace").rstrip("\n"))
+        self._stderr_reader.join(_END_SECONDS)  # what the program has left behind may hold it open
         self.status = self._process.wait()
         self._listener.ended(end_of_stderr(self.stderr) or "the program ended")
 
     def _read_stderr(self) -> None:
         """Read on a second thread: a program with much to stderr would block on a full pipe."""
-        while data := self._stderr_pipe.read(1 << 16):
-            self._stderr = (self._stderr + data)[-LONGEST_STDERR:]
+        with self._stderr_pipe:
+            while data := self._stderr_pipe.read(1 << 16):
+                self._stderr = (self._stderr + data)[-LONGEST_STDERR:]

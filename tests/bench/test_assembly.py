@@ -1,10 +1,13 @@
 """From an address to a driver."""
 
+import threading
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from bench.served_lab import describe
 
+from lightrig.harness.bench import Bench
 from lightrig.harness.bench.assembly import open_server
 from lightrig.instruments.clock import SystemClock
 from lightrig.instruments.core.endpoint import Endpoint
@@ -59,3 +62,17 @@ def test_a_model_without_a_driver_is_an_error_that_lists_the_models(tmp_path: Pa
     path.write_text(path.read_text().replace("model: polatis", "model: abacus"))
     with pytest.raises(NoDriverError, match=r"'abacus'; there are: .*polatis"):
         open_instrument(load(path).switches["ocs"], Endpoint("tl1", "127.0.0.1", 1), SystemClock())
+
+
+def test_a_bench_in_real_time_closes_its_servers_at_once() -> None:
+    """Each waits for the other: one after the other they would wait for ever."""
+    both = threading.Barrier(2, timeout=10)
+    closed: list[str] = []
+    servers = {name: SimpleNamespace(close=both.wait) for name in ("server0", "server1")}
+    bench = Bench(
+        *(load("testbeds/rails4.yaml"), SystemClock(), {}, servers, {}, {}, frozenset()),
+        _closers=[lambda: closed.append("first"), lambda: closed.append("last")],
+    )
+    bench.close()
+    assert closed == ["last", "first"]
+    assert not both.broken

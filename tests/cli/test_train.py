@@ -137,6 +137,20 @@ def test_what_cannot_be_run_is_refused_before_the_lab_is_touched(trainer, argume
     assert says in done.stderr
 
 
+def test_a_second_signal_does_not_end_the_restoring(trainer, monkeypatch) -> None:
+    restore = Fabric.restore
+
+    def interrupted(self: Fabric) -> None:
+        signal.raise_signal(signal.SIGTERM)
+        signal.raise_signal(signal.SIGINT)
+        restore(self)
+
+    monkeypatch.setattr(Fabric, "restore", interrupted)
+    trainer.ends = _interrupt
+    done = run("--", SCRIPT)
+    assert (done.exit_code, trainer.restored) == (130, 1)
+
+
 def test_a_job_that_does_not_fit_the_testbed_is_refused() -> None:
     done = run("--parallel", "pp=3", "--", SCRIPT)
     assert done.exit_code == 2, done.output

@@ -208,9 +208,14 @@ def test_routes_are_closed_on_all_servers_though_one_refuses() -> None:
     opened = [ServerRoutes(shell) for shell in shells]  # type: ignore[arg-type]
     for routes in opened:
         routes.open("198.18.0.1", ["fabric0"])
+        routes.set([Route("198.18.0.2", "198.18.0.2", "fabric0")])
     for shell in shells:
         shell.status, shell.scripts = 2 * (shell.server != "b"), []
     with pytest.raises(ToolFailedError) as caught:
         close_all(opened)
     assert caught.value.instrument == "a"
+    # Routes, devices and settings in one command: five seconds are left after a signal.
     assert [len(shell.scripts) for shell in shells] == [1, 1, 1]
+    lines = shells[1].scripts[0].splitlines()
+    assert lines.index("route del 198.18.0.2/32") < lines.index("END")
+    assert "ip link del lightrig0" in shells[1].scripts[0]

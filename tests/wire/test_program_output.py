@@ -5,6 +5,9 @@ import sys
 import threading
 import time
 
+import pytest
+
+from lightrig.instruments.wire import namespace
 from lightrig.instruments.wire.namespace import ProcessChannel
 
 LENGTH = 4 << 20
@@ -37,3 +40,22 @@ def test_a_long_reply_is_not_read_byte_by_byte() -> None:
     assert listener.lines == [LENGTH, 1]
     # Each byte by itself takes more than a second of the processor.
     assert time.process_time() - began < 0.6
+
+
+def test_a_child_that_holds_the_output_open_does_not_hold_the_closing_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(namespace, "_END_SECONDS", 0.2)
+    process = subprocess.Popen(
+        ["sh", "-c", "setsid sleep 5 & echo $!; exec cat"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        bufsize=0,
+        start_new_session=True,
+    )
+    listener = Listener()
+    channel, began = ProcessChannel(process, listener), time.monotonic()
+    channel.close()
+    assert time.monotonic() - began < 4
+    assert channel.closed

@@ -99,7 +99,7 @@ class ServerRoutes:
             self._line(route) for to, route in wanted.items() if self._routes.get(to) != route
         ]
         if lines:
-            self._sh("ip -batch - <<END", *lines, "END")
+            self._sh(*self._batch(lines))
         self._routes = wanted
 
     def present(self) -> list[str]:
@@ -118,15 +118,20 @@ class ServerRoutes:
         """Remove addresses and routes and restore the settings."""
         if not self._addresses:
             return
-        self.set(())
         self._sh(
+            *self._batch([f"route del {to}/32" for to in self._routes]),
             *(
                 f"if ip link show {name} >/dev/null 2>&1; then ip link del {name}; fi"
                 for name in self._devices
             ),
             *(f"echo {text} >{path}" for path, text in self._found.items()),
         )
-        self._addresses = ()
+        self._addresses, self._routes = (), {}
+
+    @staticmethod
+    def _batch(lines: Sequence[str]) -> Sequence[str]:
+        """Return shell lines that give `lines` to one `ip`."""
+        return ("ip -batch - <<END", *lines, "END") if lines else ()
 
     def _line(self, route: Route) -> str:
         hop = "" if route.via == route.to else f"via {route.via} onlink "
