@@ -2,6 +2,7 @@
 
 import contextlib
 import itertools
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
@@ -11,10 +12,15 @@ import scipy  # whose modules are loaded when they are first used
 from lightrig.harness.bench import Bench, Fabric
 from lightrig.harness.measure.light import LightWatch, watch_until_complete
 from lightrig.harness.record import Row, Scalar
+from lightrig.harness.systems.opus.measurements.replay import (
+    Waits,
+    confirmed_changes,
+    replayed,
+    waits_of,
+)
 from lightrig.harness.systems.opus.planning.operations import ASYMMETRIC, Operation
-from lightrig.harness.systems.opus.planning.run_events import Confirmed, Ended, Rewiring
+from lightrig.harness.systems.opus.planning.run_events import Ended, Rewiring
 from lightrig.harness.systems.opus.planning.schedule import PhaseTable
-from lightrig.harness.systems.opus.runtime.rails import Wait
 from lightrig.harness.systems.opus.runtime.training import Trained, TrainingJob
 from lightrig.instruments.clock import Span
 from lightrig.instruments.core.capabilities import PowerMonitor
@@ -123,11 +129,19 @@ class Shift:
         return max(exposed(change, window) for window, _ in self.flows)
 
 
-def shifts(trained: Trained, tables: Sequence[PhaseTable]) -> list[Shift]:
-    """Every change from one phase to the next; each rank has as many phases as the others."""
+def shifts(
+    trained: Trained, tables: Sequence[PhaseTable], replay: Waits | None = None
+) -> list[Shift]:
+    """Every change from one phase to the next; each rank has as many phases as the others.
+
+    replay: waits in the place of the run's.
+    """
     assert trained.rails is not None
     journal = trained.rails.journal
-    waits = {(wait.rank, wait.operation): wait for wait in journal.waits}
+    waits = waits_of(journal) if replay is None else replay
+    ranks_of: defaultdict[str, list[int]] = defaultdict(list)
+    for rank, name in waits:
+        ranks_of[name].append(rank)
     ended = [one for one in journal.events if isinstance(one, Ended)]
     ends = {(one.rank, one.operation): one.at for one in ended}
     phases = {rank: _phases(trained, rank, table) for rank, table in enumerate(tables)}
@@ -142,12 +156,10 @@ def shifts(trained: Trained, tables: Sequence[PhaseTable]) -> list[Shift]:
             for rank, of_rank in phases.items()
             for operation in of_rank[number - 1]
         ]
-        firsts: dict[str, list[Wait]] = {}
-        for rank, of_rank in phases.items():
-            first = str(of_rank[number][0])
-            firsts.setdefault(first, []).append(waits[rank, first])
         flows = []
-        for each in firsts.values():
+        for name in dict.fromkeys(str(of_rank[number][0]) for of_rank in phases.values()):
+            # Also ranks that begin the phase with another operation, as a stage between two does.
+            each = [waits[rank, name] for rank in ranks_of[name]]
             came = max(wait.at for wait in each)
             start = max(wait.at + wait.length for wait in each)
             flows.append((came - max(before), start - came))
@@ -162,12 +174,18 @@ def shifts(trained: Trained, tables: Sequence[PhaseTable]) -> list[Shift]:
     return found
 
 
-def waits_by_step(trained: Trained, tables: Sequence[PhaseTable]) -> list[int]:
+def waits_by_step(
+    trained: Trained, tables: Sequence[PhaseTable], longer: int | None = None
+) -> list[int]:
     """Return what the first operations of the phases of each whole step waited, summed up, in ns.
 
     The phases of the first step are left out: its first one waits for no circuit.
+
+    longer: computed, if each change of circuits had taken that much more, or less, in ns.
     """
-    return [sum(shift.waited for shift in step) for step in shifts_by_step(trained, tables)]
+    assert trained.rails is not None
+    replay = None if longer is None else replayed(trained.rails.journal, longer)
+    return [sum(shift.waited for shift in step) for step in shifts_by_step(trained, tables, replay)]
 
 
 def passes_alike(trained: Trained, tables: Sequence[PhaseTable]) -> bool:
@@ -176,9 +194,11 @@ def passes_alike(trained: Trained, tables: Sequence[PhaseTable]) -> bool:
     return len({tuple(phase[0].dimension for phase in phases) for phases in every}) == 1
 
 
-def shifts_by_step(trained: Trained, tables: Sequence[PhaseTable]) -> list[list[Shift]]:
-    """Return the phase changes of each usual step but the first."""
-    found = shifts(trained, tables)
+def shifts_by_step(
+    trained: Trained, tables: Sequence[PhaseTable], replay: Waits | None = None
+) -> list[list[Shift]]:
+    """Return the phase changes of each usual step but the first; `replay` as for `shifts`."""
+    found = shifts(trained, tables, replay)
     return [
         [shift for shift in found if begin <= shift.position < end]
         for begin, end in tables[0].steps_in(len(trained.operations[0]))[1:]
@@ -208,6 +228,17 @@ def mean_of(values: Sequence[int]) -> MeanEstimate:
         raise ValueError(f"found {len(values)} values, expected at least 2 for an interval")
     interval = scipy.stats.ttest_1samp(values, 0).confidence_interval()
     return MeanEstimate(fmean(values), interval.low, interval.high, len(values))
+
+
+def predicted_mean(values: Sequence[int]) -> MeanEstimate:
+    """Return the mean of values in ns, with the interval of 95 % in which one more would lie.
+
+    So another run's mean lies in it even where all its values deviate alike, as those of a busier
+    machine do. Raises `ValueError` for fewer than two.
+    """
+    mean = mean_of(values)
+    half = (mean.upper - mean.value) * (mean.n + 1) ** 0.5
+    return MeanEstimate(mean.value, mean.value - half, mean.value + half, mean.n)
 
 
 def mean_less(values: Sequence[int], less: Sequence[int]) -> MeanEstimate:
@@ -347,13 +378,7 @@ class LitFabric(Fabric):
 
 def _confirmed(trained: Trained) -> Iterator[tuple[Rewiring, int]]:
     assert trained.rails is not None
-    rewirings: dict[tuple[str, str], Rewiring] = {}
-    for event in trained.rails.journal.events:
-        match event:
-            case Rewiring():
-                rewirings.setdefault((event.switch, event.change), event)
-            case Confirmed():
-                yield rewirings[event.switch, event.change], event.at
+    return confirmed_changes(trained.rails.journal)
 
 
 def _step_ends(trained: Trained, tables: Sequence[PhaseTable], ranks: Sequence[int]) -> list[int]:

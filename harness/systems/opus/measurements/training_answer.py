@@ -14,7 +14,9 @@ from lightrig.harness.systems.opus.measurements.training import (
     changes,
     mean_of,
     passes_alike,
+    predicted_mean,
     shifts_by_step,
+    waits_by_step,
 )
 from lightrig.harness.systems.opus.planning.operations import ASYMMETRIC
 from lightrig.harness.systems.opus.planning.schedule import PhaseTable
@@ -105,20 +107,6 @@ def shares_by_step(trained: Trained, tables: Sequence[PhaseTable]) -> list[dict[
     ]
 
 
-def exposed_by_step(
-    steps: Sequence[Sequence[Shift]], switching: int, mode: str = "provisioning"
-) -> list[int]:
-    """Return what the phase changes of each of `steps` would wait, in ns, computed.
-
-    In default mode each change of phase waits for all of it; in provisioning mode for what the
-    window before it, as this run had it, does not hide.
-    """
-    return [
-        sum(shift.exposed(switching) if mode == "provisioning" else switching for shift in step)
-        for step in steps
-    ]
-
-
 @dataclass(frozen=True, slots=True)
 class PhaseChange:
     """One change of circuits in a usual step, as all steps had it.
@@ -201,7 +189,8 @@ class TrainingAnswer:
         front_end: what no rail carries.
         step, shares, waited: means over steps, in ns.
         change: mean over changes of circuits, from the command until links were back, in ns.
-        exposed: wait of a step by switching time, both in ns, computed; in `mode`.
+        exposed: wait of a step by switching time, both in ns, computed, in `mode`; the interval
+            is that in which one more step would lie.
         hidden: the part that provisioning hides, by switching time, computed.
         stamps: greatest uncertainty of a rank's stamps on the bench's clock, in ns.
         incidents: retries, fallbacks and refused changes.
@@ -287,8 +276,8 @@ class TrainingAnswer:
             lines = ", ".join(map(str, most.lines)) or "unknown"
             yield f"          most is saved where the change to {most.to} at line {lines} is hidden"
         if self.exposed:
-            yield (f"          would wait in {self.mode} mode, computed from this run's windows, "
-                   "and of that provisioning hides, where a change takes")  # fmt: skip
+            yield (f"          would wait in {self.mode} mode, computed by a replay of this run, "
+                   "and provisioning hides, where a change takes")  # fmt: skip
             for switching, wait in self.exposed.items():
                 hides = self.hidden[switching]
                 yield f"          {switching / MS:6.4g} ms: {wait}; {hides.value / MS:.1f} ms"
@@ -326,7 +315,8 @@ def answer(
     waited = [sum(shift.waited for shift in step) for step in steps]
     # The measured time is among them: the computed wait can be compared with the measured one.
     switchings = sorted({*SWITCHING, *([round(change.value)] if change else [])})
-    switchings = switchings if len(waited) > 1 else []
+    switchings = switchings if change and len(waited) > 1 else []
+    measured = round(change.value) if change else 0
     return TrainingAnswer(
         ranks=len(tables),
         stages=trained.rails.job.stages,
@@ -345,7 +335,8 @@ def answer(
         waited=mean_of(waited) if len(waited) > 1 else None,
         change=change,
         exposed={
-            switching: mean_of(exposed_by_step(steps, switching, mode)) for switching in switchings
+            switching: predicted_mean(waits_by_step(trained, tables, switching - measured))
+            for switching in switchings
         },
         hidden={
             switching: mean_of(

@@ -31,7 +31,8 @@ class Rewiring:
     """A switch was told to part `remove` and join `add`, as a whole, under the name `change`.
 
     again: it was told before and has not confirmed. fallback: something had gone wrong, so that
-    it may change nothing, or part what was never used.
+    it may change nothing, or part what was never used. wanted: when the control plane wanted that,
+    which is before `at` where the switch carried out another command; None where nobody knows.
     """
 
     at: int
@@ -41,6 +42,7 @@ class Rewiring:
     add: frozenset[Circuit]
     again: bool = False
     fallback: bool = False
+    wanted: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

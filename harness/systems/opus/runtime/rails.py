@@ -152,6 +152,7 @@ class Rails:
         self._called: dict[str, list[Event]] = {switch: [] for switch in names}
         self._gathered: dict[int, int] = {}
         self._targets: dict[tuple[int, int], bool] = {}
+        self._wanted: dict[Rewire, int] = {}
         self._running = 0
         self._begun = clock.now()
 
@@ -263,6 +264,7 @@ class Rails:
                     self._rails[message.rail], sent = self._rails[message.rail].receive(message)
                     undelivered += sent
                 case Rewire():
+                    self._wanted[message] = self.clock.now()
                     self._todo[self._switches[message.rail]].append(message)
                     self._call(self._switches[message.rail])
                 case _:
@@ -394,11 +396,10 @@ class Rails:
         with self._lock:
             now = self.clock.now()
             for rewire in rewires:
+                changed = (switch, _name(rewire), rewire.remove, rewire.add)
                 fallback = self._targets[rewire.rail, rewire.version]
-                again = rewire.attempt > 1
-                self._note(
-                    Rewiring(now, switch, _name(rewire), rewire.remove, rewire.add, again, fallback)
-                )
+                wanted = self._wanted.pop(rewire, now)
+                self._note(Rewiring(now, *changed, rewire.attempt > 1, fallback, wanted))
         failed = ""
         try:
             self._apply(rewires)
