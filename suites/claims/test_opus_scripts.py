@@ -2,8 +2,9 @@
 
 LIGHTRIG_SCRIPTS names a JSON file, a list of `{"script": "train.py"}`: paths from the file's
 folder, and where wanted `arguments`, `parallel` (`{"pp": 2, "dp": 2}`), `mode`, `results`, `ranks`
-as for `lightrig train`, and the `sha256` of the script, which is checked. Without it there is no
-test.
+as for `lightrig train`, the `sha256` of the script, which is checked, and a `prelude`, a line of
+Python that runs before it, such as one that sets a seed. What a script imports from its own folder
+is found. Without it there is no test.
 """
 
 import hashlib
@@ -22,28 +23,40 @@ from lightrig.harness.systems.opus.measurements.train_script import train
 pytestmark = [pytest.mark.of_system("opus")]
 
 LISTED = os.environ.get("LIGHTRIG_SCRIPTS")
-ENTRIES: list[dict[str, Any]] = json.loads(Path(LISTED).read_text("utf-8")) if LISTED else []
+
+
+class NotListedError(Exception):
+    """Raised for a script that is absent, or another one."""
+
+
+def entries() -> list[dict[str, Any]]:
+    """Return the list that LIGHTRIG_SCRIPTS names."""
+    return json.loads(Path(LISTED).read_text("utf-8")) if LISTED else []
 
 
 def source_of(entry: dict[str, Any]) -> str:
-    """Return the source of a listed script; skip where it is absent or another one."""
-    path = Path(str(LISTED)).parent / entry["script"]
+    """Return the source of a listed script behind its prelude; raises `NotListedError`."""
+    path = Path(str(LISTED)).absolute().parent / entry["script"]
     if not path.is_file():
-        pytest.skip(f"LIGHTRIG_SCRIPTS: {path} does not exist")
+        raise NotListedError(f"LIGHTRIG_SCRIPTS: {path} does not exist")
     source = path.read_bytes()
     expected = entry.get("sha256")
     if expected and (found := hashlib.sha256(source).hexdigest()) != expected:
-        pytest.skip(f"LIGHTRIG_SCRIPTS: {path} has the SHA-256 {found}, not {expected}")
-    return source.decode()
+        raise NotListedError(f"LIGHTRIG_SCRIPTS: {path} has the SHA-256 {found}, not {expected}")
+    before = f"import sys; sys.path.insert(0, {str(path.parent)!r}); {entry.get('prelude', '')}"
+    return f"{before}\n{source.decode()}"
 
 
 @pytest.mark.limits("train.step", "train.exposed_wait", "train.front_end")
-@pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry["script"])
+@pytest.mark.parametrize("entry", entries(), ids=lambda entry: entry["script"])
 def test_a_script_keeps_its_limits(entry, bench, links, measure):
     """Each rank prints the same numbers on circuits as on a ring of all ranks."""
     if importlib.util.find_spec("torch") is None:
         pytest.skip("PyTorch is not installed")
-    source = source_of(entry)
+    try:
+        source = source_of(entry)
+    except NotListedError as error:
+        pytest.skip(str(error))
     links.pause()
     fabric = Fabric(bench)
     began = bench.clock.now()
@@ -67,5 +80,5 @@ def test_a_script_keeps_its_limits(entry, bench, links, measure):
     measure.judge("train.step", "train.exposed_wait", "train.front_end")
 
 
-if not ENTRIES:
+if not entries():
     del test_a_script_keeps_its_limits

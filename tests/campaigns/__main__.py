@@ -34,6 +34,9 @@ CAMPAIGNS = {
     "healthy_switches": "HEALTHY_SEEDS (100)",
     "tcp_stalls": "CUTS (20) of each length; needs namespaces, so root",
     "light_faults": "LIGHT_LIBRARIES, LIGHT_FAULTS (67), LIGHT_OPENMPI; needs namespaces, so root",
+    "predictions": "PREDICTIONS (5); needs the extra torch and namespaces, so root",
+    "train_signals": "TRAIN_SIGNALS (20); needs the extra torch and namespaces, so root",
+    "foreign_scripts": "LIGHTRIG_SCRIPTS, FOREIGN_ROUNDS (3); needs the extra torch, and root",
     "disturbances": "DISTURBANCES (1000), DISTURBANCES_SEED (1); needs namespaces, so root",
 }
 """Settings from the environment with their defaults, and needs, of each."""
