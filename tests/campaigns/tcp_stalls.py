@@ -57,8 +57,10 @@ JIFFY = 4 * MS
 """Of a kernel with 250 Hz."""
 SLOTS = 8
 """Jiffies from slot to slot for timers of 64 to 503 jiffies on such a kernel."""
-LATE = 30 * MS
+LATE = 50 * MS
 """Time that a busy machine adds to a query, and until the block that was cut off is answered."""
+SOON = 30 * MS
+"""The same of a stall without a query in the dark, whose interval may be 50 ms wide."""
 NEAR = 10 * MS
 """Longest time between a port's carrier and the first packet that passes it."""
 PROBED = 12 * MS
@@ -152,8 +154,9 @@ def answered(end: Sequence[Reading], back: Span, query: int, phase: int) -> tupl
     while at.latest < back.earliest - NEAR:
         at = Span(*(next_query(each, query, phase) for each in at))
     close = at.earliest <= back.latest + NEAR
-    if close and any(each.before >= at.earliest - NEAR for each in queries):
-        # It was sent, and the entry is still without an address.
+    known = [each.before for each in end if each.state & VALID and each.after >= at.earliest]
+    if close and (not known or known[0] > at.latest + LATE):
+        # It was sent, and the entry still had no address afterwards.
         at = Span(*(next_query(each, query, phase) for each in at))
     return at, close
 
@@ -168,7 +171,7 @@ def predicted(cut: Cut, query: int, phase: int) -> tuple[Span, bool]:
     if not querying:
         # Each packet was lost while both entries were there: TCP's own timeout is the first query.
         earliest = max(cut.rto - JIFFY, back.earliest - began.latest)
-        return Span(earliest, usual + PROBED + cut.rto + LATE), False
+        return Span(earliest, usual + PROBED + cut.rto + SOON), False
     at, close = min(answered(end, back, query, phase) for end in querying)
     return Span(at.earliest - began.latest, at.latest - began.earliest + LATE), close
 

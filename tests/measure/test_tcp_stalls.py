@@ -33,7 +33,28 @@ RECORDED: dict[str, tuple[int, tuple[int, int], int, int, list[tuple[int, ...]],
             (51262414088060, 51262418557804, 8, 0),
         ],
     ),
-    # The same, but it was sent too early.
+    # So was the fourth, and the entry was read in between. (Its longest exchange was not stored.)
+    "read in between": (
+        55839093651325,
+        (55842148750786, 55842156798071),
+        13000000,
+        3111663524,
+        [
+            (55839000000000, 55839001000000, 2, 0),
+            (55839105746827, 55839112578673, 0, 0),
+            (55839112523630, 55839125361312, 1, 4),
+            (55840134054178, 55840149942933, 1, 5),
+            (55841153482663, 55841166155485, 1, 6),
+            (55842183015542, 55842188200067, 1, 4),
+            (55842188104167, 55842200348886, 2, 4),
+        ],
+        [
+            (55839000000000, 55839001000000, 8, 0),
+            (55839109987382, 55839113864124, 0, 0),
+            (55842187306050, 55842198537208, 8, 0),
+        ],
+    ),
+    # Sent too early.
     "not answered": (
         51166091797040,
         (51167159247588, 51167174000783),
@@ -98,8 +119,8 @@ def test_a_recorded_stall_is_inside_a_narrow_interval(name: str) -> None:
     cut = Cut(found, 204 * MS, (readings[0], readings[1]))
     bounds, close = tcp_stalls.predicted(cut, SECOND, PHASE)
     assert bounds.earliest <= stall <= bounds.latest
-    assert bounds.latest - bounds.earliest < 120 * MS
-    assert close == (name in ("answered", "not answered"))
+    assert bounds.latest - bounds.earliest < 150 * MS
+    assert close == (name not in ("after a timeout", "without a query"))
 
 
 def test_queries_come_at_the_slots_of_the_timer_wheel() -> None:
