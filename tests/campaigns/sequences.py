@@ -13,7 +13,7 @@ import os
 import random
 import tempfile
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
@@ -362,15 +362,20 @@ class Sequence:
         problems = [] if status["settled"] else ["not settled"]
         return problems + self.touched(status) + self.case.problems(self.room, status)
 
-    def touched(self, status: Mapping[str, Any]) -> list[str]:
-        """Return commands for nodes whose groups have not changed."""
+    def touched(
+        self, status: Mapping[str, Any], meanwhile: Collection[tuple[str, int]] = ()
+    ) -> list[str]:
+        """Return commands for nodes whose groups have not changed.
+
+        meanwhile: groups that have changed, and may be as before by now.
+        """
         now = {
             (name, number): group
             for name, job in status["jobs"].items()
             for number, group in enumerate(job["groups"])
             if group
         }
-        kept = {key for key in now if self.groups.get(key) == now[key]}
+        kept = {key for key in now if self.groups.get(key) == now[key]} - {*meanwhile}
         changed = {node for key in now.keys() - kept for node in now[key]["nodes"]}
         changed |= {n for key in self.groups.keys() - kept for n in self.groups[key]["nodes"]}
         still = {node for key in kept for node in now[key]["nodes"]} - changed

@@ -15,6 +15,7 @@ import json
 import multiprocessing
 import os
 import random
+import re
 import signal
 import tempfile
 import threading
@@ -255,6 +256,7 @@ class WireSequence(sequences.Sequence):
 
     def step(self, *, last: bool = False) -> list[str]:
         self.room.commands.clear()
+        epoch = self.service.status()["epoch"]
         if not last:
             self.log.append(self.event())
         self.room.fail()
@@ -278,7 +280,17 @@ class WireSequence(sequences.Sequence):
             steady = 0 if problems else steady + 1
             if steady == 1:
                 self.longest_s = max(self.longest_s, time.monotonic() - began)
-        return problems + [f"TOUCHED {each}" for each in self.touched(status)]
+        changed = self._changed(self.service.history(epoch))
+        return problems + [f"TOUCHED {each}" for each in self.touched(status, changed)]
+
+    def _changed(self, history: Sequence[Mapping[str, Any]]) -> set[tuple[str, int]]:
+        """Return the groups that changed, also those that are as before by now."""
+        found = (re.match(r"job (.+): groups ([\d, ]+) change,", each["event"]) for each in history)
+        return {
+            (match[1], int(number))
+            for match in filter(None, found)
+            for number in match[2].split(", ")
+        }
 
 
 class CountingRoom(Switchroom):
