@@ -92,8 +92,8 @@ class Run:
 
     def take_over(self, path: Path) -> Iterator[tuple[Context, list[Row]]]:
         """Append the new rows of a worker's journal at `path`, and return them as they go."""
-        for context, rows in self._parts.setdefault(path, PartReader(path)).read():
-            self._journal.append_many(context, rows)
+        for context, rows, lines in self._parts.setdefault(path, PartReader(path)).read():
+            self._journal.append_lines(context, lines)
             yield context, rows
 
     def test_finished(

@@ -29,7 +29,7 @@ import os
 import re
 import threading
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeAlias
@@ -178,6 +178,12 @@ def row_line(context: int, row: Row) -> str:
     )
 
 
+def renumbered(line: bytes, context: int) -> bytes:
+    """Return a sealed row line with the number of another context, sealed anew."""
+    head = b"[%d%b" % (context, line[line.index(b",") : -len(',"01234567"]\n')])
+    return b'%b,"%08x"]\n' % (head, zlib.crc32(b"]", zlib.crc32(head)))
+
+
 def conditions_text(conditions: Mapping[str, Scalar]) -> str:
     """Write checked conditions as JSON."""
     written = []
@@ -305,7 +311,7 @@ class Journal:
         except OSError as error:
             raise RecordError(f"{path}: {error.strerror}") from error
         lock(self._file)
-        self._write(seal(first) + "\n")
+        self._write((seal(first) + "\n").encode())
 
     def append(self, context: Context, row: Row) -> None:
         """Append `row`; raises `RecordError` if the journal is closed or the disk is full."""
@@ -313,23 +319,33 @@ class Journal:
 
     def append_many(self, context: Context, rows: Iterable[Row]) -> None:
         """Append `rows` with one write: all of them, or none and a `RecordError`."""
+        self._append(
+            context,
+            lambda number: "".join([seal(row_line(number, row)) + "\n" for row in rows]).encode(),
+        )
+
+    def append_lines(self, context: Context, lines: Iterable[bytes]) -> None:
+        """Append row lines that another journal has, whole and sealed, as `append_many` does."""
+        self._append(context, lambda number: b"".join([renumbered(line, number) for line in lines]))
+
+    def _append(self, context: Context, of_context: Callable[[int], bytes]) -> None:
+        """Append what `of_context` returns for the number of `context`, with one write."""
         with self._lock:
             if self._recent[0] is context:
-                number = self._recent[1]
-                self._write("".join([seal(row_line(number, row)) + "\n" for row in rows]))
+                self._write(of_context(self._recent[1]))
                 return
             key = context_line(0, context)
             known = self._known.get(key)
             # A number is never used twice, even if this write is interrupted.
             number = next(self._numbers) if known is None else known
             head = seal(context_line(number, context)) + "\n" if known is None else ""
-            self._write(head + "".join([seal(row_line(number, row)) + "\n" for row in rows]))
+            self._write(head.encode() + of_context(number))
             self._known[key] = number
             self._recent = (context, number)
 
     def note_test(self, outcome: TestOutcome) -> None:
         """Append how a test has ended; raises like `append`, and `RowError` for its details."""
-        line = seal(test_line(outcome)) + "\n"
+        line = (seal(test_line(outcome)) + "\n").encode()
         with self._lock:
             self._write(line)
 
@@ -340,7 +356,7 @@ class Journal:
         cannot hold the summary.
         """
         with self._lock:
-            self._write(seal(to_json("summary", {"end": dict(summary or {})})) + "\n")
+            self._write((seal(to_json("summary", {"end": dict(summary or {})})) + "\n").encode())
             try:
                 os.fsync(self._descriptor())
             except OSError as error:
@@ -369,8 +385,8 @@ class Journal:
             raise RecordError(f"{self.path}: the journal is closed")
         return self._file
 
-    def _write(self, text: str) -> None:
-        file, data = self._descriptor(), memoryview(text.encode())
+    def _write(self, lines: bytes) -> None:
+        file, data = self._descriptor(), memoryview(lines)
         start = os.lseek(file, 0, os.SEEK_END)
         try:
             while data:

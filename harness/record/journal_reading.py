@@ -10,7 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import chain
+from itertools import chain, groupby
 from pathlib import Path
 from typing import Any
 
@@ -303,8 +303,8 @@ class PartReader:
         self._offset = self._line = 0
         self._contexts: dict[int, Context] = {}
 
-    def read(self) -> Iterator[tuple[Context, list[Row]]]:
-        """Rows since the last call, with their contexts; a line still being written waits.
+    def read(self) -> Iterator[tuple[Context, list[Row], list[bytes]]]:
+        """Rows since the last call with their context and their lines; a line still written waits.
 
         Raises `JournalDamagedError` for a line that is no row, `RecordError` if it cannot be read.
         """
@@ -318,19 +318,36 @@ class PartReader:
             raise RecordError(f"{self.path}: {error.strerror}") from error
         whole = data[: data.rfind(b"\n") + 1]
         self._offset += len(whole)
-        known, rows = -1, list[Row]()
-        for line in whole.splitlines():
+        for is_row, lines in groupby(whole.splitlines(keepends=True), lambda line: line[0] == _ROW):
+            if is_row:
+                yield from self._rows(list(lines))
+            else:
+                for line in lines:
+                    self._line += 1
+                    self._context(line)
+
+    def _context(self, line: bytes) -> None:
+        """Read the header, or a context; other lines tell nothing here."""
+        try:
+            if self._line == 1:
+                self._sealed = is_sealed(_checked(self.path, line)["schema"])
+                return
+            fields = _parse(line, sealed=self._sealed)
+            if isinstance(fields, dict) and "context" in fields:
+                number, context = parse_context(fields)
+                self._contexts[number] = context
+        except RowError as error:
+            if not self._salvage:
+                raise JournalDamagedError(self.path, self._line, str(error)) from error
+
+    def _rows(self, lines: Sequence[bytes]) -> Iterator[tuple[Context, list[Row], list[bytes]]]:
+        """Read rows that follow each other, and group them by their context."""
+        parsed = _parse_batch(lines, sealed=self._sealed)
+        known, rows, of_rows = -1, list[Row](), list[bytes]()
+        for place, line in enumerate(lines):
             self._line += 1
             try:
-                if self._line == 1:
-                    self._sealed = is_sealed(_checked(self.path, line)["schema"])
-                    continue
-                fields = _parse(line, sealed=self._sealed)
-                if isinstance(fields, dict):
-                    if "context" in fields:
-                        number, context = parse_context(fields)
-                        self._contexts[number] = context
-                    continue
+                fields = parsed[place] if parsed else _parse(line, sealed=self._sealed)
                 number, row = parse_row(fields)
                 if number not in self._contexts:
                     raise RowError(f"no context {number}")
@@ -339,12 +356,13 @@ class PartReader:
                     continue
                 raise JournalDamagedError(self.path, self._line, str(error)) from error
             if number != known and rows:
-                yield self._contexts[known], rows
-                rows = []
+                yield self._contexts[known], rows, of_rows
+                rows, of_rows = [], []
             known = number
             rows.append(row)
+            of_rows.append(line)
         if rows:
-            yield self._contexts[known], rows
+            yield self._contexts[known], rows, of_rows
 
 
 def absorb(folder: Path, journal: Path) -> None:
@@ -366,7 +384,7 @@ def absorb(folder: Path, journal: Path) -> None:
         number = max(record.contexts, default=-1)
         text = []
         for part in parts:
-            for context, rows in PartReader(part, salvage=True).read():
+            for context, rows, _lines in PartReader(part, salvage=True).read():
                 key = context_line(0, context)
                 new = rows[present[key] :]
                 present[key] = max(0, present[key] - len(rows))

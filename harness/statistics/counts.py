@@ -2,8 +2,7 @@
 
 import math
 
-import scipy
-
+from lightrig.harness.statistics.binomial import at_least
 from lightrig.harness.statistics.confirmation import LONGEST_RUN, p_of_run
 from lightrig.harness.statistics.departures import FEWEST_BEFORE, MOST_BEFORE, Departure
 from lightrig.harness.statistics.samples import Samples
@@ -37,4 +36,4 @@ def _p(before: Samples, count: float) -> float:
     grouped = max(1.0, float(before.var(ddof=1)) * before.size / total) if total else 1.0
     least, all_of_them = math.floor(count / grouped), math.floor((total + count) / grouped)
     share = 1 / (before.size + 1)
-    return float(scipy.stats.binom.sf(least - 1, all_of_them, share)) if least else 1.0
+    return at_least(least, all_of_them, share)

@@ -1,5 +1,6 @@
 """Journals of workers: read as they grow, and absorbed after a kill."""
 
+import dataclasses
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from lightrig.harness.record import (
     read_journal,
     recover,
 )
+from lightrig.harness.record.journal import row_line, seal
 from lightrig.harness.record.journal_reading import PartReader, open_part, part_path
 
 HERE = Context("opus", "test_here", ("ocs",), True)
@@ -42,7 +44,7 @@ def test_rows_are_read_once_and_a_line_still_being_written_waits(folder: Path) -
     part = open_part(folder, "gw0", "2026-03-14")
     part.append_many(HERE, [row(1), row(2)])
     part.append_many(THERE, [row(3)])
-    assert [(context.test, len(rows)) for context, rows in reader.read()] == [
+    assert [(context.test, len(rows)) for context, rows, _ in reader.read()] == [
         ("test_here", 2),
         ("test_there", 1),
     ]
@@ -53,9 +55,37 @@ def test_rows_are_read_once_and_a_line_still_being_written_waits(folder: Path) -
     assert list(reader.read()) == []
     with reader.path.open("ab") as file:
         file.write(whole[-5:])
-    ((context, rows),) = reader.read()
+    ((context, rows, _),) = reader.read()
     assert (context.test, [each.value for each in rows]) == ("test_here", [4])
     part.close()
+
+
+def test_lines_of_workers_are_appended_with_the_number_of_their_context(folder: Path) -> None:
+    """Numbers differ: what the journal knows as context 11 is the worker's second."""
+    main = Journal(folder / "journal.jsonl", {"run": "r1", "night": "2026-03-14"})
+    for place in range(11):
+        main.append(dataclasses.replace(HERE, test=f"test_{place}"), row(place))
+    part = open_part(folder, "gw0", "2026-03-14")
+    measured = [
+        Row('a "quoted", [subject]', "q", 1.5, None, 2, "dB", -7, {"plan": "ü,[", "event": 3}),
+        Row("ocs", "q", 2, 1, None, "ns", 9),
+        row(4),
+    ]
+    part.append_many(THERE, measured[:2])
+    part.append_many(HERE, measured[2:])
+    part.append_many(THERE, measured)
+    for context, _, lines in PartReader(part.path).read():
+        main.append_lines(context, lines)
+    main.close()
+    part.close()
+    by_test: dict[str, list[Row]] = {}
+    for context, each in read_journal(main.path).rows():
+        by_test.setdefault(context.test, []).append(each)
+    assert by_test["test_there"] == [*measured[:2], *measured]
+    assert by_test["test_here"] == measured[2:]
+    written = main.path.read_text().splitlines()
+    assert seal(row_line(11, measured[0])) in written
+    assert seal(row_line(12, measured[2])) in written
 
 
 def test_damaged_line_is_named(folder: Path) -> None:

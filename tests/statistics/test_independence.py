@@ -8,6 +8,7 @@ import scipy
 
 from lightrig.harness.statistics.independence import (
     _below_together,
+    _ranks,
     effective_samples,
     runs_p,
     serial_p,
@@ -50,6 +51,11 @@ def test_few_exceedances_at_an_end_are_no_dependence():
         values = np.full(70, 50.0)
         values[high] = 65.0
         assert effective_samples(values, 0.95) == 70
+
+
+def test_ranks_are_those_of_scipy_where_samples_are_equal():
+    values = [3.5, -1, 3.5, 0, 3.5, 9, -1, 2]
+    assert _ranks(np.array(values)).tolist() == scipy.stats.rankdata(values).tolist()
 
 
 def test_serial_p_is_bartels_table():

@@ -126,7 +126,7 @@ class _Line:
         interval serve for all stamps in it: the intervals between the stamps of exchanges, and
         outside of them ones that double with the distance.
         """
-        at, doubt = self._place(stamp)
+        at, doubt = self._place(stamp) if self._slews else (stamp - self._origin, 1)
         place = bisect_right(self._stamps, at)
         last = place == len(self._stamps)
         if place > 0 and not last:
@@ -185,9 +185,12 @@ class _Line:
             deciding = self._deciding[interval, side] = _Deciding(tuple(nearest), pair, sign)
         if deciding.pair is None:
             return min([_alone(point, at) for point in deciding.points])
-        one, two = deciding.pair
-        first, second = one.at - at, two.at - at
-        near, far = one.least + _wander(first), two.least + _wander(second)
+        (one_at, one_least), (two_at, two_least) = deciding.pair
+        first, second = one_at - at, two_at - at
+        # `_wander`, written out: this is done for each stamp of each event.
+        near, far = abs(first) * 1e-9, abs(second) * 1e-9
+        near = one_least + near * (_WALK * math.sqrt(near) + _RAMP * near)
+        far = two_least + far * (_WALK * math.sqrt(far) + _RAMP * far)
         least = (second * near - deciding.sign * first * far) / (second - first)
         # Between two points of one kind both are as near as can be.
         return (
@@ -207,23 +210,29 @@ class _Line:
         points of one kind allows a fast clock what the other denies it; on one side, a far point of
         the other kind bounds the rate at which a near one is extrapolated.
         """
-        bounds, opposite = (
-            [(each, each.at - at, each.least + _wander(each.at - at)) for each in kind]
+        before, after, opposite_before, opposite_after = (
+            [
+                (each, distance := abs(each.at - at), each.least + _wander(distance))
+                for each in kind
+                if (each.at < at) == is_before
+            ]
             for kind in self._kinds(side)
+            for is_before in (True, False)
         )
-        least = min([near + MAXIMUM_RATE * abs(first) for _, first, near in bounds])
+        least = min([near + MAXIMUM_RATE * distance for _, distance, near in before + after])
         pair, pair_sign = None, 1
-        for one, first, near in bounds:
-            for sign, kind in ((1, bounds), (-1, opposite)):
-                for two, second, far in kind:
-                    if (
-                        (first < 0 < second)
-                        if sign > 0
-                        else (0 < first < second or second < first < 0)
-                    ):
-                        bound = (second * near - sign * first * far) / (second - first)
+        for one, first, near in before:
+            for two, second, far in after:
+                bound = (second * near + first * far) / (second + first)
+                if bound < least:
+                    least, pair, pair_sign = bound, (one, two), 1
+        for bounds, opposite in ((before, opposite_before), (after, opposite_after)):
+            for one, first, near in bounds:
+                for two, second, far in opposite:
+                    if first < second:
+                        bound = (second * near + first * far) / (second - first)
                         if bound < least:
-                            least, pair, pair_sign = bound, (one, two), sign
+                            least, pair, pair_sign = bound, (one, two), -1
         return pair, pair_sign
 
     def _place(self, stamp: int) -> tuple[int, int]:

@@ -146,19 +146,25 @@ class GroundTruth:
 
     def interruptions(self, subject: str, signal: str, watch: Watch) -> list[tuple[Span, Span]]:
         """Return each fall of a signal in an event, and the rise after it, oldest first."""
+        falls = self._moments[subject, signal, False]
+        rises = self._moments[subject, signal, True]
+        falls.check(watch.since)
         found: list[tuple[Span, Span]] = []
-        fall = self.first(subject, signal, up=False, since=watch.since)
-        while fall is not None:
-            rise = self.first(subject, signal, up=True, since=fall.earliest)
-            if rise is None or rise.earliest > watch.until.latest:
+        fall = bisect_left(falls.latest, watch.since)
+        while fall < len(falls.latest):
+            rises.check(falls.earliest[fall])
+            rise = bisect_left(rises.latest, falls.earliest[fall])
+            if rise == len(rises.latest) or rises.earliest[rise] > watch.until.latest:
                 break
-            found.append((fall, rise))
-            fall = self.first(subject, signal, up=False, since=rise.latest + 1)
+            found.append((falls.span(fall), rises.span(rise)))
+            fall = bisect_left(falls.latest, rises.latest[rise] + 1)
         return found
 
     def _longest(self, subject: str, signal: str, watch: Watch) -> list[tuple[Span, Span]]:
         """Return the longest interruption, and those that a watch may take for it."""
         found = self.interruptions(subject, signal, watch)
+        if len(found) < 2:
+            return found
         seen = [pair for pair in found if pair[1].latest <= watch.until.earliest]
         least = max((_length(pair) for pair in seen), default=0) - _ALIKE
         return [pair for pair in found if _length(pair) >= least]
