@@ -154,7 +154,6 @@ def one_signal(folder: Path, number: int) -> dict[str, Any]:
             found["status"] = process.wait(HANGS_S)
         except subprocess.TimeoutExpired:
             found["status"] = None
-        found["sent"], found["ended"] = sent, time.monotonic()
         while (left := list(marked(mark))) and time.monotonic() < sent + WITHIN_S:
             time.sleep(0.02)
         found["seconds"] = round(time.monotonic() - sent, 3)

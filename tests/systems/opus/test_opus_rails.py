@@ -8,6 +8,7 @@ import pytest
 from systems.opus.opus_world import attachments
 
 from lightrig.harness.bench import Bench, Fabric, bind
+from lightrig.harness.systems.opus.measurements.replay import replayed
 from lightrig.harness.systems.opus.planning.controller import Controller
 from lightrig.harness.systems.opus.planning.messages import Rewire
 from lightrig.harness.systems.opus.planning.operations import Job, Operation, OpusError
@@ -124,11 +125,14 @@ def test_stages_that_leave_the_pipeline_together_wait_one_switching_time(
     assert audit(rails.journal.events, found) == []
 
 
-@pytest.mark.parametrize(("commands", "waited"), [(2, 51), (1, 81)])
+@pytest.mark.parametrize(("commands", "waited", "slower"), [(2, 51, 201), (1, 81, 381)])
 def test_stages_without_a_common_port_change_side_by_side(
-    clock: VirtualClock, commands: int, waited: int
+    clock: VirtualClock, commands: int, waited: int, slower: int
 ) -> None:
-    """Stage 2 leaves 20 ms after stage 0; only one command at a time makes it wait for that."""
+    """Stage 2 leaves 20 ms after stage 0; only one command at a time makes it wait for that.
+
+    So it does in a replay with changes of 200 ms: one command from 1 to 201, the next to 401.
+    """
     job = Job.grid("apart", 4, [2])
     rails, switches = one_ring_each(clock, job, commands=commands)
     leaving = {
@@ -144,6 +148,11 @@ def test_stages_without_a_common_port_change_side_by_side(
     rails.run([partial(leave, rank, at) for rank, at in leaving.items()])
     waits = {job.stage_of[wait.rank]: wait.length for wait in rails.journal.waits}
     assert waits == {0: 51 * MS, 2: waited * MS}
+    replay = replayed(rails.journal, 150 * MS).values()
+    assert {job.stage_of[wait.rank]: wait.length for wait in replay} == {
+        0: 201 * MS,
+        2: slower * MS,
+    }
     assert [len(rewires) for rewires in switches.done] == [1, 1]
     held = {"ocs0": rails.wirings[0].circuits(TopologyId("0000"))}
     assert audit(rails.journal.events, held) == []
