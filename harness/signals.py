@@ -16,3 +16,19 @@ def uninterrupted() -> Iterator[None]:
     finally:
         for number, handler in handlers.items():
             signal.signal(number, handler)
+
+
+@contextmanager
+def postponed() -> Iterator[None]:
+    """Postpone SIGINT, SIGTERM and SIGHUP; the first that came takes effect at the end."""
+    came: list[int] = []
+    handlers = {
+        number: signal.signal(number, lambda number, _: came.append(number)) for number in ENDING
+    }
+    try:
+        yield
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+        if came:
+            signal.raise_signal(came[0])

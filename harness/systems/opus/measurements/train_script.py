@@ -1,7 +1,7 @@
 """`lightrig train` on photonic rails: profile a script, then run it on circuits that follow it."""
 
 from lightrig.harness.bench import Fabric
-from lightrig.harness.signals import uninterrupted
+from lightrig.harness.signals import postponed
 from lightrig.harness.system_registry import Printed, TrainingRequest, TrainingRequestError
 from lightrig.harness.systems.opus.measurements.training_answer import TrainingAnswer, answer
 from lightrig.harness.systems.opus.planning.operations import OpusError
@@ -43,7 +43,8 @@ def train(fabric: Fabric, request: TrainingRequest, printed: Printed) -> Trainin
         running.printed = lambda rank, line: printed("on circuits", rank, line)
         trained = running.train(script, tables, request.mode)
     finally:
-        with uninterrupted():
+        # After it comes the answer, which a signal must prevent.
+        with postponed():
             running.close()
     return answer(
         *(ring, trained, tables),
