@@ -62,6 +62,12 @@ def rows(place: str | Path) -> dict[str, int]:
     return {str(run): int(n) for run, n in Results(place).frame()["run"].value_counts().items()}
 
 
+@pytest.mark.parametrize("runs", [{"a": 3, "b": -1}, {"a": 3, "b": 2.0}, {"a": -1}])
+def test_a_compacted_file_has_whole_numbers_of_rows(runs) -> None:
+    with pytest.raises(ValueError, match="numbers of rows are none"):
+        Compacted("rows/testbed=opus/2026.parquet", {"2026-03-14": runs})
+
+
 def test_runs_come_whole_and_once(ours: Path, target: str) -> None:
     done = transfer(str(ours), target)
     assert content(target) == content(ours)

@@ -42,6 +42,14 @@ def test_three_nights_in_a_row_confirm():
     assert departure(0, 0, 50) is None  # of two nights nothing is known
 
 
+def test_a_change_of_five_nights_is_found_and_one_of_six_is_the_new_level():
+    """Two events, both in one of nine nights: (1 / 9) ** 2; of three nights or more, ** 4 / 3."""
+    found = departure(*[0] * 8, *[2] * 5, error=0.01)
+    assert found.run == 5
+    assert found.p == pytest.approx(9 ** (-2 * 4 / 3))
+    assert departure(*[0] * 8, *[2] * 6, error=0.01) is None
+
+
 def test_where_nothing_changes_few_depart():
     draws = np.random.default_rng(5)
     found = [count_departure(draws.poisson(3, 11).astype(float), 0.01) for _ in range(1_000)]

@@ -48,6 +48,11 @@ def test_the_standards_bit_error_ratio_gives_its_frame_loss_ratio(code, standard
     assert float(f"{frame_loss_of_bit_errors(2.4e-4, code):.1e}") == standard
 
 
+@pytest.mark.parametrize(("ber", "lost"), [(0.0, 0.0), (1.0, 1.0)])
+def test_without_errors_no_frame_is_lost_and_with_errors_alone_each_is(ber, lost):
+    assert frame_loss_of_bit_errors(ber, KP4) == lost
+
+
 @pytest.mark.parametrize("ber", [1e-8, 1e-6, 5e-5, 2.4e-4])
 @pytest.mark.parametrize("code", [KR4, KP4, KP4_INTERLEAVED], ids=str)
 def test_the_bound_holds_for_independent_errors_and_is_below_that_without_the_tail(code, ber):
