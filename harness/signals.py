@@ -3,32 +3,36 @@
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 ENDING = signal.SIGINT, signal.SIGTERM, signal.SIGHUP
 
 
 @contextmanager
-def uninterrupted() -> Iterator[None]:
-    """Block SIGINT, SIGTERM and SIGHUP, as while the switches are restored."""
-    handlers = {number: signal.signal(number, signal.SIG_IGN) for number in ENDING}
+def _handled_by(handler: Any) -> Iterator[None]:
+    """Give SIGINT, SIGTERM and SIGHUP to a handler."""
+    before = {number: signal.signal(number, handler) for number in ENDING}
     try:
         yield
     finally:
-        for number, handler in handlers.items():
-            signal.signal(number, handler)
+        for number, handler_before in before.items():
+            signal.signal(number, handler_before)
+
+
+@contextmanager
+def uninterrupted() -> Iterator[None]:
+    """Block SIGINT, SIGTERM and SIGHUP, as while the switches are restored."""
+    with _handled_by(signal.SIG_IGN):
+        yield
 
 
 @contextmanager
 def postponed() -> Iterator[None]:
     """Postpone SIGINT, SIGTERM and SIGHUP; the first that came takes effect at the end."""
     came: list[int] = []
-    handlers = {
-        number: signal.signal(number, lambda number, _: came.append(number)) for number in ENDING
-    }
     try:
-        yield
+        with _handled_by(lambda number, _: came.append(number)):
+            yield
     finally:
-        for number, handler in handlers.items():
-            signal.signal(number, handler)
         if came:
             signal.raise_signal(came[0])

@@ -27,7 +27,7 @@ from lightrig.instruments.simulated.faults.wire_faults import WIRE_FAULTS, Fault
 from lightrig.instruments.simulated.lab import SimulatedLab
 from lightrig.instruments.wire import netconf_ssh
 from lightrig.testbeds import Circuit, LightrigError, Plan, load
-from tests.campaigns.records import faults_by_outcome, log, total_of
+from tests.campaigns.records import faults_by_outcome, log, reported, total_of
 
 LAB = """
 name: lab
@@ -193,7 +193,4 @@ def main(report: Callable[[str], object] = print) -> bool:
                 report(f"plan {number}: {type(error).__name__}: {error}")
             faults = sorted({event.kind for event in events})
             lines.add({"number": number, "faults": faults, "found": found})
-        printed, good = table(lines.done)
-    for line in printed:
-        report(line)
-    return good
+        return reported(*table(lines.done), report)

@@ -32,7 +32,7 @@ from lightrig.instruments.namespaces import namespaces
 from lightrig.instruments.simulated.lab import SimulatedLab
 from lightrig.testbeds.fault_plan import FAULT_KINDS
 from tests.campaigns.preloaded import forked, preload, run_lanes, run_pytest
-from tests.campaigns.records import faults_by_outcome, folder, log, read, total_of
+from tests.campaigns.records import faults_by_outcome, folder, log, read, reported, total_of
 
 ROOT = Path(__file__).parents[2]
 LAB = ROOT / "testbeds" / "mixnet.yaml"
@@ -199,7 +199,4 @@ def main(report: Callable[[str], object] = print) -> bool:
     preload(simulation=True)
     with tempfile.TemporaryDirectory(prefix="lightrig-faults-") as name:
         run_lanes([partial(lane, Path(name), missing[n::lanes], not reason) for n in range(lanes)])
-    printed, good = table(read("faulty_suites"))
-    for line in printed:
-        report(line)
-    return good and len(read("faulty_suites")) >= count
+    return reported(*table(read("faulty_suites")), report) and len(read("faulty_suites")) >= count

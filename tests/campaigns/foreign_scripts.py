@@ -27,7 +27,7 @@ from typing import Any
 
 from lightrig.harness.system_registry import RESULTS
 from lightrig.suites.claims.test_opus_scripts import NotListedError, entries, source_of
-from tests.campaigns.records import log
+from tests.campaigns.records import log, reported
 
 ROOT = Path(__file__).parents[2]
 ROUNDING = 4 * 2.0**-23
@@ -165,10 +165,7 @@ def main(report: Callable[[str], object] = print) -> bool:
                 lines.add(one_run(entry, kind, place))
             except NotListedError as error:
                 report(str(error))
-        printed, good = table(lines.done)
-    for line in printed:
-        report(line)
-    return good
+        return reported(*table(lines.done), report)
 
 
 if __name__ == "__main__":

@@ -27,7 +27,7 @@ from lightrig.instruments.clock import SystemClock
 from lightrig.instruments.simulated.lab import SimulatedLab
 from lightrig.testbeds import Circuit, Plan, Testbed, load
 from lightrig.testbeds.readdressing import readdressed
-from tests.campaigns.records import log
+from tests.campaigns.records import log, reported
 
 LAB = """
 name: lab
@@ -197,7 +197,4 @@ def main(report: Callable[[str], object] = print) -> bool:
         finally:
             world.close()
             clock.close()
-        printed, good = table(lines.done)
-    for line in printed:
-        report(line)
-    return good
+        return reported(*table(lines.done), report)

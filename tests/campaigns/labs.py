@@ -18,7 +18,7 @@ from typing import Any
 from tests.campaigns.hard_labs import about, load_labs
 from tests.campaigns.hard_labs.cells import summary
 from tests.campaigns.hard_labs.found import Found, Lab
-from tests.campaigns.records import log
+from tests.campaigns.records import log, reported
 
 SUMMARY = Path(__file__).with_name("labs.json")
 
@@ -78,9 +78,7 @@ def main(report: Callable[[str], object] = print) -> bool:
                 if (name, seed) not in done and time.process_time() - began < limit:
                     lines.add(play(lab, name, seed))
         of_wanted = [line for line in lines.done if line["lab"] in wanted]
-    printed, good = table(of_wanted)
-    for line in printed:
-        report(line)
+    good = reported(*table(of_wanted), report)
     if os.environ.get("LABS_STORE"):
         store(of_wanted)
     return good

@@ -33,7 +33,7 @@ from lightrig.harness.bench.lease import (
 )
 from lightrig.harness.bench.shared_lease import SECOND, SharedFolder
 from lightrig.instruments.namespaces import agent, namespaces
-from tests.campaigns.records import Log, log
+from tests.campaigns.records import Log, log, reported
 
 KINDS = ("accounts", "names", "hosts", "namespaces")
 SECOND_ACCOUNT = 65534
@@ -253,7 +253,4 @@ def main(report: Callable[[str], object] = print) -> bool:
                 report(f"{kind:<10} left out: {missing}")
                 continue
             races(kind, rounds, races_log)
-        printed, good = table(races_log.done)
-    for line in printed:
-        report(line)
-    return good
+        return reported(*table(races_log.done), report)

@@ -32,7 +32,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.campaigns.mutation_targets import Target, targets
-from tests.campaigns.records import log
+from tests.campaigns.records import log, reported
 
 BATCH_S = 0.5
 """Processor time of one turn of a target that takes `SLOW_PER_S` inputs a second."""
@@ -260,7 +260,4 @@ def main(report: Callable[[str], object] = print) -> bool:
                     report(json.dumps({"inputs": done(), "crashes": crashes}))
                     sys.stdout.flush()
         save()
-        printed, good = table(lines.done)
-    for line in printed:
-        report(line)
-    return good
+        return reported(*table(lines.done), report)

@@ -28,7 +28,7 @@ from typing import Any
 
 from lightrig.harness.night.outcomes import parse
 from lightrig.harness.record import RecordError, Results, read_journal
-from tests.campaigns.records import folder, log
+from tests.campaigns.records import folder, log, reported
 from tests.campaigns.suite_kills_lab import LOGIN, served
 
 ROOT = Path(__file__).parents[2]
@@ -198,10 +198,7 @@ def main(report: Callable[[str], object] = print) -> bool:
             number = len(lines.done)
             testbed = Path(root, name, "served.yaml")
             lines.add(one_kill(Path(root, str(number)), testbed, ask, name, number))
-        printed, good = table(lines.done)
-    for line in printed:
-        report(line)
-    return good
+        return reported(*table(lines.done), report)
 
 
 if __name__ == "__main__":

@@ -26,7 +26,7 @@ from lightrig.harness.systems.opus.measurements.training import (
 )
 from lightrig.harness.systems.opus.runtime import Script, TrainingJob, fitting_job
 from lightrig.testbeds import load
-from tests.campaigns.records import Log, log
+from tests.campaigns.records import Log, log, reported
 
 ROOT = Path(__file__).parents[2]
 STAGES = (2, 4)
@@ -172,10 +172,7 @@ def main(report: Callable[[str], object] = print) -> bool:
                 ]
                 if len(whole) < len(SWITCHING_MS):
                     one_run(Path(folder), stages, run, lines)
-        printed, good = table(lines.done)
-    for line in printed:
-        report(line)
-    return good
+        return reported(*table(lines.done), report)
 
 
 if __name__ == "__main__":

@@ -33,7 +33,7 @@ from lightrig.harness.record import JournalEmptyError, Results, recover, to_reco
 from lightrig.instruments.wire.trace import Trace
 from tests.campaigns import acknowledged
 from tests.campaigns.preloaded import forked, preload, run_lanes, run_pytest
-from tests.campaigns.records import folder, log, read
+from tests.campaigns.records import folder, log, read, reported
 from tests.campaigns.suite_kills import ROOT, Lab, processor_time, restore
 from tests.campaigns.suite_kills_lab import served
 
@@ -352,10 +352,7 @@ def main(report: Callable[[str], object] = print) -> bool:
             ]
         )
     done = read("process_kills")
-    printed, good = table(done)
-    for line in printed:
-        report(line)
-    return good and all(killed(done, each) >= kills for each in PROCESSES)
+    return reported(*table(done), report) and all(killed(done, each) >= kills for each in PROCESSES)
 
 
 SETTINGS = {"PROCESS_KILLS": "30", "PROCESS_KILLS_LANES": "2"}

@@ -11,7 +11,7 @@ import fcntl
 import json
 import os
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
@@ -109,6 +109,13 @@ def total_of(done: Sequence[Mapping[str, Any]]) -> Counter[str]:
     return total
 
 
+def reported(printed: Iterable[str], good: bool, report: Callable[[str], object]) -> bool:
+    """Report the lines of a table, and return whether all is well, as it says."""
+    for line in printed:
+        report(line)
+    return good
+
+
 @contextmanager
 def log(name: str) -> Iterator[Log]:
     """Open the file of a campaign."""
@@ -132,7 +139,6 @@ def print_page(report: Callable[[str], object] = print) -> bool:
         times = sorted(each["at"] for each in done)
         report(f"`python -m tests.campaigns {name}`, {times[0]} to {times[-1]}\n")
         report("```")
-        for line in printed:
-            report(line)
+        reported(printed, well, report)
         report("```\n")
     return good

@@ -36,7 +36,7 @@ import pytest
 
 from lightrig.harness.record import Journal, Results, read_journal, recover
 from tests.campaigns.preloaded import RUN_OPTIONS, forked, preload, run_lanes, run_pytest
-from tests.campaigns.records import folder, log, read
+from tests.campaigns.records import folder, log, read, reported
 from tests.campaigns.suite_kills_lab import served
 
 ROOT = Path(__file__).parents[2]
@@ -301,7 +301,4 @@ def main(report: Callable[[str], object] = print) -> bool:
                 for n in range(lanes)
             ]
         )
-    printed, good = table(read("suite_kills"))
-    for line in printed:
-        report(line)
-    return good and killed(read("suite_kills")) >= kills
+    return reported(*table(read("suite_kills")), report) and killed(read("suite_kills")) >= kills

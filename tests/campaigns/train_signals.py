@@ -24,7 +24,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from tests.campaigns.records import log
+from tests.campaigns.records import log, reported
 
 ROOT = Path(__file__).parents[2]
 MOMENTS = ("start", "profiling", "training", "end")
@@ -198,10 +198,7 @@ def main(report: Callable[[str], object] = print) -> bool:
         while len(lines.done) < runs:
             with tempfile.TemporaryDirectory(prefix="lightrig-train-signals-") as folder:
                 lines.add(one_signal(Path(folder), len(lines.done)))
-        printed, good = table(lines.done)
-    for line in printed:
-        report(line)
-    return good
+        return reported(*table(lines.done), report)
 
 
 if __name__ == "__main__":

@@ -35,7 +35,7 @@ from lightrig.testbeds import Circuit, LightrigError, Testbed, load
 from lightrig.testbeds.readdressing import readdressed
 from tests.campaigns import sequences
 from tests.campaigns.preloaded import run_lanes
-from tests.campaigns.records import folder, log, read
+from tests.campaigns.records import folder, log, read, reported
 from tests.campaigns.sequences import CASES, STEPS, Case
 from tests.campaigns.switchroom import Switchroom
 
@@ -457,7 +457,6 @@ def main(report: Callable[[str], object] = print) -> bool:
                 for number in range(lanes)
             ]
         )
-    printed, good = table(read("wire_sequences"))
-    for line in printed:
-        report(line)
-    return good and all(counted(case.name).total() >= count for case in cases)
+    return reported(*table(read("wire_sequences")), report) and all(
+        counted(case.name).total() >= count for case in cases
+    )

@@ -33,7 +33,8 @@ RECORDED: dict[str, tuple[int, tuple[int, int], int, int, list[tuple[int, ...]],
             (51262414088060, 51262418557804, 8, 0),
         ],
     ),
-    # So was the fourth, and the entry was read in between. (Its longest exchange was not stored.)
+    # So was the fourth, and the entry was read in between. Its begin, its longest exchange before
+    # and each end's first reading were not stored: they are made up, as on a busy machine.
     "read in between": (
         55839093651325,
         (55842148750786, 55842156798071),

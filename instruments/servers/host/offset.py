@@ -126,7 +126,7 @@ class _Line:
         interval serve for all stamps in it: the intervals between the stamps of exchanges, and
         outside of them ones that double with the distance.
         """
-        at, doubt = self._place(stamp) if self._slews else (stamp - self._origin, 1)
+        at, doubt = self._place(stamp)
         place = bisect_right(self._stamps, at)
         last = place == len(self._stamps)
         if place > 0 and not last:
@@ -185,12 +185,9 @@ class _Line:
             deciding = self._deciding[interval, side] = _Deciding(tuple(nearest), pair, sign)
         if deciding.pair is None:
             return min([_alone(point, at) for point in deciding.points])
-        (one_at, one_least), (two_at, two_least) = deciding.pair
-        first, second = one_at - at, two_at - at
-        # `_wander`, written out: this is done for each stamp of each event.
-        near, far = abs(first) * 1e-9, abs(second) * 1e-9
-        near = one_least + near * (_WALK * math.sqrt(near) + _RAMP * near)
-        far = two_least + far * (_WALK * math.sqrt(far) + _RAMP * far)
+        one, two = deciding.pair
+        first, second = one.at - at, two.at - at
+        near, far = one.least + _wander(first), two.least + _wander(second)
         least = (second * near - deciding.sign * first * far) / (second - first)
         # Between two points of one kind both are as near as can be.
         return (

@@ -1,5 +1,6 @@
 """Replay of a run's journal with other switching times: what its operations would have waited."""
 
+from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
@@ -7,6 +8,7 @@ from typing import TypeAlias
 
 from lightrig.harness.systems.opus.planning.run_events import Began, Confirmed, Ended, Rewiring
 from lightrig.harness.systems.opus.runtime.rails import Journal, Wait
+from lightrig.testbeds import Circuit
 
 Waits: TypeAlias = Mapping[tuple[int, str], Wait]
 """The wait of each rank's operation."""
@@ -120,12 +122,20 @@ class _Replay:
             for each in self._ranks[name]
             if (each, name) in self.asked
         ]
-        circuits = self._circuits[rank, name]
-        made = [each for each in self._changes if each in self._made and each[1] <= at]
-        joined = [each for each in made if each[0].add & circuits]
-        causes += [(each[1], self._made[each]) for each in joined[-1:]]
+        change = self._last_of(self._circuits[rank, name], at)
+        if change is not None:
+            causes.append((change[1], self._made[change]))
         self.began[rank, name] = now = _after(at, causes)
         self._last[rank] = at, now
+
+    def _last_of(self, circuits: frozenset[Circuit], at: int) -> _Change | None:
+        """Return the last change that had made any of `circuits` in the run by `at`."""
+        count = bisect_right(self._changes, at, key=lambda each: each[1])
+        places = reversed(range(count if circuits else 0))
+        return next(
+            (self._changes[place] for place in places if self._changes[place][0].add & circuits),
+            None,
+        )
 
     def _send(self, changes: Sequence[_Change]) -> None:
         """Send the changes of one command, once the command before is done."""
