@@ -17,6 +17,7 @@ import os
 import random
 import re
 import signal
+import socket
 import tempfile
 import threading
 import time
@@ -154,8 +155,9 @@ class Process:
         )
         ends = time.monotonic() + BEGINS_S
         while self.is_alive:
-            with contextlib.suppress(httpx.TransportError):
-                self._client.get("/healthz")
+            # A refused connection of httpx would leave its socket open.
+            with socket.socket(socket.AF_UNIX) as tried, contextlib.suppress(OSError):
+                tried.connect(str(at))
                 return
             if time.monotonic() > ends:
                 break
@@ -247,7 +249,7 @@ class WireSequence(sequences.Sequence):
 
     def restart(self) -> None:
         """Start the service anew after a kill; raises `LightrigError` where it ended by itself."""
-        self.service._process.join()
+        self.service.close()
         if self.service._process.exitcode != -signal.SIGKILL:
             raise LightrigError(f"the service ended: {self.service.output.read_text()[-2000:]}")
         self.kills += 1
