@@ -173,7 +173,7 @@ def bind(testbed: Testbed, mode: Mode, seed: int = 0, purpose: str = "a measurem
 def bind_only(
     testbed: Testbed, names: set[str], purpose: str, service: Service | None = None
 ) -> Bench:
-    """Open only the switches and instruments in `names`, on hardware, for `open_lease`'s service.
+    """Open only the instruments and servers in `names`, on hardware, for `open_lease`'s service.
 
     Raises `LabUnavailableError` for every one that did not answer as described, and
     `LeaseConflictError` and `LabFolderError` as `bind` does.
@@ -196,7 +196,7 @@ def bind_only(
     )
     simulated = frozenset(name for name, each in assembly.identities.items() if each.simulated)
     return Bench(
-        *(testbed, clock, assembly.switches, {}, assembly.instruments),
+        *(testbed, clock, assembly.switches, assembly.servers, assembly.instruments),
         *(assembly.identities, simulated),
         external=frozenset(names),
         lease=lease,

@@ -170,6 +170,11 @@ class Process:
         """Whether it was neither killed nor has ended."""
         return self._process.is_alive()
 
+    def has_ended(self) -> bool:
+        """Whether it ends within one look; one that was killed refuses connections before."""
+        self._process.join(LOOK_S)
+        return not self.is_alive
+
     def request(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
         """Carry out a request; raises `httpx.TransportError` where the service was killed."""
         answered = self._client.post("/v1/requests", json=request)
@@ -232,7 +237,7 @@ class WireSequence(sequences.Sequence):
             try:
                 self.service.request(request)
             except httpx.TransportError:
-                if not self.service.is_alive:
+                if self.service.has_ended():
                     self.restart()
             except LightrigError:
                 # Carried out before the kill: there is no such job any more.
@@ -269,7 +274,7 @@ class WireSequence(sequences.Sequence):
             try:
                 status = self.service.status()
             except httpx.TransportError:
-                if not self.service.is_alive:
+                if self.service.has_ended():
                     self.restart()
                 continue
             problems = self.case.problems(self.room, status)

@@ -84,6 +84,11 @@ def test_served_switches_record_the_commands_that_they_receive(
         assert numbers == [1]
 
 
+# httpcore 1.0 does not close the socket of a connection that a service refuses while it is killed.
+@pytest.mark.filterwarnings(
+    "ignore:Exception ignored in. <socket.socket fd=.*, family=1,"
+    ":pytest.PytestUnraisableExceptionWarning"
+)
 @pytest.mark.long
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_a_service_that_is_killed_converges_and_touches_nothing_else(

@@ -28,7 +28,7 @@ class CheckedJob:
     def __init__(
         self, runner: RankPrograms, ranks: tuple[str, ...], collective: str, count: int
     ) -> None:
-        self._runner, self._ranks = runner, ranks
+        self._runner, self.ranks = runner, ranks
         self.tool = runner.tool
         self._last: dict[str, dict[str, Any]] = {}
         self._ended: set[str] = set()
@@ -75,7 +75,7 @@ class CheckedJob:
             retransmitted=self._stamps(given, "retransmitted"),
             reformed=self._stamps(alive, "reformed"),
             groups=frozenset(
-                frozenset(self._ranks[place] for place in each["members"])
+                frozenset(self.ranks[place] for place in each["members"])
                 for each in alive.values()
                 if "members" in each
             ),
