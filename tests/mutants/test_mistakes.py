@@ -197,15 +197,16 @@ def test_a_mistake_is_tried_with_the_tests_that_run_its_line(tree: Path) -> None
 
 
 def test_the_lines_of_a_program_that_is_sent_as_text_are_known(tree: Path) -> None:
+    """Also of one that ends at once, without what Python does at exit, as the ranks do."""
     program = "instruments/servers/programs/sums.py"
     (tree / program).parent.mkdir(parents=True)
     (tree / program).write_text("def main():\n    return 1 + 1\n\n\ndef other():\n    return 3\n")
     (tree / "tests/other/test_sums.py").write_text(
         "import pathlib, subprocess, sys\n"
         "NAME = 'lightrig.instruments.servers.programs.sums'\n"
-        "CODE = f'import sys, types; module = types.ModuleType({NAME!r});'\\\n"
+        "CODE = f'import os, sys, types; module = types.ModuleType({NAME!r});'\\\n"
         "    f'exec(compile(sys.stdin.read(), {NAME!r}, \"exec\"), module.__dict__);'\\\n"
-        "    'sys.exit(module.main() - 2)'\n"
+        "    'os._exit(module.main() - 2)'\n"
         "def test_sums(tmp_path):\n"
         f"    text = pathlib.Path('{program}').read_text()\n"
         "    command = [sys.executable, '-c', CODE]\n"

@@ -180,7 +180,7 @@ def _coverage(tree: Path, temporary: str, data_file: Path) -> Callable[[], None]
 
     settings = Path(temporary, "coveragerc")
     settings.write_text(
-        f"[run]\ndata_file = {temporary}/lines\nparallel = true\npatch = subprocess\n"
+        f"[run]\ndata_file = {temporary}/lines\nparallel = true\npatch = subprocess, _exit\n"
         f"sigterm = true\nsource = {tree}\nomit = {tree}/tests/*\nsource_pkgs = {PROGRAMS}\n"
     )
     measured = coverage.Coverage(config_file=str(settings))
