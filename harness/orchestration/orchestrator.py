@@ -35,6 +35,7 @@ from lightrig.harness.orchestration.requests import (
 from lightrig.harness.orchestration.switch_sessions import Reading, Switches
 from lightrig.harness.orchestration.wanted import Wanted, known
 from lightrig.harness.orchestration.wiring import Wiring, wiring_of
+from lightrig.instruments.clock import boot_time
 from lightrig.testbeds import Circuit, LightrigError, Plan, Testbed
 from lightrig.testbeds.json_text import from_json
 
@@ -167,10 +168,16 @@ class Orchestrator:
     # ------------------------------------------------------------------------ the loop
 
     def run(self, over: threading.Event, period_s: float) -> None:
-        """Step at a period until `over` is set, or until another process leads: see `ended`."""
+        """Step until `over` is set, or until another process leads: see `ended`.
+
+        Steps begin a period after one another; one that took longer is followed at once.
+        """
+        wait_s = period_s
         try:
-            while not over.wait(period_s):
+            while not over.wait(wait_s):
+                began = boot_time()
                 self.step()
+                wait_s = max(period_s - (boot_time() - began) / 1e9, 0.0)
         except LeaseLostError as error:
             self.ended = str(error)
         finally:

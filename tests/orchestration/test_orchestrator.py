@@ -1,12 +1,14 @@
 """The loop of an orchestrator on switches in memory: hysteresis, doubt, priorities, restarts."""
 
 import json
+import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from lightrig.harness.orchestration import orchestrator
 from lightrig.harness.orchestration.health import HITS, MISSES, Health
 from lightrig.harness.orchestration.jobs import OrchestrationError
 from lightrig.harness.orchestration.orchestrator import Orchestrator
@@ -56,6 +58,28 @@ def nodes(*numbers: int) -> list[str]:
 
 def modules(*numbers: int) -> set[str]:
     return {f"trx{bundle}-node{number}" for number in numbers for bundle in (0, 1)}
+
+
+def test_probes_begin_a_period_after_one_another_however_long_they_take(
+    start: Callable[[], Orchestrator], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service, now, waits = start(), 100_000_000_000, list[float]()
+    lasts = iter([250_000_000, 3_000_000_000, 500_000_000])
+
+    def step() -> None:
+        nonlocal now
+        now += next(lasts)
+
+    class Over(threading.Event):
+        def wait(self, timeout: float | None = None) -> bool:
+            assert timeout is not None
+            waits.append(timeout)
+            return len(waits) == 4
+
+    monkeypatch.setattr(service, "step", step)
+    monkeypatch.setattr(orchestrator, "boot_time", lambda: now)
+    service.run(Over(), 2.0)
+    assert waits == [2.0, 1.75, 0.0, 1.5]
 
 
 def test_a_group_that_did_not_fail_keeps_nodes_order_and_number(start, room) -> None:
