@@ -40,7 +40,7 @@ class Faults:
         except (TestbedError, OSError) as error:
             raise pytest.UsageError(str(error)) from error
         self._of_test: dict[str, list[RunningFault]] = {}
-        self._on: dict[str, RunningFault] = {}
+        self._on: list[tuple[str, RunningFault]] = []
 
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         """Find the faults of each test; a place that its testbed lacks is a wrong use."""
@@ -63,7 +63,7 @@ class Faults:
     def pytest_runtest_setup(self, item: pytest.Item) -> None:
         """Note what the test's rows are measured under, before its fixtures read it."""
         faults = [str(fault) for fault in self._of_test.get(item.nodeid, ())]
-        faults += [f"{fault}, since {test}" for test, fault in self._on.items()]
+        faults += [f"{fault}, since {test}" for test, fault in self._on]
         if faults:
             item.stash[FAULTS] = faults
 
@@ -95,8 +95,8 @@ class Faults:
 
         def begin() -> None:
             ends.callback(self._begin(bench, fault))
-            self._on[test] = fault
-            ends.callback(self._on.pop, test, None)
+            self._on.append((test, fault))
+            ends.callback(self._on.remove, (test, fault))
             if fault.lasting_ns is not None:
                 clock.schedule(clock.now() + fault.lasting_ns, "fault", ends.close)
 
