@@ -133,7 +133,7 @@ def _notify(sentence: str) -> None:
 
 def _row(state: SavedState) -> dict[str, Any]:
     if isinstance(state, SavedCircuits):
-        circuits = sorted(map(str, sorted(state.found)))
+        circuits = sorted(map(str, state.found))
         return {"switch": state.origin.instrument, "circuits": circuits}
     return {"instrument": state.origin.instrument, "settings": dict(state.found)}
 
