@@ -130,11 +130,12 @@ def survive(
             )
             found = []
             for each in search.faults(faults) if search else faults:
-                found.append(lab(partial(run.under, each)))
+                survival = lab(partial(run.under, each))
+                found.append(survival)
                 if search:
-                    search.found(found[-1])
+                    search.found(survival)
                 if not as_json:
-                    _show(found[-1])
+                    _show(survival)
     if as_json:
         longest = {"longest": str(search)} if search else {}
         simulated = sorted(bench.simulated)
@@ -178,13 +179,14 @@ def _first_plan(testbed: Testbed) -> Plan:
 def _kinds(texts: list[str]) -> tuple[list[FaultKind], tuple[int, int] | None]:
     """Return the faults, and the bounds of their durations where these are looked for."""
     try:
-        if len(texts) == 1 and ".." in texts[0]:
-            head, _, rest = texts[0].partition("..")
-            most = parse_fault(f"{head.partition(':')[0]}:{rest}")
-            least = parse_fault(head)
-            if not least.duration < most.duration:
-                give_up(f"--fault {texts[0]}: the first time is not the shorter one", BAD_INPUT)
-            return [most], (least.duration, most.duration)
+        match texts:
+            case [text] if ".." in text:
+                head, _, rest = text.partition("..")
+                most = parse_fault(f"{head.partition(':')[0]}:{rest}")
+                least = parse_fault(head)
+                if not least.duration < most.duration:
+                    give_up(f"--fault {text}: the first time is not the shorter one", BAD_INPUT)
+                return [most], (least.duration, most.duration)
         return [parse_fault(text) for text in texts], None
     except FaultError as error:
         give_up(f"--fault {error}", BAD_INPUT)
