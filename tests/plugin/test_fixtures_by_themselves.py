@@ -1,0 +1,425 @@
+"""Fixtures of the plugin, each called by itself: order, what is passed on, what ends the run."""
+
+import importlib
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from lightrig.harness.bench import UnsupportedHostError, settings
+from lightrig.harness.bench.lease import LeaseConflictError
+from lightrig.harness.bench.restoring import NotRestoredError
+from lightrig.harness.bench.saved_state import SavedStateError
+from lightrig.harness.measure import closure, sampling
+from lightrig.harness.modes import SAMPLES
+from lightrig.harness.plugin import collection, fixtures
+from lightrig.harness.plugin.collection import InstrumentSelection
+from lightrig.harness.plugin.keys import (
+    BENCHES,
+    FAULTS,
+    INCONCLUSIVE,
+    NOT_CLOSED,
+    RUN,
+    SETTINGS,
+    UNRESTORED,
+)
+from lightrig.harness.record import Row
+from lightrig.instruments.core.capabilities import ModuleTelemetry, Restorable
+from lightrig.testbeds import LightrigError, PlanPair
+
+MS = 1_000_000
+
+
+def function_of(fixture: Any) -> Any:
+    return fixture._get_wrapped_function()
+
+
+class Lab:
+    """A testbed, and a run that notes what is asked of it."""
+
+    def __init__(self) -> None:
+        self.noted: list[Any] = []
+        self.failing: dict[str, Exception] = {}
+        self.run = SimpleNamespace(
+            name="7", night="2026-03-14", folder=Path("here"), note=self._part("note"),
+            not_restored=self._part("not restored"), judged=self._part("judged"),
+        )  # fmt: skip
+        self.testbed: Any = SimpleNamespace(name="bench", notes=["a gate"], limits={}, path="f")
+        self.bench: Any = SimpleNamespace(
+            testbed=self.testbed, notes=["a late clock"], switches={"a": 1, "b": 2},
+            in_process=False, close=self._part("closed"), world=None, simulated=frozenset(),
+            clock=SimpleNamespace(virtual=False, now=lambda: 77), instruments={},
+        )  # fmt: skip
+        stash: Any = pytest.Stash()
+        stash[RUN], stash[BENCHES], stash[SETTINGS], stash[UNRESTORED] = self.run, {}, {}, {}
+        self.config: Any = SimpleNamespace(
+            stash=stash, option=SimpleNamespace(instruments="auto"), getoption={"seed": 9}.get
+        )
+        self.settings: Any = SimpleNamespace(
+            save=self._part("save"), restore=self._part("restore"),
+            restore_off=self._part("restore off"),
+        )  # fmt: skip
+
+    def _part(self, name: str) -> Any:
+        def called(*given: object, **more: Any) -> None:
+            self.noted.append((name, *given) if given else name)
+            if "obstacles" in more:
+                self.noted.append(more["obstacles"]("b"))
+            if name in self.failing:
+                raise self.failing[name]
+
+        return called
+
+
+@pytest.fixture
+def lab(monkeypatch: pytest.MonkeyPatch) -> Lab:
+    made = Lab()
+
+    def bind(*given: object) -> Any:
+        made._part("bind")(*given)
+        return made.bench
+
+    def saved(given: object) -> Any:
+        assert given is made.bench
+        return made.settings
+
+    monkeypatch.setattr("lightrig.harness.bench.bind", bind)
+    monkeypatch.setattr(settings, "SavedInstruments", saved)
+    monkeypatch.setattr(
+        "lightrig.harness.bench.light_reach.on_path", lambda *given: ("on path", *given)
+    )
+    return made
+
+
+# ------------------------------------------------------------------------ bench and fabric
+
+
+def test_a_bench_is_bound_noted_restored_and_closed(lab: Lab) -> None:
+    steps = function_of(fixtures.bench)(lab.testbed, lab.config)
+    assert next(steps) is lab.bench
+    assert lab.noted == [
+        ("bind", lab.testbed, "auto", 9, "run 7 of testbed bench"),
+        "save",
+        ("note", "bench", "a gate"),
+        ("note", "bench", "a late clock"),
+    ]
+    stash = lab.config.stash
+    assert (stash[BENCHES], stash[SETTINGS]) == ({"bench": lab.bench}, {"bench": lab.settings})
+    stash[UNRESTORED]["bench"] = frozenset({"b"})
+    lab.noted.clear()
+    assert list(steps) == []
+    on_path = ("on path", lab.testbed, "b", lab.bench.switches, frozenset({"b"}))
+    assert lab.noted == ["restore", on_path, "closed"]
+    assert (stash[BENCHES], stash[SETTINGS], stash[UNRESTORED]) == ({}, {}, {})
+
+
+def test_settings_that_are_not_restored_are_kept_for_the_end(lab: Lab) -> None:
+    steps = function_of(fixtures.bench)(lab.testbed, lab.config)
+    next(steps)
+    lab.failing["restore"] = LightrigError("laser is on")
+    lab.noted.clear()
+    assert list(steps) == []
+    on_path = ("on path", lab.testbed, "b", lab.bench.switches, frozenset())
+    assert lab.noted == ["restore", on_path, ("not restored", "bench", "laser is on"), "closed"]
+
+
+def test_a_lab_that_cannot_be_saved_ends_the_run(lab: Lab) -> None:
+    lab.failing["save"] = SavedStateError("damaged")
+    with pytest.raises(pytest.exit.Exception, match="damaged") as ended:
+        next(function_of(fixtures.bench)(lab.testbed, lab.config))
+    assert (ended.value.returncode, lab.noted[-2:]) == (3, ["save", "closed"])
+    assert lab.config.stash[BENCHES] == {}
+    lab.failing["bind"] = LeaseConflictError("run 6 has it")
+    with pytest.raises(pytest.exit.Exception, match="run 6 has it") as ended:
+        next(function_of(fixtures.bench)(lab.testbed, lab.config))
+    assert ended.value.returncode == 3
+
+
+def test_a_host_that_cannot_simulate_skips(lab: Lab) -> None:
+    lab.failing["bind"] = UnsupportedHostError("no namespaces")
+    with pytest.raises(pytest.skip.Exception, match="no namespaces"):
+        next(function_of(fixtures.bench)(lab.testbed, lab.config))
+
+
+@pytest.fixture
+def fabric(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> Any:
+    made = SimpleNamespace(
+        save_initial_state=lab._part("save circuits"), restore=lab._part("restore circuits")
+    )
+    monkeypatch.setattr("lightrig.harness.bench.Fabric", lambda bench: made)
+    lab.config.stash[SETTINGS]["bench"] = lab.settings
+    return made
+
+
+def test_light_is_off_before_circuits_are_restored(lab: Lab, fabric: Any) -> None:
+    steps = function_of(fixtures.fabric)(lab.bench, lab.config)
+    assert next(steps) is fabric
+    assert lab.noted == ["save circuits"]
+    assert list(steps) == []
+    assert lab.noted[1:] == ["restore off", "restore circuits"]
+    assert lab.config.stash[UNRESTORED] == {}
+
+
+def test_in_one_process_nothing_is_saved(lab: Lab, fabric: Any) -> None:
+    lab.bench.in_process = True
+    next(function_of(fixtures.fabric)(lab.bench, lab.config))
+    assert lab.noted == []
+
+
+@pytest.mark.parametrize(
+    ("error", "failed"),
+    [
+        (LightrigError("no reply"), {"a", "b"}),
+        (NotRestoredError(SimpleNamespace(path="f"), {"b": LightrigError("no")}), {"b"}),  # type: ignore[arg-type]
+    ],
+)
+def test_switches_that_are_not_restored_are_known_to_the_bench(
+    lab: Lab, fabric: Any, error: Exception, failed: set[str]
+) -> None:
+    steps = function_of(fixtures.fabric)(lab.bench, lab.config)
+    next(steps)
+    lab.failing["restore circuits"] = error
+    assert list(steps) == []
+    assert lab.config.stash[UNRESTORED] == {"bench": failed}
+
+
+def test_circuits_that_cannot_be_saved_end_the_run(lab: Lab, fabric: Any) -> None:
+    lab.failing["save circuits"] = SavedStateError("damaged")
+    with pytest.raises(pytest.exit.Exception, match="damaged") as ended:
+        next(function_of(fixtures.fabric)(lab.bench, lab.config))
+    assert ended.value.returncode == 3
+    assert lab.config.stash[UNRESTORED] == {"bench": {"a", "b"}}
+
+
+# ---------------------------------------------------------------------------- instruments
+
+
+class Modules(ModuleTelemetry):
+    pass
+
+
+Modules.__abstractmethods__ = frozenset()  # type: ignore[attr-defined]
+
+
+def test_only_switches_of_modules_are_asked_what_they_draw(lab: Lab) -> None:
+    two = [Modules(), Modules()]
+    lab.bench.switches = {"plain": object(), "x": two[0], "y": two[1]}
+    assert function_of(fixtures.modules)(lab.bench) == two
+    lab.bench.switches = {"plain": object()}
+    with pytest.raises(pytest.skip.Exception, match="testbed bench has no modules"):
+        function_of(fixtures.modules)(lab.bench)
+
+
+class Laser(Restorable):
+    def __init__(self, noted: list[Any]) -> None:
+        self._noted = noted
+
+    def snapshot(self, channels: Any) -> Any:
+        self._noted.append(("snapshot", list(channels)))
+        return lambda: self._noted.append("put back")
+
+
+Laser.__abstractmethods__ = frozenset()  # type: ignore[attr-defined]
+
+
+def test_settings_are_put_back_also_where_a_test_fails(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    laser, meter = Laser(lab.noted), object()
+    lab.bench.instruments = {"l1": object(), "l2": laser, "m": meter}
+    lab.testbed.instruments = {"l2": SimpleNamespace(channels=3)}
+    chosen = InstrumentSelection(light_source="l2", power_meter="m")
+    steps: Any = fixtures._lend(lab.bench, chosen, "light_source")
+    assert next(steps) is laser
+    with pytest.raises(ValueError, match="a test"):
+        steps.throw(ValueError("a test"))
+    assert lab.noted == [("snapshot", [1, 2, 3]), "put back"]
+    assert list(fixtures._lend(lab.bench, chosen, "power_meter")) == [meter]
+    # Asked for while the test ran: the first of its kind, if there is one.
+    named = {"light_source": ["l2", "l1"], "bit_error_tester": []}
+    monkeypatch.setattr(collection, "instruments_of", lambda testbed, kind: named[kind])
+    steps = fixtures._lend(lab.bench, InstrumentSelection(), "light_source")
+    assert next(steps) is laser
+    steps.close()
+    with pytest.raises(pytest.skip.Exception, match="testbed bench has no bit error tester"):
+        next(fixtures._lend(lab.bench, InstrumentSelection(), "bit_error_tester"))
+
+
+def test_rdma_is_asked_of_testbeds_that_have_it(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    module = "lightrig.harness.bench.rdma."
+    monkeypatch.setattr(f"{module}without_rdma", lambda testbed: "no device is named")
+    monkeypatch.setattr(f"{module}RdmaOverCircuits", lambda bench: ("rdma of", bench))
+    with pytest.raises(pytest.skip.Exception, match="testbed bench: no device is named"):
+        function_of(fixtures.rdma)(lab.bench)
+    monkeypatch.setattr(f"{module}without_rdma", lambda testbed: "")
+    assert function_of(fixtures.rdma)(lab.bench) == ("rdma of", lab.bench)
+
+
+@pytest.mark.parametrize(
+    ("name", "module", "others", "fails"),
+    [
+        ("plan", "suite", ["plan", "lightrig_plan"], True),
+        ("plan", "suite", ["plan"], False),
+        ("plan", fixtures.__name__, ["plan", "lightrig_plan"], False),
+        ("server", "suite", ["server", "lightrig_server"], False),
+    ],
+)
+def test_a_fixture_that_hides_ours_is_named(
+    name: str, module: str, others: list[str], fails: bool
+) -> None:
+    def made() -> None: ...
+
+    made.__module__ = module
+    definition: Any = SimpleNamespace(argname=name, func=made)
+    request: Any = SimpleNamespace(fixturenames=others)
+    if not fails:
+        fixtures.pytest_fixture_setup(definition, request)
+        return
+    with pytest.raises(pytest.fail.Exception, match=r"'plan' of .*hides Lightrig's"):
+        fixtures.pytest_fixture_setup(definition, request)
+
+
+# ------------------------------------------------------------------------ number of events
+
+
+@pytest.mark.parametrize(
+    ("given", "profile", "virtual", "expected"),
+    [
+        (None, "quick", False, "least"),
+        (None, "quick", True, "needed"),
+        (None, "night", False, "needed"),
+        (13, "quick", False, 13),
+        (13, "night", True, 13),
+    ],
+)
+def test_samples_are_what_limits_need_unless_time_is_short(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch, given: int | None, profile: str,
+    virtual: bool, expected: object,
+) -> None:  # fmt: skip
+    usual = SAMPLES[profile]["virtual" if virtual else "system"]
+    needed = usual + 1_000
+    asked: list[Any] = []
+
+    def events_needed(limits: Any, number: int) -> int:
+        asked.append((limits, number))
+        return needed
+
+    monkeypatch.setattr(sampling, "events_needed", events_needed)
+    monkeypatch.setattr(
+        "lightrig.harness.measure.recording.limits_under", lambda limits, names: [limits, names]
+    )
+    lab.bench.clock.virtual = virtual
+    lab.testbed.limits = {"q": 1}
+    mark = SimpleNamespace(args=("q",))
+    options = {"samples": given, "profile": profile}
+    request = SimpleNamespace(
+        config=SimpleNamespace(getoption=options.get),
+        node=SimpleNamespace(get_closest_marker={"limits": mark}.get),
+    )
+    value = {"least": usual, "needed": needed}.get(str(expected), expected)
+    assert function_of(fixtures.samples)(request, lab.bench) == value
+    assert all(one == ([{"q": 1}, ("q",)], usual) for one in asked)
+    needed = usual - 1
+    if expected == "least":
+        assert function_of(fixtures.samples)(request, lab.bench) == needed
+    made: list[Any] = []
+    monkeypatch.setattr(
+        sampling, "Events", lambda *args, **named: made.append((*args[:3], args[3](), named))
+    )
+    function_of(fixtures.events)(request, lab.bench, "measure")
+    fixed = given if expected != "least" else usual - 1
+    assert made == [
+        ("measure", [{"q": 1}, ("q",)], usual, 77, {"given": fixed, "real": not virtual})
+    ]
+    request.node.get_closest_marker = {}.get
+    assert fixtures._judged_limits(request, lab.bench) == []  # type: ignore[arg-type]
+
+
+# -------------------------------------------------------------------------------- measure
+
+
+def test_conditions_are_those_of_parameters_and_faults() -> None:
+    stash = pytest.Stash()
+    stash[FAULTS] = ["fiber cut", "clock step"]
+    plans = [SimpleNamespace(name=name) for name in ("one", "two")]
+    several = InstrumentSelection(light_source="l2", power_meter="m")
+    several.several = ["power_meter"]
+    parameters = {
+        "lightrig_transition": PlanPair(*plans),  # type: ignore[arg-type]
+        "lightrig_instruments": several,
+        "lightrig_moving": 3,
+        "size": "64 B",
+        "share": 0.5,
+        "thing": object(),
+    }
+    node = SimpleNamespace(stash=stash, callspec=SimpleNamespace(params=parameters))
+    assert fixtures._conditions(SimpleNamespace(node=node)) == {  # type: ignore[arg-type]
+        "faults": "fiber cut; clock step",
+        "before": "one",
+        "after": "two",
+        "power_meter": "m",
+        "moving": 3,
+        "size": "64 B",
+        "share": 0.5,
+    }
+    bare = SimpleNamespace(node=SimpleNamespace(stash=pytest.Stash()))
+    assert fixtures._conditions(bare) == {}  # type: ignore[arg-type]
+
+
+def test_rows_go_to_the_run_with_their_conditions_and_are_looked_at(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: dict[str, Any] = {}
+
+    class Recording:
+        def __init__(self, store: Any, limits: Any, **named: Any) -> None:
+            made.update(named, store=store, limits=limits, recording=self)
+
+        def end(self, time: int) -> None:
+            lab.noted.append(("end", time))
+
+        def note_once(self, key: str, text: str) -> None:
+            lab.noted.append((key, text))
+
+    def recorder(bench: Any, test: str, conditions: Any) -> Any:
+        return lambda rows: lab.noted.append((bench, test, conditions, rows))
+
+    monkeypatch.setattr("lightrig.harness.measure.recording.Recording", Recording)
+    monkeypatch.setattr(closure, "unclosed", lambda rows: [f"{len(rows)} are not closed"])
+    before: list[Any] = []
+    module = importlib.import_module("lightrig.harness.record.earlier_nights")
+    monkeypatch.setattr(module, "values_before", lambda *given: before.append(given) or 5)
+    lab.run.recorder = recorder
+    stash = pytest.Stash()
+    callspec = SimpleNamespace(params={"size": 64})
+    node = SimpleNamespace(nodeid="t.py::a", name="a", stash=stash, callspec=callspec)
+    steps = function_of(fixtures.measure)(SimpleNamespace(node=node), lab.config, lab.bench)
+    assert next(steps) is made["recording"]
+    assert (made["limits"], made["test"]) == (lab.testbed.limits, "a")
+    rows = [Row("lab", "q", 1, None, None, "ns", 0, {})] * 3
+    made["store"](rows)
+    second = object()
+    made["store_on"](second, {"size": 7, "lane": 1})(rows[:2])
+    made["store_on"](None, {})(rows[:1])
+    test = "t.py::a"
+    assert lab.noted == [
+        (lab.bench, test, {"size": 64}, rows),
+        (second, test, {"size": 7, "lane": 1}, rows[:2]),
+        (lab.bench, test, {"size": 64}, rows[:1]),
+    ]
+    assert stash[NOT_CLOSED] == [f"{n} are not closed" for n in (3, 2, 1)]
+    made["undecided"]("9 more")
+    assert stash[INCONCLUSIVE] == ["9 more"]
+    lab.noted.clear()
+    made["judged"]("limit", "verdict")
+    made["note"]("a gate")
+    assert lab.noted == [("judged", test, "limit", "verdict"), ("note", "bench", "a gate")]
+    assert made["before"]("q", {"lane": 2}) == 5
+    ((folder, night, context, quantity),) = before
+    assert (folder, night, quantity) == (Path("here"), "2026-03-14", "q")
+    assert (context.testbed, context.test, context.simulated) == ("bench", test, False)
+    assert context.conditions == {"size": 64, "lane": 2}
+    lab.noted.clear()
+    assert list(steps) == []
+    assert lab.noted == [("end", 77)]
