@@ -368,6 +368,26 @@ def mpi_worker(world: Any, rank: int = 1) -> Any:
     return made
 
 
+def test_a_rank_of_mpi_joins_the_members_it_is_told() -> None:
+    """MPI is initialised once; a barrier ends the joining."""
+    asked: list[Any] = []
+    lane = Mpi()
+    lane.Get_rank, lane.Get_size = lambda: 2, lambda: 3
+    world = SimpleNamespace(
+        Get_group=lambda: SimpleNamespace(Incl=asked.append), Create_group=lambda _: lane
+    )
+    worker: Any = mpi_program._MpiWorker()
+    worker._mpi = SimpleNamespace(
+        COMM_WORLD=world, THREAD_SERIALIZED="one at a time", Init_thread=asked.append,
+        Is_initialized=lambda: "one at a time" in asked,
+    )  # fmt: skip
+    for members in ([4, 1, 7], [1, 4, 7]):
+        assert worker._join({"members": members, "timeout_ns": 9 * SECOND}) == {}
+    assert asked == ["one at a time", [4, 1, 7], [1, 4, 7]]
+    assert (worker._rank, worker._ranks, worker._group._timeout_ns) == (2, 3, 9 * SECOND)
+    assert [each[0] for each in lane.asked] == ["Ibarrier", "Ibarrier"]
+
+
 def test_a_rank_that_has_not_joined_says_so() -> None:
     with pytest.raises(RuntimeError, match="has not joined"):
         mpi_program._MpiWorker()._barrier()
