@@ -154,8 +154,8 @@ def main(report: Callable[[str], object] = print) -> bool:
     """Run what is listed; returns whether all printed the same numbers."""
     rounds = int(os.environ.get("FOREIGN_ROUNDS", "3"))
     with log("foreign_scripts") as lines, tempfile.TemporaryDirectory() as folder:
-        for number, kind, entry in itertools.product(
-            range(rounds), ("torchrun", "circuits"), entries()
+        for number, entry, kind in itertools.product(
+            range(rounds), entries(), ("torchrun", "circuits")
         ):
             did = [e for e in lines.done if (e["script"], e["kind"]) == (entry["script"], kind)]
             if len(did) > number:

@@ -20,6 +20,7 @@ from typing import Any
 from lightrig.harness.bench import Fabric, bind
 from lightrig.harness.systems.opus.measurements.training import (
     changes,
+    computed_by_step,
     mean_of,
     predicted_mean,
     waits_by_step,
@@ -110,8 +111,9 @@ def one_run(folder: Path, stages: int, run: int, lines: Log) -> None:
         tables, _ = job.profile(script)
         base = job.train(script, tables, "provisioning")
         predicted = {
-            switching: predicted_mean(waits_by_step(base, tables, (switching - BASE_MS) * MS))
+            switching: predicted_mean([wait for wait, _ in computed])
             for switching in SWITCHING_MS
+            for computed in [computed_by_step(base, tables, (switching - BASE_MS) * MS)]
         }
         stated: dict[str, Any] = {"stages": stages, "run": run}
         before = mean_of(waits_by_step(base, tables))

@@ -148,7 +148,7 @@ def test_stages_without_a_common_port_change_side_by_side(
     rails.run([partial(leave, rank, at) for rank, at in leaving.items()])
     waits = {job.stage_of[wait.rank]: wait.length for wait in rails.journal.waits}
     assert waits == {0: 51 * MS, 2: waited * MS}
-    replay = replayed(rails.journal, 150 * MS).values()
+    replay = replayed(rails.journal, 150 * MS).waits.values()
     assert {job.stage_of[wait.rank]: wait.length for wait in replay} == {
         0: 201 * MS,
         2: slower * MS,

@@ -6,12 +6,14 @@ from systems.opus.test_opus_rails import Switches
 
 from lightrig.harness.systems.opus.measurements.replay import Waits, replayed, waits_of
 from lightrig.harness.systems.opus.planning.operations import Job
+from lightrig.harness.systems.opus.planning.run_events import Began, Confirmed, Ended, Rewiring
 from lightrig.harness.systems.opus.planning.shim import Mode, Shim
 from lightrig.harness.systems.opus.planning.wiring import Wiring
-from lightrig.harness.systems.opus.runtime.rails import Journal, Rails
+from lightrig.harness.systems.opus.runtime.rails import Journal, Rails, Wait
 from lightrig.instruments.clock.virtual import VirtualClock
 from lightrig.suites.claims.opus.emulation import emulate
 from lightrig.suites.claims.opus.steps import phase_tables
+from lightrig.testbeds import Circuit
 
 MS = 1_000_000
 
@@ -41,8 +43,38 @@ def test_a_replay_with_longer_changes_waits_as_such_a_run(
     short, long = (journal(clock, job, mode, delay) for delay in (30 * MS, 200 * MS))
     expected = lengths(waits_of(long))
     assert len(set(expected.values())) > stages
-    assert lengths(replayed(short, 170 * MS)) == expected
-    assert lengths(replayed(short, 0)) == lengths(waits_of(short))
-    assert sum(lengths(replayed(long, -170 * MS)).values()) >= sum(
+    assert lengths(replayed(short, 170 * MS).waits) == expected
+    assert lengths(replayed(short, 0).waits) == lengths(waits_of(short))
+    assert sum(lengths(replayed(long, -170 * MS).waits).values()) >= sum(
         lengths(waits_of(short)).values()
     )
+
+
+def test_part_of_a_change_is_hidden_behind_what_ranks_compute() -> None:
+    """By hand: ranks compute for 30 and 40 ns while a change from 112 to 145 is under way.
+
+    The last rank wants the operation at 140, so 28 of it are hidden and 10 exposed, 5 of which are
+    control. A change 10 shorter is over at 135; one 20 longer, at 165.
+    """
+    ring = frozenset({Circuit(1, 2)})
+    run = Journal(
+        events=[
+            *(Began(rank + 50, rank, "a", "ocs", frozenset({Circuit(3, 4)})) for rank in (0, 1)),
+            *(Ended(at, rank, "a") for rank, at in enumerate((100, 110))),
+            Rewiring(115, "ocs", "1", frozenset(), ring, wanted=112),
+            Confirmed(145, "ocs", "1"),
+            *(Began(150, rank, "b", "ocs", ring) for rank in (0, 1)),
+            *(Ended(at, rank, "b") for rank, at in enumerate((160, 161))),
+            *(Began(163, rank, "c", "ocs", ring) for rank in (0, 1)),
+        ],
+        waits=[
+            *(Wait(rank + 40, rank, "a", 10) for rank in (0, 1)),
+            *(Wait(at, rank, "b", 150 - at) for rank, at in enumerate((130, 140))),
+            *(Wait(at, rank, "c", 163 - at) for rank, at in enumerate((162, 163))),
+        ],
+    )
+    for longer, began, hidden in ((0, 150, 28), (-10, 145, 23), (20, 170, 28)):
+        replay = replayed(run, longer)
+        assert replay.hidden == {"b": hidden}
+        assert lengths(replay.waits)[1, "b"] == began - 140
+        assert lengths(replay.waits)[0, "b"] == began - 130

@@ -8,6 +8,7 @@ import pytest
 from lightrig.harness.bench import Fabric, bind
 from lightrig.harness.systems.opus.measurements.training import (
     changes,
+    computed_by_step,
     control,
     losses,
     mean_less,
@@ -140,6 +141,9 @@ def test_circuits_follow_a_script_that_knows_nothing_of_them(job: TrainingJob) -
     assert all(shift.waited > 0 and shift.exposed(10**9) > 0 for shift in found)
     waited = [shift.waited for shift in found]
     assert waits_by_step(trained, tables) == [sum(waited[1:3]), sum(waited[3:5])]
+    # A replay with the same changes is the run; nothing is requested before it is wanted.
+    same = computed_by_step(trained, tables, 0)
+    assert same == [(wait, 0) for wait in waits_by_step(trained, tables)]
 
 
 @pytest.mark.long

@@ -3,6 +3,7 @@
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import TypeAlias
 
@@ -12,6 +13,18 @@ from lightrig.testbeds import Circuit
 
 Waits: TypeAlias = Mapping[tuple[int, str], Wait]
 """The wait of each rank's operation."""
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """What operations would have waited.
+
+    hidden: for each first operation over the circuits of a change, the part of that change, with
+    its control, that passes before the last rank wants the operation, in ns.
+    """
+
+    waits: Waits
+    hidden: Mapping[str, int]
 
 
 def confirmed_changes(journal: Journal) -> Iterator[tuple[Rewiring, int]]:
@@ -30,8 +43,8 @@ def waits_of(journal: Journal) -> Waits:
     return {(wait.rank, wait.operation): wait for wait in journal.waits}
 
 
-def replayed(journal: Journal, longer: int) -> Waits:
-    """Return the waits if each change of circuits had taken `longer` ns more, or less.
+def replayed(journal: Journal, longer: int) -> Replay:
+    """Return what ranks would have waited with changes that take `longer` ns more, or less.
 
     Every event comes as long after its last cause as it did in the run, which includes what
     control adds. An operation is wanted after the rank's last event; it begins after all ranks
@@ -43,10 +56,11 @@ def replayed(journal: Journal, longer: int) -> Waits:
     run = _Replay(journal, longer)
     for _, _, event in sorted(run.events(journal), key=lambda each: each[:2]):
         event()
-    return {
+    waits = {
         (rank, name): Wait(asked, rank, name, run.began[rank, name] - asked)
         for (rank, name), asked in run.asked.items()
     }
+    return Replay(waits, run.hidden())
 
 
 _Change: TypeAlias = tuple[Rewiring, int]
@@ -72,6 +86,7 @@ class _Replay:
         self._wanted: dict[_Change, int] = {}
         self._made: dict[_Change, int] = {}
         self._free: dict[str, tuple[int, int]] = {}  # each switch, likewise
+        self._first: dict[tuple[_Change, int], str] = {}  # operation of each rank over a change
 
     def events(self, journal: Journal) -> Iterator[tuple[int, int, Callable[[], None]]]:
         """Yield what happened, with its time and, of those at one time, its place."""
@@ -86,6 +101,14 @@ class _Replay:
         for wait in journal.waits:
             yield wait.at, 3, partial(self._ask, wait.rank, wait.operation)
             yield wait.at + wait.length, 4, partial(self._begin, wait.rank, wait.operation)
+
+    def hidden(self) -> dict[str, int]:
+        """Return the hidden parts of changes, once all has happened."""
+        parts: dict[str, int] = {}
+        for (change, _), name in self._first.items():
+            came = max(self.asked[rank, name] for rank in self._ranks[name])
+            parts[name] = max(0, min(came, self._made[change]) - self._wanted[change])
+        return parts
 
     def _ask(self, rank: int, name: str) -> None:
         at = self._waits[rank, name].at
@@ -125,6 +148,7 @@ class _Replay:
         change = self._last_of(self._circuits[rank, name], at)
         if change is not None:
             causes.append((change[1], self._made[change]))
+            self._first.setdefault((change, rank), name)
         self.began[rank, name] = now = _after(at, causes)
         self._last[rank] = at, now
 

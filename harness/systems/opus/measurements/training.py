@@ -13,6 +13,7 @@ from lightrig.harness.bench import Bench, Fabric
 from lightrig.harness.measure.light import LightWatch, watch_until_complete
 from lightrig.harness.record import Row, Scalar
 from lightrig.harness.systems.opus.measurements.replay import (
+    Replay,
     Waits,
     confirmed_changes,
     replayed,
@@ -111,13 +112,14 @@ class Shift:
     dimension: what the circuits passed to. position: of its first operation on the first rank.
     lines: of the script that wanted the first operations, where they are known.
     flows: for each operation its window and its wait, in ns: from the end of the phase before
-    until its last rank wanted it, and from then until it ran.
+    until its last rank wanted it, and from then until it ran. names: of these operations.
     """
 
     dimension: int
     position: int
     lines: tuple[int, ...]
     flows: tuple[tuple[int, int], ...]
+    names: tuple[str, ...]
 
     @property
     def waited(self) -> int:
@@ -157,7 +159,8 @@ def shifts(
             for operation in of_rank[number - 1]
         ]
         flows = []
-        for name in dict.fromkeys(str(of_rank[number][0]) for of_rank in phases.values()):
+        names = tuple(dict.fromkeys(str(of_rank[number][0]) for of_rank in phases.values()))
+        for name in names:
             # Also ranks that begin the phase with another operation, as a stage between two does.
             each = [waits[rank, name] for rank in ranks_of[name]]
             came = max(wait.at for wait in each)
@@ -169,23 +172,39 @@ def shifts(
                 positions[0],
                 tuple(sorted(line for line in lines if line is not None)),
                 tuple(flows),
+                names,
             )
         )
     return found
 
 
-def waits_by_step(
-    trained: Trained, tables: Sequence[PhaseTable], longer: int | None = None
-) -> list[int]:
+def waits_by_step(trained: Trained, tables: Sequence[PhaseTable]) -> list[int]:
     """Return what the first operations of the phases of each whole step waited, summed up, in ns.
 
     The phases of the first step are left out: its first one waits for no circuit.
+    """
+    return [sum(shift.waited for shift in step) for step in shifts_by_step(trained, tables)]
 
-    longer: computed, if each change of circuits had taken that much more, or less, in ns.
+
+def computed_by_step(
+    trained: Trained, tables: Sequence[PhaseTable], longer: int
+) -> list[tuple[int, int]]:
+    """Return what `waits_by_step` would, and what of changes is hidden, in ns, for each step.
+
+    Both by one replay, as if each change of circuits had taken `longer` ns more, or less. Hidden
+    is what passes of a change before an operation is wanted: of the one that waits longest.
     """
     assert trained.rails is not None
-    replay = None if longer is None else replayed(trained.rails.journal, longer)
-    return [sum(shift.waited for shift in step) for step in shifts_by_step(trained, tables, replay)]
+    replay = replayed(trained.rails.journal, longer)
+    return [
+        (sum(shift.waited for shift in step), sum(_hidden(shift, replay) for shift in step))
+        for step in shifts_by_step(trained, tables, replay.waits)
+    ]
+
+
+def _hidden(shift: Shift, replay: Replay) -> int:
+    each = zip(shift.flows, shift.names, strict=True)
+    return max((wait, -replay.hidden.get(name, 0)) for (_, wait), name in each)[1] * -1
 
 
 def passes_alike(trained: Trained, tables: Sequence[PhaseTable]) -> bool:

@@ -12,11 +12,11 @@ from lightrig.harness.systems.opus.measurements.training import (
     MeanEstimate,
     Shift,
     changes,
+    computed_by_step,
     mean_of,
     passes_alike,
     predicted_mean,
     shifts_by_step,
-    waits_by_step,
 )
 from lightrig.harness.systems.opus.planning.operations import ASYMMETRIC
 from lightrig.harness.systems.opus.planning.schedule import PhaseTable
@@ -191,7 +191,8 @@ class TrainingAnswer:
         change: mean over changes of circuits, from the command until links were back, in ns.
         exposed: wait of a step by switching time, both in ns, computed, in `mode`; the interval
             is that in which one more step would lie.
-        hidden: the part that provisioning hides, by switching time, computed.
+        hidden: the part of a step's changes that passes before operations are wanted, by
+            switching time, computed by the same replay.
         stamps: greatest uncertainty of a rank's stamps on the bench's clock, in ns.
         incidents: retries, fallbacks and refused changes.
     """
@@ -276,8 +277,8 @@ class TrainingAnswer:
             lines = ", ".join(map(str, most.lines)) or "unknown"
             yield f"          most is saved where the change to {most.to} at line {lines} is hidden"
         if self.exposed:
-            yield (f"          would wait in {self.mode} mode, computed by a replay of this run, "
-                   "and provisioning hides, where a change takes")  # fmt: skip
+            yield (f"          would wait in {self.mode} mode, and hide, computed by a replay of "
+                   "this run, where a change takes")  # fmt: skip
             for switching, wait in self.exposed.items():
                 hides = self.hidden[switching]
                 yield f"          {switching / MS:6.4g} ms: {wait}; {hides.value / MS:.1f} ms"
@@ -315,8 +316,11 @@ def answer(
     waited = [sum(shift.waited for shift in step) for step in steps]
     # The measured time is among them: the computed wait can be compared with the measured one.
     switchings = sorted({*SWITCHING, *([round(change.value)] if change else [])})
-    switchings = switchings if change and len(waited) > 1 else []
     measured = round(change.value) if change else 0
+    computed = {
+        switching: computed_by_step(trained, tables, switching - measured)
+        for switching in (switchings if change and len(waited) > 1 else [])
+    }
     return TrainingAnswer(
         ranks=len(tables),
         stages=trained.rails.job.stages,
@@ -335,14 +339,12 @@ def answer(
         waited=mean_of(waited) if len(waited) > 1 else None,
         change=change,
         exposed={
-            switching: predicted_mean(waits_by_step(trained, tables, switching - measured))
-            for switching in switchings
+            switching: predicted_mean([wait for wait, _ in steps])
+            for switching, steps in computed.items()
         },
         hidden={
-            switching: mean_of(
-                [sum(switching - shift.exposed(switching) for shift in step) for step in steps]
-            )
-            for switching in switchings
+            switching: mean_of([hidden for _, hidden in steps])
+            for switching, steps in computed.items()
         },
         stamps=max(
             done.asked.latest - done.asked.earliest
