@@ -67,11 +67,21 @@ class RankSession:
         on_server: defaultdict[str, list[int]] = defaultdict(list)
         for rank, server in enumerate(servers):
             on_server[server.name].append(rank)
-        self._on_server = list(on_server.values())
+        self._servers, self._on_server = servers, list(on_server.values())
         self.ranks: list[TrainingRank] = []
+        self.renew()
+
+    def renew(self) -> None:
+        """Start the programs, anew where they run: a script may leave its process changed.
+
+        Such as its random state, which a script that sets no seed has from its start; hooks; or
+        modules of its own. Raises as the constructor does.
+        """
+        self.close()
+        self.ranks.clear()
         try:
-            for rank, server in enumerate(servers):
-                self.ranks.append(TrainingRank(rank, server, clock))
+            for rank, server in enumerate(self._servers):
+                self.ranks.append(TrainingRank(rank, server, self._clock))
             (self.pytorch,) = {rank.loaded() for rank in self.ranks}
         except BaseException:
             self.close()

@@ -40,6 +40,7 @@ def train(fabric: Fabric, request: TrainingRequest, printed: Printed) -> Trainin
                 f"{request.name} has {steps} steps that are alike, expected at least "
                 f"{_FEWEST_STEPS}: the first is left out, and an interval needs two"
             )
+        running.renew()  # torchrun starts each run in processes of its own, too
         running.printed = lambda rank, line: printed("on circuits", rank, line)
         trained = running.train(script, tables, request.mode)
     finally:

@@ -86,6 +86,11 @@ class TrainingJob:
             self.close()
             raise
 
+    def renew(self) -> None:
+        """Start the ranks' programs anew, as if no script had run; raises `NoPyTorchError`."""
+        assert self._session is not None
+        self._session.renew()
+
     def on_plan(self, script: Script, plan: Plan, control: Control = "none") -> Trained:
         """Run `script` while the switches stay in `plan`; raises what a rank raises."""
         self._move(plan)
