@@ -1,11 +1,17 @@
 """Training scripts of others, under torchrun and on circuits: the same numbers, and what they cost.
 
 `LIGHTRIG_SCRIPTS` names a list of scripts as for suites/claims/test_opus_scripts.py; no script is
-part of this project. Each runs `FOREIGN_ROUNDS` times (default 3) under torchrun with Gloo and on
-the circuits of its `testbed` (default rails4), in turn. Each rank must print the same numbers, to
-the last digit, or, where they sum up what all ranks have, within `ROUNDING`. The time is that from
-the first printed number to the last one, so it leaves out starts. Every run is a line of the
-campaign's file (`tests.campaigns.records`).
+part of this project. `foreign_scripts.json` beside this file is such a list, of which a copy stands
+where the scripts are: each has its `source` (repository, commit and path), and beside it what it
+imports from there. Those of `nanogpt` read `data/generated/train.bin` and `val.bin` of their
+folder, 4,096 random tokens below 50,304 as 16-bit numbers. A `prelude` sets a seed, a device or the
+size of a data set, and prints what all parameters sum up to after each step.
+
+Each runs `FOREIGN_ROUNDS` times (default 3) under torchrun with Gloo and on the circuits of its
+`testbed` (default rails4), in turn. Each rank must print the same numbers, to the last digit, or,
+where they sum up what all ranks have, within `ROUNDING`. The time is that from the first printed
+number to the last one, so it leaves out starts. Every run is a line of the campaign's file
+(`tests.campaigns.records`), and goes on for `LONGEST_S` at most.
 
 Needs the extra torch, and namespaces.
 """
@@ -17,6 +23,7 @@ import re
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable
@@ -72,6 +79,8 @@ def one_run(entry: dict[str, Any], kind: str, folder: Path) -> dict[str, Any]:
             stderr=subprocess.PIPE if kind == "circuits" else subprocess.STDOUT,
             text=True,
         )
+        late = threading.Timer(LONGEST_S, process.terminate)
+        late.start()
         lines = process.stderr if kind == "circuits" else process.stdout
         assert lines is not None
         for line in lines:
@@ -80,7 +89,8 @@ def one_run(entry: dict[str, Any], kind: str, folder: Path) -> dict[str, Any]:
                 found = [each[each.lastindex or 0] for each in pattern.finditer(printed[2])]
                 numbers[printed[1]] += found
                 stamps += [time.monotonic()] * bool(found)
-        status = process.wait(LONGEST_S)
+        status = process.wait()
+        late.cancel()
         output.seek(0)
         document = json.loads(output.read() or "{}") if kind == "circuits" else {}
     found_all: dict[str, Any] = {
