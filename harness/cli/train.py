@@ -1,6 +1,8 @@
 """`lightrig train FILE -- SCRIPT`: a training script on circuits, and what they cost it."""
 
+import os
 import re
+import signal
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
@@ -88,7 +90,10 @@ def train(
     trainer = _trainer(testbed)
 
     def printed(part: str, rank: int, line: str) -> None:
-        echo(f"[{part}, rank {rank}] {line}", err=as_json)
+        try:
+            echo(f"[{part}, rank {rank}] {line}", err=as_json)
+        except BrokenPipeError:  # such as of `head`, on a thread that the ranks wait for
+            os.kill(os.getpid(), signal.SIGTERM)
 
     with interruptible("the ranks have ended and the switches are restored"):
         bench = lab(lambda: bind(testbed, instruments, seed, f"lightrig train {request.name}"))

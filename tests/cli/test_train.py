@@ -274,3 +274,14 @@ def test_a_signal_ends_ranks_and_what_they_started(pytorch: None, tmp_path: Path
         for path in Path("/proc").glob("[0-9]*/cmdline")
         if unique.encode() in path.read_bytes()
     ]
+
+
+def test_whoever_reads_the_lines_may_leave(pytorch: None, tmp_path: Path) -> None:
+    script = tmp_path / "ever.py"
+    script.write_text(FOR_EVER)
+    command = [*LIGHTRIG, "train", RAILS, "--instruments", "simulated", "--", str(script), "7778"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline().endswith(b"loss 1.0\n")
+        process.stdout.close()
+        assert process.wait(120) == INTERRUPTED
