@@ -34,6 +34,7 @@ ELSEWHERE = {
     "make test-clients": ".github/workflows/nightly.yml",
     ". .venv/bin/activate": "the shell of this test has the environment",
     "pip install 'lightrig[[]*[]]'": "needs a package index with a release",
+    "pip install '.[[]torch[]]'": "two gigabytes; `make test-torch` installs it in CI",
     "lightrig init mine.yaml": "tests/cli/test_init.py",  # asks, on a terminal
     "podman *": "Makefile",
     "systemctl *": "needs systemd, and changes the machine",
