@@ -3,8 +3,10 @@
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
+from lightrig.harness.systems.acos.planning import datacentre_plans
 from lightrig.harness.systems.acos.runtime import training
 from lightrig.harness.systems.acos.runtime.training import Change, DrainError, Group
 from lightrig.instruments.clock import Span
@@ -172,3 +174,40 @@ def test_packets_are_led_over_the_links_of_all_topologies(monkeypatch: pytest.Mo
     assert followed == [{"s0": {"s1": "by a", "s2": "by c"}, "s1": {"s0": "by b"}}]
     made._meet()
     assert (applied, followed[1:]) == (["meeting"], ["links of meeting"])
+
+
+@pytest.mark.parametrize(
+    ("after", "active", "size", "says"),
+    [
+        ([1, 2, 0, 4, 5, 3, 0], [1, 1, 1, 1, 1, 1, 0], 3, ""),
+        ([1, 2, 0, 4, 5, 3, 0], [1, 1, 1, 1, 1, 1, 0], 2, "longer than 2"),
+        ([1, 2, 0, 4, 5, 3, 0], [1, 1, 1, 1, 1, 1, 0], 6, "shorter than 6"),
+        ([1, 2, 0, 4, 3, 3, 0], [1, 1, 1, 1, 1, 0, 0], 3, "shorter than 3"),
+        ([1, 2, 6, 4, 5, 3, 0], [1, 1, 1, 1, 1, 1, 0], 3, "through a GPU without a task"),
+        ([1, 2, -1, 4, 5, 3, 0], [1, 1, 1, 1, 1, 1, 0], 3, "or nowhere"),
+    ],
+)
+def test_rings_have_their_size_and_gpus_with_tasks(
+    after: list[int], active: list[int], size: int, says: str
+) -> None:
+    lanes = np.array([after, after]).T
+    found = datacentre_plans._cycle_errors("TP", lanes, np.array(active, dtype=bool), size)
+    assert [says in each for each in found] == ([True] if says else [])
+    lanes[1, 1] = 5
+    (found,) = datacentre_plans._cycle_errors("TP", lanes, np.array(active, dtype=bool), size)
+    assert "lanes of one GPU end at several others" in found
+
+
+def test_one_link_that_joins_unequal_ranks_is_an_error() -> None:
+    rank, active = np.array([0, 1, 0, 1, 7]), np.array([1, 1, 1, 1, 0], dtype=bool)
+    assert datacentre_plans._rank_errors("DP", np.array([2, 3, 0, 1, 4]), active, rank) == []
+    for after in ([2, 3, 1, 1, 4], [2, -1, 0, 1, 4]):
+        (found,) = datacentre_plans._rank_errors("DP", np.array(after), active, rank)
+        assert found == "DP: shuffled, a link joins unequal ranks"
+
+
+def test_diagonals_lead_around_the_places_left_out() -> None:
+    """Of five places, 1 is left out here and 3 there: 2 and 3 lead a place back."""
+    assert datacentre_plans.shift_links(5, 1, 3, -1) == [(0, 0, 0), (2, 1, 1), (3, 2, 1), (4, 4, 0)]
+    assert datacentre_plans.shift_links(5, 1, 3, 1) == [(0, 1, 1), (2, 2, 0), (3, 4, 1), (4, 0, 1)]
+    assert datacentre_plans.shift_links(3, 2, 2, 1) == [(0, 0, 0), (1, 1, 0)]

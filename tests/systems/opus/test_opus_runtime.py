@@ -1,5 +1,6 @@
 """Opus at run time: what ranks announce, circuits of several rails, and ways of packets."""
 
+from collections import deque
 from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
@@ -8,7 +9,7 @@ import pytest
 
 from lightrig.harness.systems.opus.planning.operations import OpusError
 from lightrig.harness.systems.opus.planning.wiring import Attachment
-from lightrig.harness.systems.opus.runtime import on_fabric, training
+from lightrig.harness.systems.opus.runtime import on_fabric, rails, training
 from lightrig.harness.systems.opus.runtime.carriers import Carriers
 from lightrig.harness.systems.opus.runtime.on_fabric import FabricRails, fitting_job
 from lightrig.harness.systems.opus.runtime.rails import RailsLostError
@@ -289,6 +290,41 @@ def test_a_rank_decides_by_its_table() -> None:
     table = Table(whole=2)
     found = training._local_phases(table, print)
     assert (found.first, found.then) == ([("g0", True, 1), ("g1", False, 2)], [])
+
+
+# ------------------------------------------------------------------------------ commands
+
+
+def test_one_command_has_no_port_twice() -> None:
+    """A change of ports that are under way waits, and so does what comes after it there."""
+
+    def change(name: str, remove: Any, add: Any, attempt: int = 1) -> Any:
+        return SimpleNamespace(name=name, remove=remove, add=add, attempt=attempt)
+
+    first = change("first", circuits((1, 11)), circuits((1, 12)))
+    assert rails._ports(first) == {("ingress", 1), ("egress", 11), ("egress", 12)}
+    # Ingress 11 is another port than egress 11.
+    other = change("other", circuits((11, 1)), frozenset())
+    same_egress = change("same egress", frozenset(), circuits((3, 12)))
+    behind = change("behind", circuits((3, 20)), frozenset())
+    again = change("again", circuits((5, 15)), frozenset(), attempt=2)
+    apart = change("apart", circuits((6, 16)), frozenset())
+    made: Any = object.__new__(rails.Rails)
+    made._doing = {"x": []}
+    made._todo = {"x": deque([first, other, same_egress, behind, again, apart])}
+
+    def taken() -> list[str]:
+        return [each.name for each in made._take("x")]
+
+    assert taken() == ["first", "other", "apart"]
+    assert [each.name for each in made._todo["x"]] == ["same egress", "behind", "again"]
+    # What is tried again has a command of its own.
+    assert taken() == ["again"]
+    made._doing["x"].remove(first)
+    assert taken() == ["same egress"]
+    made._doing["x"].remove(same_egress)
+    assert taken() == ["behind"]
+    assert taken() == []
 
 
 # -------------------------------------------------------------------------- ways of packets
