@@ -19,6 +19,7 @@ from lightrig.harness.plugin.keys import (
     BENCHES,
     FAULTS,
     INCONCLUSIVE,
+    NO_TESTBED,
     NOT_CLOSED,
     RUN,
     SETTINGS,
@@ -193,6 +194,16 @@ def test_circuits_that_cannot_be_saved_end_the_run(lab: Lab, fabric: Any) -> Non
 
 
 # ---------------------------------------------------------------------------- instruments
+
+
+def test_parameters_are_those_of_the_request_or_none_at_all() -> None:
+    chosen = InstrumentSelection(light_source="l2")
+    of_request = function_of(fixtures.lightrig_instruments)
+    assert of_request(SimpleNamespace(param=chosen)) is chosen
+    assert of_request(SimpleNamespace()) == {}
+    assert function_of(fixtures.lightrig_testbed)(SimpleNamespace(param="lab")) == "lab"
+    with pytest.raises(pytest.skip.Exception, match=NO_TESTBED):
+        function_of(fixtures.lightrig_testbed)(SimpleNamespace())
 
 
 class Modules(ModuleTelemetry):
