@@ -59,6 +59,7 @@ def command_of(entry: dict[str, Any], kind: str, script: Path) -> list[str]:
     testbed = str(ROOT / "testbeds" / f"{entry.get('testbed', 'rails4')}.yaml")
     options = ["--parallel", parallel, "--results", entry.get("results", RESULTS)]
     command = [*LIGHTRIG, "train", testbed, "--instruments", "simulated", "--json", *options]
+    command += ["--ranks", str(entry["ranks"])] if "ranks" in entry else []
     return [*command, "--", str(script), *arguments]
 
 

@@ -208,12 +208,13 @@ def test_what_circuits_cost_a_script(pytorch: None) -> None:
     assert found["simulated"] == ["ocs"]
 
 
-UNSEEDED = """
+HOOKED = """
 import torch
 import torch.distributed as dist
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
 dist.init_process_group("gloo")
+torch.manual_seed(7)
 model = torch.nn.Linear(3, 2)
 register_optimizer_step_post_hook(lambda *_: print("loss", model.weight.sum().item()))
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
@@ -225,9 +226,9 @@ for _ in range(4):
 
 
 def test_both_runs_of_a_script_begin_in_new_processes(pytorch: None, tmp_path: Path) -> None:
-    """Without a seed PyTorch draws the same numbers in each process; a hook stays in its own."""
-    script = tmp_path / "unseeded.py"
-    script.write_text(UNSEEDED)
+    """A hook that the script adds to all optimizers stays in its process."""
+    script = tmp_path / "hooked.py"
+    script.write_text(HOOKED)
     command = [*LIGHTRIG, "train", RAILS, "--instruments", "simulated", "--json"]
     command += ["--parallel", "dp=4", "--", str(script)]
     done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=300)
@@ -235,7 +236,7 @@ def test_both_runs_of_a_script_begin_in_new_processes(pytorch: None, tmp_path: P
     found = json.loads(done.stdout)["comparison"]
     assert (found["count"], found["different"]) == (4 * 4, [])
     printed = re.findall(r"on circuits, rank 2. loss (.*)", done.stderr)
-    assert len(set(printed)) == 4
+    assert len(printed) == len(set(printed)) == 4
 
 
 FOR_EVER = """

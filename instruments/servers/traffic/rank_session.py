@@ -74,8 +74,8 @@ class RankSession:
     def renew(self) -> None:
         """Start the programs, anew where they run: a script may leave its process changed.
 
-        Such as its random state, which a script that sets no seed has from its start; hooks; or
-        modules of its own. Raises as the constructor does.
+        Such as by hooks, its working folder, or what its modules keep. Raises as the constructor
+        does.
         """
         self.close()
         self.ranks.clear()
