@@ -51,12 +51,16 @@ class Beginning:
             "Events": SimpleNamespace(wanted=lambda config, run: ("events", run)),
         }
         for name in ("Reports", "Outcomes", "Page", "Faults", "_Ends", "MainProcess", "Live"):
-            parts[name] = lambda *given, name=name: (name, *given[1:])
+            parts[name] = partial(self._part, name)
         for name, part in parts.items():
             monkeypatch.setattr(session, name, part)
         monkeypatch.setattr(signal, "getsignal", self.handlers.get)
         monkeypatch.setattr(signal, "signal", self.handlers.__setitem__)
         self.handlers.update({signal.SIGTERM: signal.SIG_DFL, signal.SIGHUP: "nohup"})
+
+    def _part(self, name: str, config: object, *given: object) -> Any:
+        assert config is self.config
+        return name, *given
 
     def _register(self, part: object, name: str) -> None:
         self.registered[name] = part
