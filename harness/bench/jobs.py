@@ -18,9 +18,10 @@ from lightrig.instruments.servers.traffic.mpi import MpiRunner
 from lightrig.instruments.servers.traffic.open_mpi import OpenMpiRunner
 from lightrig.instruments.servers.traffic.rank_programs import RankPrograms
 from lightrig.instruments.servers.traffic.ring import RingRunner
+from lightrig.instruments.servers.traffic.torchft import TorchftRunner
 from lightrig.testbeds import LightrigError, Plan, Port
 
-Library: TypeAlias = Literal["tcp", "gloo", "mpich", "openmpi"]
+Library: TypeAlias = Literal["tcp", "gloo", "mpich", "openmpi", "torchft"]
 LIBRARIES: tuple[Library, ...] = get_args(Library)
 JobCollective: TypeAlias = Literal["all_reduce", "all_to_all", "send_receive", "train"]
 
@@ -28,6 +29,10 @@ _VALUES = 4096
 """Values of each rank: 16 KiB, which fit into the buffers of a socket."""
 _PYTORCH = 1_800_000_000_000
 """PyTorch's own timeout of an operation (30 min), in ns."""
+_TORCHFT = 60_000_000_000
+"""torchft's own timeout of an operation, in ns."""
+_MANAGED: tuple[JobCollective, ...] = ("all_reduce", "train")
+"""Jobs of sums alone: torchft's manager has no other collective."""
 _NEIGHBOUR_QUERIES_MS = "1000"
 """Linux's own time between two queries of a neighbour; routes of an overlay shorten it."""
 
@@ -42,10 +47,11 @@ class JobSetting:
 
     Attributes:
         user_timeout: TCP_USER_TIMEOUT of plain TCP, in ns; 0 for the kernel's own limit.
-        timeout: of one operation of Gloo or MPICH, in ns; None for the library's own. MPICH has
-            none: its ranks give an operation up after this time.
+        timeout: of one operation of any library but plain TCP, in ns; None for the library's own.
+            MPI has none: its ranks give an operation up after this time.
         retries: net.ipv4.tcp_retries2 of the servers; None for what it is.
-        detector: timeout of Open MPI's failure detector, in ns; None without it.
+        detector: timeout of Open MPI's failure detector, in ns; None without it. Of torchft how
+            long its lighthouse may not hear of a replica; None for its own.
     """
 
     user_timeout: int = 0
@@ -103,6 +109,9 @@ class Jobs:
                 servers, clock, environment=where, timeout=timeout, detector=setting.detector
             )
         addresses = self._overlay.addresses
+        if self._library == "torchft":
+            detector, timeout = self._setting.detector, self._setting.timeout or _TORCHFT
+            return TorchftRunner(servers, addresses, clock, timeout=timeout, detector=detector)
         if self._library == "gloo":
             return GlooRunner(servers, addresses, clock, timeout=timeout)
         return RingRunner(servers, addresses, clock, user_timeout=self._setting.user_timeout)
@@ -110,8 +119,11 @@ class Jobs:
     def start(self, plan: Plan, collective: JobCollective) -> CheckedJob:
         """Start a collective on a ring of `plan`, which is up.
 
-        Raises `BrokenRingError` without a ring, `CollectiveFailedError` where ranks fail to start.
+        Raises `BrokenRingError` without a ring, `CollectiveFailedError` where ranks fail to start,
+        `NoJobsError` where the library has no such collective.
         """
+        if self._library == "torchft" and collective not in _MANAGED:
+            raise NoJobsError(f"torchft has no {collective}; try {' or '.join(_MANAGED)}")
         links = self._bench.testbed.links(plan)
         self._overlay.route(links)
         ranks = ring_order(list(self._overlay.servers), links)

@@ -78,13 +78,17 @@ def survive(
         str, typer.Option(metavar="TIME", help="TCP user timeout of --library tcp, such as 3s.")
     ] = "",
     timeout: Annotated[
-        str, typer.Option(metavar="TIME", help="Of one operation of gloo or mpich, such as 5s.")
+        str,
+        typer.Option(metavar="TIME", help="Of one operation of any library but tcp, such as 5s."),
     ] = "",
     retries: Annotated[
         int | None, typer.Option(min=1, max=15, help="net.ipv4.tcp_retries2 of the servers.")
     ] = None,
     detector: Annotated[
-        str, typer.Option(metavar="TIME", help="Failure detector of --library openmpi, such as 1s.")
+        str,
+        typer.Option(
+            metavar="TIME", help="Silence after which openmpi or torchft takes a rank for dead."
+        ),
     ] = "",
     environment: Annotated[
         Path, typer.Option(metavar="PATH", help="Virtual environment that has Open MPI.")

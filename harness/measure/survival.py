@@ -259,7 +259,10 @@ def _moments_of(before: StreamState, after: StreamState, made: _Made) -> dict[st
     if after.failed is not None:
         found["error"] = after.failed
     if after.reformed:
-        found["re-formed"] = after.reformed[-1]
+        dark = [at for at in after.reformed if at.latest < back.earliest]
+        found["re-formed"] = (dark or after.reformed)[-1]
+        if dark and len(dark) < len(after.reformed):
+            found["re-formed again"] = after.reformed[-1]
     if ends := [at for at in after.ends if at.latest > back.latest]:
         found["first result"] = ends[0]
     usual = [b.latest - a.latest for a, b in itertools.pairwise(before.ends)]

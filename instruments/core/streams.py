@@ -20,7 +20,7 @@ class StreamState:
         rto: present retransmission timeout of the kernel, in ns; None where the connection is over.
         ends: when the exchanges at the first end, or of the first rank, ended; empty where unknown.
         retransmitted: when the kernels of the ends had sent segments again; empty where unknown.
-        reformed: when the ranks that go on had left others behind, in order; empty where none did.
+        reformed: when the ranks that go on had left others behind, or taken them back, in order.
         groups: the ranks that go on, in the groups in which they do; empty where unknown.
     """
 

@@ -279,6 +279,24 @@ def test_ranks_that_go_on_without_lost_ones(
     assert found.moments["re-formed"].latest < found.moments["carrier back"].earliest
 
 
+def test_ranks_that_come_back_re_form_again(bench: Bench) -> None:
+    """Two shrink in the dark, after 200 and 203 ms, and all three are together 5 s later."""
+
+    def shrunk(state: StreamState, at: int) -> StreamState:
+        if at <= 505 * MS:
+            return state
+        began = state.began.earliest - at
+        reformed = tuple(Span(began + ms * MS, began + ms * MS) for ms in (505, 508, 5_505, 5_507))
+        slow = stalled(began, state, 200 * MS)
+        return replace(slow, reformed=reformed, groups=frozenset({frozenset("abc")}))
+
+    found = cut(bench, shrunk)
+    assert (found.outcome, found.groups) == ("re-formed", (("a", "b", "c"),))
+    first, again = (found.moments[name] for name in ("re-formed", "re-formed again"))
+    assert again.since(first).earliest == (5_507 - 508) * MS
+    assert first.latest < found.moments["carrier back"].earliest < again.earliest
+
+
 def test_two_groups_of_which_one_stands_still_hang(bench: Bench) -> None:
     groups = frozenset({frozenset({"a"}), frozenset({"b", "c"})})
 

@@ -21,7 +21,7 @@ nanoseconds of the server's CLOCK_MONOTONIC.
 - `state` with `since`: of `checked` now: `exchanges` that have ended, `operations` from number
   `since` on, `wrong` results, `began` of the present round, `failure` and `failed` (when), null
   without, and `retransmitted`: when the kernel's count of TCP segments sent again had grown;
-  `members`, places of the ranks that it works with now, and `reformed`, when these were fewer.
+  `members`, places of the ranks that it works with now, and `reformed`, when these changed.
 - `abandon`: answer a `loop` or `checked` at once, in the middle of an operation that will never
   end, and take part in it no more.
 - `leave`: be no rank any more.

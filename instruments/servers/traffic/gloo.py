@@ -56,6 +56,8 @@ class GlooRunner(RankPrograms):
         timeout: of one operation, in ns, after which Gloo raises an error.
     """
 
+    _program = GLOO
+
     def __init__(
         self,
         servers: Mapping[str, LinuxServer],
@@ -122,16 +124,23 @@ class GlooRunner(RankPrograms):
             "timeout_ns": self._timeout,
         }
         self._request_all(
-            ranks, "join", lambda rank: {"rank": ranks.index(rank), **common}, OPERATION_TIMEOUT
+            ranks,
+            "join",
+            lambda rank: {"rank": ranks.index(rank), **common, **self._body(rank)},
+            OPERATION_TIMEOUT,
         )
         self._joined = ranks
+
+    def _body(self, rank: str) -> dict[str, Any]:
+        """Return what `join` needs besides."""
+        return {}
 
     def load(self, ranks: Sequence[str]) -> None:
         """Start the programs of `ranks` that do not run yet, and have them load PyTorch.
 
         Raises `NoPyTorchError` if a server has none.
         """
-        for rank, answer in self._start_new(ranks, self._servers, GLOO, LOADING):
+        for rank, answer in self._start_new(ranks, self._servers, self._program, LOADING):
             if answer.get("torch") is None:
                 self.close()
                 raise NoPyTorchError(rank, str(answer.get("why")))
