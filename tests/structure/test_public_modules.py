@@ -23,8 +23,11 @@ PAGE = ROOT / "docs" / "public-modules.md"
 INTERNAL = {
     "docs/training.md": "lightrig.harness.systems.opus.runtime",
     "examples/draw_infinitehbd.py": ("lightrig.harness", "lightrig.suites.claims"),
+    "examples/launch_on_ring.py": ("lightrig.harness", "lightrig.instruments", "lightrig.testbeds"),
 }
-"""Imports of pages and examples beside the public modules: parts of one published system."""
+"""Imports of pages and examples beside the public modules: parts of one published system, and a
+launcher of jobs.
+"""
 
 
 IMPORT = re.compile(r"^ *(?:from|import) (lightrig\.[\w.]+)", re.MULTILINE)
