@@ -37,6 +37,7 @@ CAMPAIGNS = {
     "predictions": "PREDICTIONS (5); needs the extra torch and namespaces, so root",
     "train_signals": "TRAIN_SIGNALS (20); needs the extra torch and namespaces, so root",
     "foreign_scripts": "LIGHTRIG_SCRIPTS, FOREIGN_ROUNDS (3); needs the extra torch, and root",
+    "wide_fabric": "WIDE_PROCESSES (4); needs a mount namespace, so root",
     "interruptions": "INTERRUPTIONS (20), INTERRUPTIONS_TESTBEDS; needs namespaces, so root",
     "disturbances": "DISTURBANCES (1000), DISTURBANCES_SEED (1); needs namespaces, so root",
 }

@@ -14,6 +14,8 @@ import random
 import tempfile
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Mapping
+from functools import reduce
+from operator import and_
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
@@ -163,17 +165,19 @@ class Grid:
             apart = of.get(source.owner) != of.get(sink.owner) or source.owner not in of
             if apart and room.unlit.isdisjoint({source.owner, sink.owner}):
                 found.append(f"{source} is joined to {sink}")
-        usable = {(i, j) for i in range(self.COLUMNS) for j in range(self.ROWS)
-                  if f"node{i}-{j}" not in busy | room.unlit}  # fmt: skip
+        taken = busy | room.unlit
+        usable = [
+            sum(1 << j for j in range(self.ROWS) if f"node{i}-{j}" not in taken)
+            for i in range(self.COLUMNS)
+        ]
         for name, job in status["jobs"].items():
             width, height = job["shape"]["columns"], job["shape"]["rows"]
             if (
                 job["missing"]
                 and width
                 and any(
-                    {*itertools.product(columns, rows)} <= usable
-                    for columns in itertools.combinations(range(self.COLUMNS), width)
-                    for rows in itertools.combinations(range(self.ROWS), height)
+                    reduce(and_, columns).bit_count() >= height
+                    for columns in itertools.combinations(usable, width)
                 )
             ):
                 found.append(f"{name} waits beside {width} x {height} free nodes")

@@ -30,7 +30,7 @@ from typing import Any
 import httpx
 
 from lightrig.harness.orchestration.switch_sessions import Outcomes
-from lightrig.instruments.clock import SystemClock
+from lightrig.instruments.clock import Clock, SystemClock
 from lightrig.instruments.simulated.lab import SimulatedLab
 from lightrig.testbeds import Circuit, LightrigError, Testbed, load
 from lightrig.testbeds.readdressing import readdressed
@@ -64,10 +64,10 @@ class ServedRoom(Switchroom):
         on_acknowledged: called with their number after each.
     """
 
-    def __init__(self, testbed: Testbed) -> None:
+    def __init__(self, testbed: Testbed, clock: Clock, login: tuple[str, str] | None = None):
         super().__init__(testbed)
-        self._clock = SystemClock()
-        self.world = SimulatedLab(testbed, self._clock, 1)
+        logins = dict.fromkeys(testbed.optical_switches, login) if login else {}
+        self.world = SimulatedLab(testbed, clock, 1, logins=logins)
         self.acknowledged = 0
         self.on_acknowledged: Callable[[int], object] = lambda number: None
         self._unanswered: Counter[str] = Counter()
@@ -114,7 +114,6 @@ class ServedRoom(Switchroom):
 
     def close(self) -> None:
         self.world.close()
-        self._clock.close()
 
 
 def serve(environment: Mapping[str, str], arguments: Sequence[str], output: Path) -> None:
@@ -170,6 +169,12 @@ class Process:
         """Whether it was neither killed nor has ended."""
         return self._process.is_alive()
 
+    @property
+    def pid(self) -> int:
+        """Its process."""
+        assert self._process.pid is not None
+        return self._process.pid
+
     def has_ended(self) -> bool:
         """Whether it ends within one look; one that was killed refuses connections before."""
         self._process.join(LOOK_S)
@@ -200,9 +205,8 @@ class Process:
 
     def kill(self) -> None:
         """Send SIGKILL, at once."""
-        assert self._process.pid is not None
         with contextlib.suppress(ProcessLookupError):
-            os.kill(self._process.pid, signal.SIGKILL)
+            os.kill(self.pid, signal.SIGKILL)
 
     def close(self) -> None:
         """End it as Ctrl-C does."""
@@ -377,7 +381,8 @@ def one_sequence(
 @contextlib.contextmanager
 def served(case: Case, root: Path) -> Iterator[tuple[ServedRoom, Path]]:
     """Serve the switches of a case; yields them, and the testbed's file with their addresses."""
-    room = ServedRoom(case.testbed(root))
+    clock = SystemClock()
+    room = ServedRoom(case.testbed(root), clock)
     services = {name: room.world.services[name] for name in room.circuits}
     os.environ["LIGHTRIG_STATE"] = str(root / "state")
     os.environ[LOGIN] = ":".join(room.world.login)
@@ -394,6 +399,7 @@ def served(case: Case, root: Path) -> Iterator[tuple[ServedRoom, Path]]:
         yield room, file
     finally:
         room.close()
+        clock.close()
 
 
 def counted(system: str) -> Counter[str]:
