@@ -276,6 +276,9 @@ class SystemClock:
 
     def parallel(self, *tasks: Callable[[], T]) -> list[T]:
         outcomes = Outcomes(tasks)
+        if len(tasks) == 1 and threading.current_thread() is not threading.main_thread():
+            outcomes.run(0)  # it needs no thread where no Ctrl-C can come
+            return outcomes.results()
         ended: queue.SimpleQueue[None] = queue.SimpleQueue()
 
         def work(index: int) -> None:

@@ -161,3 +161,15 @@ def test_spans_keep_both_widths():
     sent, seen = Span(100, 110), Span(150, 170)
     assert seen.since(sent) == (40, 70)
     assert seen.shifted(-150) == (0, 20)
+
+
+def test_one_task_runs_in_the_thread_that_asks_unless_a_ctrl_c_may_come_there(clock):
+    def ask() -> list[int]:
+        return clock.parallel(threading.get_ident)
+
+    assert ask() != [threading.get_ident()]
+    found: list[list[int]] = []
+    thread = threading.Thread(target=lambda: found.append(ask()))
+    thread.start()
+    thread.join()
+    assert found == [[thread.ident]]
