@@ -196,7 +196,7 @@ class Orchestrator:
         with self._lock:
             if orders == self._orders:  # else these are older than what a request has ordered
                 self._present.update({name: each.circuits for name, each in read.items()})
-            self._missing = frozenset(errors)
+            self._missing = frozenset(self._wiring.switches.keys() - read.keys())
             refused, self._refused = self._refused, {}
             misses = {**refused, **{name: _line(error) for name, error in errors.items()}}
             self._health.note(misses, read.keys() - refused.keys())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from functools import partial
@@ -22,6 +22,10 @@ ANSWER_TIMEOUT_S = 2.0
 """Longest time for an answer to a probe."""
 
 _MOST_THREADS = 4096
+
+_MOST_OPENED_AT_ONCE = 32
+_LONGEST_TURN_S = 30.0
+"""How long a session waits for its turn to be opened, behind switches that do not answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +50,10 @@ class Switches(Protocol):
     """The switches of a fabric."""
 
     def probe(self, names: Collection[str]) -> Outcomes:
-        """Read switches in parallel; raises nothing, and waits no longer for one than stated."""
+        """Read switches in parallel; raises nothing, and waits no longer for one than stated.
+
+        A switch is left out whose session is still being opened for the first time.
+        """
 
     def order(self, wanted: Mapping[str, frozenset[Circuit]]) -> Outcomes:
         """Bring switches to circuits in parallel, and read them back; raises nothing."""
@@ -136,6 +143,10 @@ class SwitchSessions:
         self._running: dict[str, Future[Reading | LightrigError]] = {}
         threads = min(2 * len(self._locks), _MOST_THREADS)
         self._unmonitored: set[str] = set()
+        # A thousand sessions that are opened at once hold up one another until all are late.
+        self._turns = threading.BoundedSemaphore(_MOST_OPENED_AT_ONCE)
+        self._tried: set[str] = set()
+        self._silent: set[str] = set()
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="switch")
 
     def probe(self, names: Collection[str]) -> Outcomes:
@@ -149,7 +160,7 @@ class SwitchSessions:
         for name in names:
             if self._running[name].done():
                 found[name] = self._running.pop(name).result()
-            else:
+            elif name in self._tried:
                 found[name] = SilentError(f"{name} did not answer within {ANSWER_TIMEOUT_S:g} s")
         return found
 
@@ -173,13 +184,28 @@ class SwitchSessions:
         with self._locks[name]:
             try:
                 if name not in self._fabrics:
-                    testbed = self._wiring.testbed_of(name)
-                    bench = bind_only(testbed, {name}, "lightrig orchestrate", self._control)
+                    with self._turn(name):
+                        testbed = self._wiring.testbed_of(name)
+                        bench = bind_only(testbed, {name}, "lightrig orchestrate", self._control)
                     self._fabrics[name] = Fabric(bench)
+                self._tried.add(name)
+                self._silent.discard(name)
                 return action(name, self._fabrics[name])
             except LightrigError as error:
+                self._tried.add(name)
+                self._silent.add(name)
                 self._drop(name)
                 return error
+
+    @contextlib.contextmanager
+    def _turn(self, name: str) -> Iterator[None]:
+        """Wait until few others are being opened; one that was silent takes no turn."""
+        taken = name not in self._silent and self._turns.acquire(timeout=_LONGEST_TURN_S)
+        try:
+            yield
+        finally:
+            if taken:
+                self._turns.release()
 
     def _drop(self, name: str) -> None:
         if name in self._fabrics:

@@ -82,6 +82,44 @@ def test_a_silent_switch_holds_up_no_other_and_is_not_asked_twice(
     sessions.close()
 
 
+def test_sessions_are_opened_a_few_at_once_and_left_out_until_then(
+    lab: Lab, tmp_path, monkeypatch
+) -> None:
+    """A service that begins again takes no switch for silent that it has not come to yet."""
+    monkeypatch.setattr(switch_sessions, "ANSWER_TIMEOUT_S", 0.2)
+    monkeypatch.setattr(switch_sessions, "_MOST_OPENED_AT_ONCE", 2)
+    begun, may_end = list[str](), threading.Event()
+
+    def bind_only(testbed: Any, names: set[str], *rest: object) -> Any:
+        begun.extend(names)
+        may_end.wait()
+        if "trx0-node3" in names:
+            raise LightrigError("no route to trx0-node3")
+        return lab.bind_only(testbed, names, *rest)
+
+    monkeypatch.setattr(switch_sessions, "bind_only", bind_only)
+    (tmp_path / "row.yaml").write_text(render(5, hops=2))
+    testbed = load(tmp_path / "row.yaml")
+    sessions = SwitchSessions(testbed)
+    while len(begun) < 2:
+        assert sessions.probe(testbed.optical_switches) == {}
+    assert sessions.probe(testbed.optical_switches) == {}
+    assert len(begun) == 2
+    may_end.set()
+    found = dict[str, Any]()
+    while len(found) < 10:
+        found = dict(sessions.probe(testbed.optical_switches))
+    assert {*begun} == {*testbed.optical_switches}
+    late = [name for name, each in found.items() if not isinstance(each, Reading)]
+    assert late == ["trx0-node3"]
+    may_end.clear()
+    while not isinstance(found["trx0-node3"], SilentError):  # opened anew, and out of turn
+        found = dict(sessions.probe(testbed.optical_switches))
+    assert len(found) == 10
+    may_end.set()
+    sessions.close()
+
+
 @pytest.mark.long
 def test_a_thousand_of_two_thousand_nodes_are_noticed_in_two_rounds(lab: Lab, tmp_path) -> None:
     """A round is a period and the longest time for an answer, 3 s, and the processor's part."""
