@@ -150,6 +150,7 @@ def test_an_exchange_lasts_from_the_last_begin_to_the_last_end(run: Any) -> None
     assert (found.began, found.ended, found.waited, found.optical) == (530, 620, 10, 0.25)
     assert found.traffic.tolist() == [[80, 320, 48], [112, 96, 0], [16, 480, 128]]
     assert (found.predicted, found.plan.name) == (80 * 16, "before")
+    assert run._control.heard == [("ended", 2), ("ended", 0), ("ended", 1)]
 
 
 def test_circuits_change_where_the_plan_differs(run: Any) -> None:
