@@ -43,8 +43,8 @@ LONGEST_S = 600.0
 LIGHTRIG = [sys.executable, "-u", "-c", "from lightrig.harness.cli import main; main()"]
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node"]
 PREFIX = {
-    "torchrun": re.compile(r"\[default(\d+)\]:(.*)"),
-    "circuits": re.compile(r"\[on circuits, rank (\d+)\] (.*)"),
+    "torchrun": re.compile(r"\[default(\d+)\]:"),  # also before each part of a line
+    "circuits": re.compile(r"^\[on circuits, rank (\d+)\] "),
 }
 
 
@@ -69,6 +69,7 @@ def one_run(entry: dict[str, Any], kind: str, folder: Path) -> dict[str, Any]:
     script.write_text(source_of(entry))
     pattern = re.compile(entry.get("results", RESULTS))
     numbers: defaultdict[str, list[str]] = defaultdict(list)
+    begun: defaultdict[str, str] = defaultdict(str)
     stamps: list[float] = []
     last: list[str] = []
     with tempfile.TemporaryFile("w+") as output:
@@ -86,10 +87,14 @@ def one_run(entry: dict[str, Any], kind: str, folder: Path) -> dict[str, Any]:
         assert lines is not None
         for line in lines:
             last = [*last[-20:], line.rstrip()]
-            if (printed := PREFIX[kind].fullmatch(line.rstrip("\n"))) is not None:
-                found = [each[each.lastindex or 0] for each in pattern.finditer(printed[2])]
-                numbers[printed[1]] += found
-                stamps += [time.monotonic()] * bool(found)
+            _, *parts = PREFIX[kind].split(line)
+            for rank, part in zip(parts[::2], parts[1::2], strict=True):
+                begun[rank] += part
+                if part.endswith("\n"):
+                    each = pattern.finditer(begun.pop(rank))
+                    found = [number[number.lastindex or 0] for number in each]
+                    numbers[rank] += found
+                    stamps += [time.monotonic()] * bool(found)
         status = process.wait()
         late.cancel()
         output.seek(0)
