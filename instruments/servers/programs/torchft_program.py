@@ -63,7 +63,7 @@ class _TorchftWorker(Worker):
         if self._place == 0:
             coordination = importlib.import_module("torchft.coordination")
             self._lighthouse = coordination.LighthouseServer(
-                bind=f"0.0.0.0:{port}",
+                bind=f"{address}:{port}",
                 min_replicas=1,
                 join_timeout_ms=_QUORUM_DELAY_MS,
                 heartbeat_timeout_ms=request["silence_ns"] // 1_000_000,

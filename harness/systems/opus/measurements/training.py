@@ -203,8 +203,10 @@ def computed_by_step(
 
 
 def _hidden(shift: Shift, replay: Replay) -> int:
-    each = zip(shift.flows, shift.names, strict=True)
-    return max((wait, -replay.hidden.get(name, 0)) for (_, wait), name in each)[1] * -1
+    pairs = zip(shift.flows, shift.names, strict=True)
+    waits = [(wait, replay.hidden.get(name, 0)) for (_, wait), name in pairs]
+    longest = max(wait for wait, _ in waits)
+    return min(hidden for wait, hidden in waits if wait == longest)
 
 
 def passes_alike(trained: Trained, tables: Sequence[PhaseTable]) -> bool:
