@@ -99,7 +99,8 @@ ALL = [MEASURED, FEW, EXACT, DRAWN, WRONG, NONE, SAME, CONSTANT]
 def screen(monkeypatch, capsys, width, checked):
     monkeypatch.setattr(out, "_force_terminal", True)
     monkeypatch.setattr(out, "no_color", True)
-    monkeypatch.setattr(out, "width", width)
+    for name, size in (("_width", width), ("_height", 50)):  # both, else a dumb terminal has 80
+        monkeypatch.setattr(out, name, size)
     COMMAND._print("A paper", checked)
     return [line.rstrip() for line in capsys.readouterr().out.splitlines()]
 

@@ -159,7 +159,7 @@ _right = _RingWorker._communicate
 def _closed(self, collective, block):
     self._count = getattr(self, "_count", 0) + 1
     if self._count == 4 and self._rank == 1:
-        self._before.close(), self._after.close()
+        self._before.shutdown(2), self._after.shutdown(2)  # which loses nothing on its way
     return _right(self, collective, block)
 _RingWorker._communicate = _closed
 """
