@@ -106,12 +106,12 @@ class Trial:
         back = world.power_off(node)
         try:
             self.until("the job runs without it", lambda: self.runs_on(nodes - {node}, ROUNDS))
+            running = self.launcher.running
+            assert running is not None
+            state = running.state()  # before the light is back, and the ranks are ended
         finally:
             back()
             self.service.request({"do": "repaired", "nodes": [node]})
-        running = self.launcher.running
-        assert running is not None
-        state = running.state()
         self.wrong += state.wrong
         before = max(at for at in self._ends if at <= cut)
         first = min(at.latest for at in state.ends)
