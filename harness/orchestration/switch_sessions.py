@@ -146,7 +146,6 @@ class SwitchSessions:
         # A thousand sessions that are opened at once hold up one another until all are late.
         self._turns = threading.BoundedSemaphore(_MOST_OPENED_AT_ONCE)
         self._tried: set[str] = set()
-        self._silent: set[str] = set()
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="switch")
 
     def probe(self, names: Collection[str]) -> Outcomes:
@@ -189,18 +188,16 @@ class SwitchSessions:
                         bench = bind_only(testbed, {name}, "lightrig orchestrate", self._control)
                     self._fabrics[name] = Fabric(bench)
                 self._tried.add(name)
-                self._silent.discard(name)
                 return action(name, self._fabrics[name])
             except LightrigError as error:
                 self._tried.add(name)
-                self._silent.add(name)
                 self._drop(name)
                 return error
 
     @contextlib.contextmanager
     def _turn(self, name: str) -> Iterator[None]:
-        """Wait until few others are being opened; one that was silent takes no turn."""
-        taken = name not in self._silent and self._turns.acquire(timeout=_LONGEST_TURN_S)
+        """Wait until few others are being opened, the first time: a silent one is tried again."""
+        taken = name not in self._tried and self._turns.acquire(timeout=_LONGEST_TURN_S)
         try:
             yield
         finally:

@@ -126,7 +126,7 @@ def test_a_measured_claim_has_all_of_its_lines(monkeypatch, capsys):
     ]
 
 
-def test_counted_claims_come_before_the_table_of_the_others(monkeypatch, capsys):
+def test_counted_claims_precede_the_table_of_uncounted_ones(monkeypatch, capsys):
     assert screen(monkeypatch, capsys, 90, ALL[1:]) == [
         "A paper",
         "",

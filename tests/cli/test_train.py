@@ -277,7 +277,7 @@ def test_a_signal_ends_ranks_and_what_they_started(pytorch: None, tmp_path: Path
     ]
 
 
-def test_whoever_reads_the_lines_may_leave(pytorch: None, tmp_path: Path) -> None:
+def test_a_closed_pipe_ends_the_command(pytorch: None, tmp_path: Path) -> None:
     script = tmp_path / "ever.py"
     script.write_text(FOR_EVER)
     command = [*LIGHTRIG, "train", RAILS, "--instruments", "simulated", "--", str(script), "7778"]

@@ -2,7 +2,7 @@
 
 import json
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ from lightrig.harness.orchestration import orchestrator
 from lightrig.harness.orchestration.health import HITS, MISSES, Health
 from lightrig.harness.orchestration.jobs import OrchestrationError
 from lightrig.harness.orchestration.orchestrator import Orchestrator
+from lightrig.harness.orchestration.switch_sessions import Outcomes
 from lightrig.harness.systems.infinitehbd.generator import render
 from lightrig.harness.systems.infinitehbd.runtime.layout import RowLayout
 from lightrig.testbeds import Circuit, Testbed, load
@@ -41,6 +42,37 @@ def start(room: Switchroom, tmp_path: Path) -> Callable[[], Orchestrator]:
         return service
 
     return started
+
+
+class Opening(Switchroom):
+    """Switches of which some have no session yet."""
+
+    opening: frozenset[str] = frozenset()
+
+    def probe(self, names: Collection[str]) -> Outcomes:
+        return super().probe([name for name in names if name not in self.opening])
+
+
+def test_a_switch_without_a_session_is_neither_failed_nor_given_orders(
+    testbed: Testbed, tmp_path: Path
+) -> None:
+    """As when a service begins again: its jobs stay where they are until all has been read."""
+    room = Opening(testbed)
+    service = Orchestrator(testbed, RowLayout(testbed), room, tmp_path / "s.json")
+    service.start()
+    before = submit(service, "a", 3)
+    room.opening, room.circuits["trx0-node1"] = frozenset({"trx0-node1"}), frozenset()
+    again = Orchestrator(testbed, RowLayout(testbed), room, tmp_path / "s.json")
+    again.start()
+    for _ in range(MISSES + 1):
+        again.step()
+    status = again.status()
+    assert (groups_of(status, "a"), status["faulty"], status["settled"]) == (before, {}, False)
+    assert room.circuits["trx0-node1"] == frozenset()
+    room.opening = frozenset()
+    again.step()
+    assert room.circuits["trx0-node1"]
+    assert again.status()["settled"]
 
 
 def submit(service: Orchestrator, job: str, size: int, groups: int = 1, **more: Any) -> Groups:

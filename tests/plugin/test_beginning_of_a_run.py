@@ -157,7 +157,7 @@ def test_a_run_that_cannot_begin_is_wrong_use(
     assert issubclass(TestbedError, Exception)
 
 
-def test_what_is_collected_is_kept_out_of_garbage_collections(
+def test_collected_items_are_frozen_for_the_garbage_collector(
     begun: Beginning, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stored: list[Any] = []

@@ -164,7 +164,7 @@ def test_an_incomplete_record_is_an_error_and_the_report_comes_all_the_same(
     assert capsys.readouterr().err == text
 
 
-def test_what_ended_the_run_is_not_told_twice(
+def test_the_error_that_ended_the_run_is_reported_once(
     end: Ending, capsys: pytest.CaptureFixture[str]
 ) -> None:
     end.failing["close"] = end.failing["page"] = RecordError("disk full")
@@ -224,7 +224,7 @@ def test_a_worker_ends_as_pytest_does(end: Ending) -> None:
         (pytest.exit.Exception("no lab"), None, "no lab"),
     ],
 )
-def test_the_reason_of_an_early_end_is_kept(
+def test_the_reason_of_an_early_end_is_recorded(
     end: Ending, error: BaseException, running: str | None, reason: str
 ) -> None:
     ends = session._Ends(end.config, end.outcomes)  # type: ignore[arg-type]
@@ -389,7 +389,7 @@ def test_what_cannot_be_recorded_ends_the_run(end: Ending) -> None:
     assert end.config.stash[UNRECORDED] is True
 
 
-def test_what_is_not_restored_is_kept_for_the_end(
+def test_a_failure_to_restore_is_reported_at_the_end(
     end: Ending, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     noted: list[tuple[str, ...]] = []

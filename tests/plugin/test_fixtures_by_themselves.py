@@ -115,7 +115,7 @@ def test_a_bench_is_bound_noted_restored_and_closed(lab: Lab) -> None:
     assert (stash[BENCHES], stash[SETTINGS], stash[UNRESTORED]) == ({}, {}, {})
 
 
-def test_settings_that_are_not_restored_are_kept_for_the_end(lab: Lab) -> None:
+def test_settings_that_are_not_restored_are_reported_at_the_end(lab: Lab) -> None:
     steps = function_of(fixtures.bench)(lab.testbed, lab.config)
     next(steps)
     lab.failing["restore"] = LightrigError("laser is on")

@@ -1,4 +1,4 @@
-"""What is kept of a failure: lines of wires, the cause of a file that cannot be collected."""
+"""Records of a failure: lines of wires, the cause of a file that cannot be collected."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -88,7 +88,7 @@ def test_reasons_of_errors(error: BaseException, reason: str) -> None:
         ("E   " + "x" * MOST_TEXT + "\nE   end", "end"),
     ],
 )
-def test_a_file_that_cannot_be_collected_is_kept_with_its_cause(
+def test_a_file_that_cannot_be_collected_is_recorded_with_its_cause(
     tmp_path: Any, text: str, cause: str
 ) -> None:
     run = ObservedRun(tmp_path / "results", {"run": "r"})

@@ -1,4 +1,4 @@
-"""What no rail carries: three ranks exchange tensors over a store, each value by hand."""
+"""Exchanges over the front end: three ranks share tensors by a store, each value by hand."""
 
 import base64
 import threading

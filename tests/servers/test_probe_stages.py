@@ -1,201 +1,28 @@
-"""What a probe observes, in the process of the test: stamps by a clock that the test moves."""
+"""Stages that a probe observes, in the process of the test: stamps by a clock that it moves."""
 
-import errno
 import json
 import os
-import socket
 import struct
 import threading
-import uuid
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from probe_parts import MS, OURS, THEIRS, Clock, events
 
 from lightrig.instruments.servers.programs import (
     probe,
-    probe_datagrams,
-    probe_events,
     probe_links,
     server_clock,
 )
-from lightrig.instruments.servers.programs.probe_datagrams import DATAGRAM, DatagramStream
 from lightrig.instruments.servers.programs.probe_events import Event, EventLog, Gap, Refused, Step
 from lightrig.instruments.servers.programs.probe_links import LinkMessages, Sensor
-
-MS = 1_000_000
-OURS, THEIRS = uuid.UUID(int=7), uuid.UUID(int=9)
-
-
-class Clock:
-    """A clock of the modules under test."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, *modules: Any) -> None:
-        self.at = 1000 * MS
-        for module in modules:
-            monkeypatch.setattr(module, "now", lambda: self.at)
-
-
-# ----------------------------------------------------------------------------- datagrams
 
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    return Clock(monkeypatch, probe_datagrams, probe_events, probe_links, probe)
-
-
-class Air:
-    """A socket whose datagrams the test hands over."""
-
-    def __init__(self) -> None:
-        self.waiting: list[bytes] = []
-        self.sent: list[tuple[bytes, Any]] = []
-        self.down = False
-
-    def recv(self, size: int) -> bytes:
-        if not self.waiting:
-            raise BlockingIOError
-        return self.waiting.pop(0)
-
-    def sendto(self, data: bytes, target: Any) -> None:
-        if self.down:
-            raise OSError(errno.ENETUNREACH, "no link")
-        self.sent.append((data, target))
-
-
-def stream(clock: Clock, silence: int = 5 * MS) -> Any:
-    made: Any = object.__new__(DatagramStream)
-    made.port, made.token, made._boot = "p0", 77, OURS.bytes
-    made.sent = made.received = made.idle = made._last_sent = made._unread = 0
-    made._names, made._target = b"host\0p0", ("255.255.255.255", 4000)
-    made._silence, made._capacity = silence, 2
-    made._departures = probe_datagrams.array.array("q", bytes(8 * (1 << 16)))
-    made._up, made._last = False, None
-    made._last_stamp = made._down_since = made._empty_at = made._last_after = clock.at
-    made.socket, made.stamps = Air(), None
-    return made
-
-
-def datagram(number: int, sent: int, before: int, token: int = 5, boot: uuid.UUID = OURS) -> bytes:
-    return DATAGRAM.pack(b"LRP1", token, boot.bytes, number, sent, before) + b"host\0p1"
-
-
-def events(log: EventLog) -> list[tuple[Any, ...]]:
-    _, found, gaps, steps = log.settle(set(), 0)
-    return [tuple(each) for each in (*found, *gaps, *steps)]
-
-
-def test_datagrams_are_numbered_and_tell_when_the_one_before_left(clock: Clock) -> None:
-    made = stream(clock)
-    begin = clock.at
-    made.send()
-    clock.at += 3
-    made.send()
-    made.socket.down = True
-    clock.at += 4
-    made.send()
-    heads = [DATAGRAM.unpack_from(data) for data, _ in made.socket.sent]
-    assert heads == [
-        (b"LRP1", 77, OURS.bytes, 1, begin, begin), (b"LRP1", 77, OURS.bytes, 2, begin + 3, begin),
-    ]  # fmt: skip
-    assert made.socket.sent[0][0][DATAGRAM.size :] == b"host\0p0"
-    assert made.socket.sent[0][1] == ("255.255.255.255", 4000)
-    assert [made.departure(number) for number in range(5)] == [
-        None, begin, begin + 3, begin + 7, None,
-    ]  # fmt: skip
-    made.sent = 1 + (1 << 16)
-    assert [made.departure(number) for number in (0, 1, 2)] == [None, None, begin + 3]
-
-
-def test_a_port_comes_up_with_a_datagram_and_goes_down_after_silence(clock: Clock) -> None:
-    made, log = stream(clock), EventLog()
-    begin = clock.at
-    clock.at += 10
-    made.socket.waiting = [datagram(4, begin + 9, begin + 5, boot=OURS)]
-    made.receive(log)
-    made.receive(log)
-    # Of our own clock: the datagram before it, at begin + 5, had not come.
-    assert events(log) == [("p0", "datagram", True, begin + 5, begin + 10, "udp", None)]
-    assert (made.received, made._unread) == (1, 1)
-    made.listen_for_silence(log, begin + 20)
-    clock.at = begin + 30
-    made.socket.waiting = [datagram(5, begin + 28, begin + 9)]
-    made.receive(log)
-    made.listen_for_silence(log, begin + 30 + 5 * MS)
-    assert events(log) == []
-    made.listen_for_silence(log, begin + 31 + 5 * MS)
-    last = (5, str(OURS), 5, begin + 28)
-    assert events(log) == [("p0", "datagram", False, begin + 20, begin + 31 + 5 * MS, "udp", last)]
-    # The next number follows: the sender had paused.
-    clock.at = begin + 9 * MS
-    made.socket.waiting = [datagram(6, begin + 8 * MS, begin + 28)]
-    made.receive(log)
-    assert events(log) == [("p0", "datagram", True, begin + 20, begin + 9 * MS, "idle", None)]
-    assert (made.received, made.idle) == (3, 1)
-
-
-def test_losses_are_gaps_and_a_full_buffer_is_told(clock: Clock) -> None:
-    """Another server's: its clock is not ours, so the lost one goes to the harness."""
-    made, log = stream(clock), EventLog()
-    begin = clock.at
-    clock.at += 10
-    made.socket.waiting = [
-        datagram(4, 900, 800, boot=THEIRS), datagram(7, 1200, 1100, boot=THEIRS),
-        datagram(8, 1300, 1200, token=6, boot=THEIRS), b"short",
-    ]  # fmt: skip
-    for _ in range(4):
-        made.receive(log)
-    _, found, gaps, _ = log.settle(set(), 0)
-    assert [tuple(each) for each in found] == [
-        ("p0", "datagram", True, begin, begin + 10, "udp", (str(THEIRS), 800))
-    ]
-    name = THEIRS.bytes
-    assert gaps == [
-        Gap("p0", (5, name, 4, 900), (5, name, 7, 1100), begin + 10, False),
-        # Of another stream, and the third that is read since the socket was empty: it holds two.
-        Gap("p0", (5, name, 7, 1200), (6, name, 8, 1200), begin + 10, True),
-    ]
-    assert (made.received, made._unread) == (3, 3)
-
-
-def test_a_stream_is_silent_after_five_periods_and_5_ms_at_least(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    options: list[Any] = []
-    closed: list[bool] = []
-
-    class Made:
-        refuse = False
-
-        def setsockopt(self, *given: Any) -> None:
-            options.append(given)
-
-        def getsockopt(self, *given: Any) -> int:
-            return 4352 * 10
-
-        def bind(self, address: Any) -> None:
-            options.append(address)
-            if self.refuse:
-                raise OSError("in use")
-
-        def close(self) -> None:
-            closed.append(True)
-
-    monkeypatch.setattr(probe_datagrams.socket, "socket", lambda *_: Made())
-    monkeypatch.setattr(probe_datagrams, "KernelStamps", lambda sock, port: (sock, port)[1])
-    monkeypatch.setattr(probe_datagrams, "_attach_filter", lambda sock, token: None)
-    for period, silence in ((MS, 5 * MS), (500_000, 5 * MS), (2 * MS, 10 * MS)):
-        made = DatagramStream("p0", OURS.bytes, 4000, period)
-        assert (made._silence, made._capacity, made.stamps) == (silence, 10, "p0")
-    assert ("", 4000) in options
-    assert (socket.SOL_SOCKET, 25, b"p0\0") in options
-    assert made._names.endswith(b"\0p0")
-    assert closed == []
-    monkeypatch.setattr(Made, "refuse", True)
-    with pytest.raises(OSError, match="in use"):
-        DatagramStream("p0", OURS.bytes, 4000, MS)
-    assert closed == [True]
+    return Clock(monkeypatch)
 
 
 # ------------------------------------------------------------------------------- stages
@@ -412,7 +239,7 @@ def test_without_datagrams_the_kernel_is_listened_to(
     assert heard == [made.log]
 
 
-def test_stages_are_polled_until_told_to_end(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stages_are_polled_until_closed(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
     made = watch(clock, [])
     sampled: list[Any] = []
     made._sensors = [

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from slept_clock import SleptClock
 
 from lightrig.harness.systems.acos.planning import datacentre_plans
 from lightrig.harness.systems.acos.runtime import training
@@ -16,26 +17,11 @@ SECOND = 1_000_000_000
 GROUPS = {"first": Group((0, 1), "rows"), "other": Group((0, 2), "columns")}
 
 
-class Clock:
-    """A clock that sleeps move."""
-
-    def __init__(self) -> None:
-        self.at = 5 * SECOND
-        self.sleeps: list[int] = []
-
-    def now(self) -> int:
-        return self.at
-
-    def sleep(self, duration: int) -> None:
-        self.sleeps.append(duration)
-        self.at += duration
-
-
 class Server:
     """A gatekeeper's server: bytes that wait by look, and the ports that are lit."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.clock, self.waiting, self.lit = Clock(), list[int](), ["a", "b"]
+        self.clock, self.waiting, self.lit = SleptClock(5 * SECOND), list[int](), ["a", "b"]
         self.asked: list[Any] = []
         self.went: list[Any] = []
         made: Any = object.__new__(training._Gatekeeper)

@@ -124,7 +124,7 @@ def test_gates_are_answered_and_wants_are_noted(run: Any) -> None:
     assert (run._asked, run._sizes) == ({2: 60}, {2: 16})
 
 
-def test_a_rank_is_told_its_rows_and_columns_of_each_lane_in_use(run: Any) -> None:
+def test_a_rank_receives_its_rows_and_columns_of_each_lane_in_use(run: Any) -> None:
     run._asked[1] = 970
     run._permit(Permitted(1, 4, 3, "dispatch", TRAFFIC))
     assert run._training.told == [(1, {"lanes": [

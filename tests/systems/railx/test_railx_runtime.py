@@ -4,6 +4,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from slept_clock import SleptClock
 
 from lightrig.harness.systems.railx.planning.physical import Fabric, RailPort, RailxError
 from lightrig.harness.systems.railx.runtime import rails
@@ -76,28 +77,10 @@ def test_rails_are_drained_before_circuits_move_and_led_after(
     ]  # fmt: skip
 
 
-class Clock:
-    """A clock that sleeps move; tasks run one after the other."""
-
-    def __init__(self) -> None:
-        self.at = 3_000_000_000
-        self.sleeps: list[int] = []
-
-    def now(self) -> int:
-        return self.at
-
-    def sleep(self, duration: int) -> None:
-        self.sleeps.append(duration)
-        self.at += duration
-
-    def parallel(self, *tasks: Any) -> list[Any]:
-        return [task() for task in tasks]
-
-
 def test_draining_waits_for_acknowledgements_for_ten_seconds(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    clock = Clock()
+    clock = SleptClock(3_000_000_000)
     left = {"n0": [40, 0, 0], "n1": [8, 8, 0]}
     lanes = SimpleNamespace(
         servers={name: SimpleNamespace(commands=name) for name in left},

@@ -17,7 +17,7 @@ Waits: TypeAlias = Mapping[tuple[int, str], Wait]
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """What operations would have waited.
+    """Waits of operations, and the hidden parts of changes, of a replay.
 
     hidden: for each first operation over the circuits of a change, the part of that change, with
     its control, that passes before the last rank wants the operation, in ns.
