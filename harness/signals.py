@@ -1,6 +1,7 @@
 """Signals that end a run or a command, and must not end its closing."""
 
 import signal
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -9,9 +10,9 @@ ENDING = signal.SIGINT, signal.SIGTERM, signal.SIGHUP
 
 
 @contextmanager
-def _handled_by(handler: Any) -> Iterator[None]:
-    """Give SIGINT, SIGTERM and SIGHUP to a handler."""
-    before = {number: signal.signal(number, handler) for number in ENDING}
+def _handled_by(handler: Any, numbers: tuple[int, ...] = ENDING) -> Iterator[None]:
+    """Give signals to a handler."""
+    before = {number: signal.signal(number, handler) for number in numbers}
     try:
         yield
     finally:
@@ -36,3 +37,11 @@ def postponed() -> Iterator[None]:
     finally:
         if came:
             signal.raise_signal(came[0])
+
+
+@contextmanager
+def ended_by_signal() -> Iterator[threading.Event]:
+    """Yield an event that SIGINT and SIGTERM set, for a service that ends by itself then."""
+    over = threading.Event()
+    with _handled_by(lambda *_: over.set(), (signal.SIGINT, signal.SIGTERM)):
+        yield over

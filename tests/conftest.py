@@ -19,6 +19,7 @@ from hypothesis.internal.conjecture import engine, providers
 
 from lightrig.harness.bench import Bench, bind
 from lightrig.harness.bench.garbage import exclude_present
+from lightrig.harness.signals import ENDING
 from lightrig.instruments.clock import Clock, SystemClock
 from lightrig.instruments.clock.virtual import VirtualClock
 from lightrig.testbeds import load
@@ -103,6 +104,17 @@ def ctrl_c_raises(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
+
+
+@pytest.fixture(autouse=True)
+def handlers_are_restored() -> Iterator[None]:
+    """A test that leaves another handler of a signal would fail the tests after it, not itself."""
+    before = {number: signal.getsignal(number) for number in ENDING}
+    yield
+    left = {number: signal.getsignal(number) for number in ENDING}
+    for number, handler in before.items():
+        signal.signal(number, handler)
+    assert left == before
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 import contextlib
 import ipaddress
 import json
-import signal
 import socket
 import ssl
 import sys
@@ -37,6 +36,7 @@ from lightrig.harness.orchestration.control import Control
 from lightrig.harness.orchestration.orchestrator import Orchestrator
 from lightrig.harness.orchestration.switch_sessions import SimulatedSwitches, SwitchSessions
 from lightrig.harness.orchestration.wiring import Structure, wiring_of
+from lightrig.harness.signals import ended_by_signal
 from lightrig.harness.system_registry import System, installed_systems
 from lightrig.harness.vocabulary import InstalledNames
 from lightrig.testbeds import LightrigError, SizesOnlyError, Testbed, load
@@ -123,18 +123,16 @@ def _command(system: System) -> Any:
             return
         fabric = _fabric(file)
         serving = _http_api()
-        over = threading.Event()
-        for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, lambda *_: over.set())
-        layout = lab(lambda: system.load("orchestrator")(fabric))
-        control = lab(lambda: Control(state))
-        if not lab(lambda: _lead(control, over, standby=standby)):
-            return
-        wiring = wiring_of(fabric)
-        switches = SimulatedSwitches(wiring) if simulated else SwitchSessions(wiring, control)
-        running = lab(lambda: Orchestrator(wiring, layout, switches, state, control))
-        # Switches are given up before the lead.
         with contextlib.ExitStack() as stack:
+            over = stack.enter_context(ended_by_signal())
+            layout = lab(lambda: system.load("orchestrator")(fabric))
+            control = lab(lambda: Control(state))
+            if not lab(lambda: _lead(control, over, standby=standby)):
+                return
+            wiring = wiring_of(fabric)
+            switches = SimulatedSwitches(wiring) if simulated else SwitchSessions(wiring, control)
+            running = lab(lambda: Orchestrator(wiring, layout, switches, state, control))
+            # Switches are given up before the lead.
             stack.callback(control.release)
             stack.callback(running.close)
             lab(running.start)

@@ -1,9 +1,7 @@
 """`lightrig replay`: a recorded wire trace as an instrument on loopback, in real time."""
 
 import json
-import signal
 import sys
-import threading
 from pathlib import Path
 from typing import Annotated
 
@@ -11,6 +9,7 @@ import typer
 
 from lightrig.harness.cli.common import BAD_INPUT, AsJson, give_up
 from lightrig.harness.cli.terminal import err, out
+from lightrig.harness.signals import ended_by_signal
 from lightrig.instruments.clock import SystemClock
 from lightrig.instruments.core.transcript import Transcript, TranscriptError, read
 from lightrig.instruments.simulated.faults.replay_device import ReplayDevice
@@ -33,31 +32,29 @@ def replay(trace: Trace, port: Port = 0, as_json: AsJson = False) -> None:
     recording = _read(trace)
     clock = SystemClock()
     server = DeviceServer(clock)
-    over = threading.Event()
     try:
         peer = ReplayDevice(recording, clock, _tell_unknown)
         service = serve(peer.name, peer, peer.scheme, server, LOGIN, port, resource=peer.resource)
-        for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, lambda *_: over.set())
-        if as_json:
-            row = {"name": peer.name, "address": service.address, **recording.about}
-            if service.known_hosts:
-                row |= {"login": ":".join(LOGIN), "known_hosts": service.known_hosts}
-            if service.certificate:
-                row |= {"login": ":".join(LOGIN), "certificate": service.certificate}
-            sys.stdout.write(json.dumps([row]) + "\n")
-            sys.stdout.flush()
-        else:
-            known = ", ".join(f"{key} {value}" for key, value in recording.about.items())
-            out.print(f"{trace}: {known}", soft_wrap=True)
-            if service.known_hosts:
-                out.print(f"login {':'.join(LOGIN)}, known_hosts:")
-                out.print(service.known_hosts, soft_wrap=True)
-            if service.certificate:
-                out.print(f"login {':'.join(LOGIN)}, certificate:")
-                out.print(service.certificate, soft_wrap=True)
-            out.print(f"{service.address}, in real time; Ctrl-C ends it")
-        over.wait()
+        with ended_by_signal() as over:
+            if as_json:
+                row = {"name": peer.name, "address": service.address, **recording.about}
+                if service.known_hosts:
+                    row |= {"login": ":".join(LOGIN), "known_hosts": service.known_hosts}
+                if service.certificate:
+                    row |= {"login": ":".join(LOGIN), "certificate": service.certificate}
+                sys.stdout.write(json.dumps([row]) + "\n")
+                sys.stdout.flush()
+            else:
+                known = ", ".join(f"{key} {value}" for key, value in recording.about.items())
+                out.print(f"{trace}: {known}", soft_wrap=True)
+                if service.known_hosts:
+                    out.print(f"login {':'.join(LOGIN)}, known_hosts:")
+                    out.print(service.known_hosts, soft_wrap=True)
+                if service.certificate:
+                    out.print(f"login {':'.join(LOGIN)}, certificate:")
+                    out.print(service.certificate, soft_wrap=True)
+                out.print(f"{service.address}, in real time; Ctrl-C ends it")
+            over.wait()
     except LightrigError as error:
         give_up(str(error), BAD_INPUT)
     except OSError as error:

@@ -7,9 +7,7 @@ import contextlib
 import itertools
 import json
 import os
-import signal
 import sys
-import threading
 from collections.abc import Collection
 from pathlib import Path
 from typing import Annotated
@@ -21,6 +19,7 @@ from lightrig.harness.cli.common import BAD_INPUT, LAB_ERROR, AsJson, File, give
 from lightrig.harness.cli.lab import lab
 from lightrig.harness.cli.served_lab import ServedLab
 from lightrig.harness.cli.terminal import err, out, print_folded, print_table
+from lightrig.harness.signals import ended_by_signal
 from lightrig.testbeds import InstrumentSpec, ServerSpec, SwitchSpec, Testbed
 from lightrig.testbeds.credentials import CredentialError, look_up
 from lightrig.testbeds.readdressing import readdressed
@@ -66,15 +65,15 @@ def serve(
     parts = (*testbed.optical_switches, *testbed.instruments, *testbed.servers)
     if port + len(parts) - 1 > LAST_PORT:
         give_up(f"{len(parts)} ports from {port} on: {LAST_PORT} is the last one", BAD_INPUT)
-    over = threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: over.set())
-    try:
-        stated = _stated_logins(testbed)
-        served = lab(lambda: ServedLab(testbed, seed, port, stated))
-    except OSError as error:
-        give_up(f"port {port} and those after it: {error.strerror}; try another --port", BAD_INPUT)
-    try:
+    with contextlib.ExitStack() as stack:
+        over = stack.enter_context(ended_by_signal())
+        try:
+            stated = _stated_logins(testbed)
+            served = lab(lambda: ServedLab(testbed, seed, port, stated))
+        except OSError as error:
+            problem = f"port {port} and those after it: {error.strerror}; try another --port"
+            give_up(problem, BAD_INPUT)
+        stack.callback(served.close)
         if not served.services:
             give_up(f"{file}: none of its instruments has a wire", BAD_INPUT)
         if write is not None:
@@ -88,8 +87,6 @@ def serve(
         while not over.wait(_LOOK_AGAIN_S):
             if served.failure is not None:
                 give_up(f"the simulation has ended: {served.failure}", LAB_ERROR)
-    finally:
-        served.close()
 
 
 def _stated_logins(testbed: Testbed) -> dict[str, tuple[str, str]]:

@@ -12,6 +12,7 @@ import typer
 from bench.served_lab import describe
 from typer.testing import CliRunner
 
+from lightrig.harness import signals
 from lightrig.harness.cli.app import application
 from lightrig.testbeds import LightrigError
 
@@ -61,11 +62,11 @@ def test_a_replayed_instrument_is_printed_with_its_login(
         "DeviceServer": lambda at: server if at is clock else None,
         "ReplayDevice": replayed,
         "serve": lambda *args, **more: noted.append((*args, more)) or service,
-        "threading": SimpleNamespace(Event=Event),
     }
     for name, part in parts.items():
         monkeypatch.setattr(command, name, part)
-    monkeypatch.setattr(command.signal, "signal", handlers.__setitem__)
+    monkeypatch.setattr(signals, "threading", SimpleNamespace(Event=Event))
+    monkeypatch.setattr(signal, "signal", handlers.__setitem__)
     done = run("replay", tmp_path / "t.jsonl", "--port", 7)
     assert done.exit_code == 0, done.output
     assert noted == [

@@ -311,9 +311,8 @@ def test_a_port_that_is_taken(rack: Path) -> None:
     ],
 )
 def test_a_testbed_that_cannot_be_served_is_reported(
-    rack: Path, arguments: list[str], sentence: str, monkeypatch: pytest.MonkeyPatch
+    rack: Path, arguments: list[str], sentence: str
 ) -> None:
-    monkeypatch.setattr(signal, "signal", lambda *_: None)  # this process keeps its own
     filled = [text.format(folder=rack.parent) for text in arguments]
     ended = CliRunner().invoke(application(), ["serve", str(rack), *filled])
     assert ended.exit_code == 2
@@ -322,8 +321,7 @@ def test_a_testbed_that_cannot_be_served_is_reported(
     assert rack.read_text() == RACK
 
 
-def test_nothing_to_serve(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(signal, "signal", lambda *_: None)
+def test_nothing_to_serve(tmp_path: Path) -> None:
     empty = tmp_path / "empty.yaml"
     empty.write_text("name: empty\nswitches: {tor: {model: sn3700, kind: packet, ports: 4}}\n")
     ended = CliRunner().invoke(application(), ["serve", str(empty), "--port", "0"])

@@ -11,6 +11,7 @@ import pytest
 from bench.served_lab import describe
 from typer.testing import CliRunner
 
+from lightrig.harness import signals
 from lightrig.harness.cli.app import application
 from lightrig.instruments.simulated.protocols.listeners import Service
 
@@ -51,7 +52,7 @@ def served(monkeypatch: pytest.MonkeyPatch) -> Served:
     made = Served()
     handlers: dict[int, Any] = {}
     monkeypatch.setattr(COMMAND, "ServedLab", made.made)
-    monkeypatch.setattr(COMMAND.signal, "signal", handlers.__setitem__)
+    monkeypatch.setattr(signal, "signal", handlers.__setitem__)
 
     class Event:
         def __init__(self) -> None:
@@ -67,7 +68,7 @@ def served(monkeypatch: pytest.MonkeyPatch) -> Served:
                 handlers[signal.SIGTERM]()
             return self._waits < 0
 
-    monkeypatch.setattr(COMMAND, "threading", SimpleNamespace(Event=Event))
+    monkeypatch.setattr(signals, "threading", SimpleNamespace(Event=Event))
     monkeypatch.setattr(COMMAND, "_stated_logins", lambda testbed: {"server0": ("ann", "tea")})
     return made
 

@@ -104,7 +104,7 @@ def service(monkeypatch):
     }
     for name, part in parts.items():
         monkeypatch.setattr(COMMAND, name, part)
-    monkeypatch.setattr(COMMAND.signal, "signal", made.handlers.__setitem__)
+    monkeypatch.setattr(signal, "signal", made.handlers.__setitem__)
     keys = importlib.import_module("lightrig.harness.night.keys")
     monkeypatch.setattr(keys, "read_key", lambda file: made.noted.append(f"reads {file.name}"))
     return made

@@ -4,7 +4,7 @@ import importlib.util
 import os
 import signal
 from collections.abc import Callable, Iterator
-from typing import get_args
+from typing import Any, get_args
 
 import pytest
 from program_host import Here
@@ -26,15 +26,15 @@ PAIR = ("server1", "server0")
 
 
 @pytest.fixture
-def runner() -> Iterator[Callable[[], MpiRunner]]:
+def runner() -> Iterator[Callable[..., MpiRunner]]:
     if importlib.util.find_spec("mpi4py") is None:
         pytest.skip("mpi4py is not installed")
     made: list[MpiRunner] = []
 
-    def build() -> MpiRunner:
+    def build(**settings: Any) -> MpiRunner:
         clock = SystemClock()
         servers = {name: LinuxServer(name, Here(), clock, {}) for name in PAIR}
-        made.append(MpiRunner(servers, clock, interface="lo"))
+        made.append(MpiRunner(servers, clock, interface="lo", **settings))
         return made[-1]
 
     yield build
@@ -106,10 +106,9 @@ def test_a_rank_that_ends_fails_the_collective_and_the_next_begins_anew(
 
 @pytest.mark.long
 def test_an_operation_that_does_not_end_fails_within_its_timeout(
-    runner: Callable[[], MpiRunner], monkeypatch: pytest.MonkeyPatch
+    runner: Callable[..., MpiRunner],
 ) -> None:
-    monkeypatch.setattr(mpi, "OPERATION_TIMEOUT", 2_000_000_000)
-    found = runner()
+    found = runner(timeout=2_000_000_000)
     running = found.start(PAIR, 4096)
     stopped = found._workers["server0"].pid
     os.kill(stopped, signal.SIGSTOP)  # as a server behind links that stay parted
