@@ -51,6 +51,7 @@ COMMANDS = {
     "claims": Command("Compare a paper's published values with measured ones.", "SYSTEM"),
     "generate": Command("Write the testbed file of a published system.", ""),
     "orchestrate": Command("Run a published system's control plane as a service.", ""),
+    "agent": Command("Drive the switches of one host for a control plane.", ""),
     "train": Command(
         "Run a training script on circuits; show what they cost it.",
         "testbeds/rails4.yaml -- examples/train_llama.py --steps 8",

@@ -7,6 +7,7 @@ import socket
 import ssl
 import sys
 import threading
+from collections.abc import Mapping
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
@@ -32,9 +33,14 @@ from lightrig.harness.cli.common import (
 )
 from lightrig.harness.cli.lab import lab
 from lightrig.harness.machine_folder import machine_folder
+from lightrig.harness.orchestration.agents import AgentSwitches, switches_by_host
 from lightrig.harness.orchestration.control import Control
 from lightrig.harness.orchestration.orchestrator import Orchestrator
-from lightrig.harness.orchestration.switch_sessions import SimulatedSwitches, SwitchSessions
+from lightrig.harness.orchestration.switch_sessions import (
+    SimulatedSwitches,
+    Switches,
+    SwitchSessions,
+)
 from lightrig.harness.orchestration.wiring import Structure, wiring_of
 from lightrig.harness.signals import ended_by_signal
 from lightrig.harness.system_registry import System, installed_systems
@@ -86,6 +92,16 @@ Ask = Annotated[
 ]
 
 
+Agents = Annotated[
+    str | None,
+    typer.Option(
+        metavar="TEMPLATE",
+        help="Sockets of the agents of hosts, such as /run/lightrig/{host}.socket, or {host}:17901 "
+        "with --key.",
+    ),
+]
+
+
 def _group() -> typer.Typer:
     """Return the command group, with one command for each installed system with a control plane."""
     group = typer.Typer(cls=Group, help="Run a published system's control plane as a service.")
@@ -113,16 +129,17 @@ def _command(system: System) -> Any:
         ask: Ask = None,
         instruments: Instruments = "hardware",
         standby: Standby = False,
+        agents: Agents = None,
         as_json: AsJson = False,
     ) -> None:
         simulated = instruments == "simulated"
         state = state or _state_file(file, simulated)
-        place = _Place(address, port, key, at, _token(state))
+        place = Place(address, port, key, at, _token(state))
         if ask is not None:
             _ask(place, ask)
             return
         fabric = _fabric(file)
-        serving = _http_api()
+        serving = http_api()
         with contextlib.ExitStack() as stack:
             over = stack.enter_context(ended_by_signal())
             layout = lab(lambda: system.load("orchestrator")(fabric))
@@ -130,7 +147,13 @@ def _command(system: System) -> Any:
             if not lab(lambda: _lead(control, over, standby=standby)):
                 return
             wiring = wiring_of(fabric)
-            switches = SimulatedSwitches(wiring) if simulated else SwitchSessions(wiring, control)
+            switches: Switches = (
+                SimulatedSwitches(wiring) if simulated else SwitchSessions(wiring, control)
+            )
+            if agents is not None:
+                by_host = switches_by_host(layout, wiring.switches)
+                clients = _clients(agents, by_host, key)
+                switches = AgentSwitches(by_host, clients, switches, control)
             running = lab(lambda: Orchestrator(wiring, layout, switches, state, control))
             # Switches are given up before the lead.
             stack.callback(control.release)
@@ -172,6 +195,26 @@ def _command(system: System) -> Any:
     return command
 
 
+def _clients(
+    template: str, hosts: Mapping[str, frozenset[str]], key: Path | None
+) -> dict[str, httpx.Client]:
+    """Return a client of the agent of each host."""
+    if not hosts or "{host}" not in template:
+        wrong = "has {host} in it" if hosts else "is of a system whose hosts drive switches"
+        give_up(f"found --agents {template}, expected one that {wrong}", BAD_INPUT)
+    found = {}
+    for host in hosts:
+        at = template.replace("{host}", host)
+        if "/" in at:
+            found[host] = Place(HOST, 0, None, Path(at), Path()).client()
+        elif key is not None:
+            context = tls_of(key, server=False)
+            found[host] = httpx.Client(base_url=f"https://{at}", verify=context, trust_env=False)
+        else:
+            give_up(f"found --agents {template}: state --key FILE, or a path", BAD_INPUT)
+    return found
+
+
 def _lead(control: Control, over: threading.Event, *, standby: bool) -> bool:
     """Lead; on standby, once no other process does, unless `over` is set before."""
     if standby:
@@ -201,7 +244,7 @@ def _state_file(file: Path, simulated: bool) -> Path:
     return folder / f"{kind}-{file_name(str(file.absolute()))}.json"
 
 
-def _http_api() -> ModuleType:
+def http_api() -> ModuleType:
     """Return the API's module, which an extra installs."""
     try:
         return import_module("lightrig.harness.orchestration.http_api")
@@ -209,8 +252,15 @@ def _http_api() -> ModuleType:
         give_up(f"{error}: pip install 'lightrig[api]'", BAD_INPUT)
 
 
-class _Place:
-    """Where the service is reached, and by which proof of who asks."""
+def tls_of(key: Path, *, server: bool) -> ssl.SSLContext:
+    """Return TLS with a key file; raises `LightrigError` for one that cannot be used."""
+    import_module("lightrig.harness.night.keys").read_key(key)
+    context: ssl.SSLContext = http_api().tls(key, server=server)
+    return context
+
+
+class Place:
+    """Where a service is reached, and by which proof of who asks."""
 
     def __init__(
         self, address: str, port: int, key: Path | None, path: Path | None, token: Path
@@ -233,10 +283,10 @@ class _Place:
         address = f"unix:{self._path}" if self._path else self._host()
         return {"address": address, "token": str(self._token) if self._token else None}
 
-    def server(self, api: ModuleType, running: Orchestrator) -> Any:
-        """Serve an orchestrator there; raises `LightrigError`."""
+    def server(self, api: ModuleType, running: Any) -> Any:
+        """Serve an orchestrator, or an application, there; raises `LightrigError`."""
         token = api.read_token(self._token, make=True) if self._token else None
-        context = self._tls(api, server=True) if self._key else None
+        context = tls_of(self._key, server=True) if self._key else None
         try:
             if self._path:
                 listening = api.unix_socket(self._path)
@@ -259,15 +309,9 @@ class _Place:
             headers=headers,
             timeout=_TIMEOUT_S,
             trust_env=False,
-            verify=self._tls(_http_api(), server=False) if self._key else True,
+            verify=tls_of(self._key, server=False) if self._key else True,
             transport=httpx.HTTPTransport(uds=str(self._path)) if self._path else None,
         )
-
-    def _tls(self, api: ModuleType, *, server: bool) -> ssl.SSLContext:
-        assert self._key is not None
-        import_module("lightrig.harness.night.keys").read_key(self._key)
-        context: ssl.SSLContext = api.tls(self._key, server=server)
-        return context
 
     def _host(self) -> str:
         host = f"[{self._address}]" if ":" in self._address else self._address
@@ -279,7 +323,7 @@ class _Place:
         return f"{'https' if self._key else 'http'}://{self._host()}"
 
 
-def _ask(place: _Place, text: str) -> None:
+def _ask(place: Place, text: str) -> None:
     """Send one request to the service at `place` and print its answer."""
     try:
         request = json.dumps(from_json(text))

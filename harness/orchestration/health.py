@@ -65,6 +65,11 @@ class Health:
                 part.needed = min(max(HITS, 2 * part.needed), _MOST_HITS)
                 self.failed[name] = misses[name]
 
+    def forget(self, part: str) -> None:
+        """Take a part for one that has never failed."""
+        self.failed.pop(part, None)
+        self._probes.pop(part, None)
+
     def _doubt(self, misses: Mapping[str, str]) -> str | None:
         """Return why no silent part is taken for a failed one: all of a cause are silent."""
         for cause, parts in self.causes.items():

@@ -120,7 +120,7 @@ def application(running: Orchestrator, token: str | None) -> fastapi.FastAPI:
 
     async def request(request: fastapi.Request) -> fastapi.Response:
         """Carry out a request, and return the status afterwards."""
-        document = from_json(await _body(request))
+        document = from_json(await read_body(request))
         return JSONResponse(await run_in_threadpool(running.request, document))
 
     async def status(after: int = -1, wait: float = 0.0) -> fastapi.Response:
@@ -189,12 +189,13 @@ def application(running: Orchestrator, token: str | None) -> fastapi.FastAPI:
 class HttpServer:
     """Serves an orchestrator at a bound socket, in a thread of its own, until `close`.
 
+    running: the orchestrator, or another application, which asks for no token.
     token: that requests have; None for a Unix socket, and with `context`, for TLS.
     """
 
     def __init__(
         self,
-        running: Orchestrator,
+        running: Orchestrator | fastapi.FastAPI,
         listening: socket.socket,
         token: str | None,
         context: ssl.SSLContext | None = None,
@@ -202,7 +203,7 @@ class HttpServer:
         if token is None and context is None and listening.family != socket.AF_UNIX:
             raise OrchestrationError("expected a token, a Unix socket or TLS")
         config = uvicorn.Config(
-            application(running, token),
+            application(running, token) if isinstance(running, Orchestrator) else running,
             http=_Connection,
             log_level="critical",
             access_log=False,
@@ -265,7 +266,8 @@ async def _waited(condition: Callable[[], bool], wait_s: float) -> bool:
     return False
 
 
-async def _body(request: fastapi.Request) -> bytes:
+async def read_body(request: fastapi.Request) -> bytes:
+    """Return the body of a request; raises `LightrigError` for one that is too long."""
     content = b""
     async for chunk in request.stream():
         content += chunk

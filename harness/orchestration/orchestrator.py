@@ -18,6 +18,8 @@ from typing import Any, TypeAlias
 
 from lightrig.harness.bench.lab_folder import LabFolderError, UntrustedFileError, opened
 from lightrig.harness.bench.lease import LeaseConflictError, LeaseLostError
+from lightrig.harness.orchestration.agents import SeesCarriers
+from lightrig.harness.orchestration.carriers import LinkLight, Look
 from lightrig.harness.orchestration.control import Control
 from lightrig.harness.orchestration.health import Health
 from lightrig.harness.orchestration.jobs import Job, OrchestrationError
@@ -36,7 +38,7 @@ from lightrig.harness.orchestration.switch_sessions import Reading, Switches
 from lightrig.harness.orchestration.wanted import Wanted, known
 from lightrig.harness.orchestration.wiring import Wiring, wiring_of
 from lightrig.instruments.clock import boot_time
-from lightrig.testbeds import Circuit, LightrigError, Plan, Testbed
+from lightrig.testbeds import Circuit, LightrigError, Link, Plan, Testbed
 from lightrig.testbeds.json_text import from_json
 
 Circuits: TypeAlias = Mapping[str, frozenset[Circuit]]
@@ -83,6 +85,9 @@ class Orchestrator:
         self._health = Health(self._causes(), dict(self.wanted.silent))
         all_nodes = {"the nodes, by their light,": frozenset(layout.nodes)}
         self._light = Health(all_nodes, dict(self.wanted.dark))
+        self._link_light, self._look = LinkLight(), Look()
+        self._monitored: set[str] = set()
+        self._links_by_job: dict[str, tuple[Job, list[Link]]] = {}
         self.alive, self.ended = True, ""
         self._status: dict[str, Any] = {}
         self._publish()
@@ -199,10 +204,16 @@ class Orchestrator:
             self._missing = frozenset(self._wiring.switches.keys() - read.keys())
             refused, self._refused = self._refused, {}
             misses = {**refused, **{name: _line(error) for name, error in errors.items()}}
+            lit = self._note_light(read)
+            # A dead agent takes no orders; its server goes on where others see its light.
+            unheard = self._look.silent.keys() & lit
+            for name in [name for name in misses if self._node_of.get(name) in unheard]:
+                del misses[name]
             self._health.note(misses, read.keys() - refused.keys())
-            self._note_light(read)
             self._want(self.wanted.seeing(self._health.failed, self._light.failed))
-            return [*errors.values(), *self._order()]
+            errors_of_orders = self._order()
+            self._note_recoveries()
+            return [*errors.values(), *errors_of_orders]
 
     def circuits(self) -> Circuits:
         """Return the circuits that are wanted of every switch that has not failed."""
@@ -223,8 +234,11 @@ class Orchestrator:
             if name not in failed
         }
 
-    def _note_light(self, read: Mapping[str, Reading]) -> None:
-        """Note the nodes without light at all ports of the switches that watch it."""
+    def _note_light(self, read: Mapping[str, Reading]) -> set[str]:
+        """Note the nodes without light, by the switches' monitors and by carriers.
+
+        Return those whose light arrives.
+        """
         dark: defaultdict[str, list[str]] = defaultdict(list)
         lit = set()
         for switch, reading in read.items():
@@ -244,7 +258,39 @@ class Orchestrator:
             for node, ports in dark.items()
             if node not in lit
         }
+        self._monitored = dark.keys() | lit
+        if isinstance(self._switches, SeesCarriers):
+            self._look = self._switches.look
+            unlit, arriving = self._link_light.note(self._links_set(), self._look)
+            lit |= arriving
+            misses = {node: why for node, why in {**unlit, **misses}.items() if node not in lit}
+        before = set(self._light.failed)
         self._light.note(misses, lit)
+        for node in self._light.failed.keys() - before:
+            self._link_light.lose(node)
+        return lit
+
+    def _links_set(self) -> list[Link]:
+        """Return the links of the jobs whose circuits are set."""
+        found: dict[str, tuple[Job, list[Link]]] = {}
+        for job in self.wanted.jobs:
+            if job.name in self._ready:
+                known = self._links_by_job.get(job.name)
+                if known is None or known[0] is not job:
+                    known = job, [*self._wiring.links(Plan(job.name, self._circuits_of(job)))]
+                found[job.name] = known
+        self._links_by_job = found
+        return [link for _, links in found.values() for link in links]
+
+    def _note_recoveries(self) -> None:
+        for each in self._link_light.recovered(self._look):
+            least, most = each.seconds
+            event = (
+                f"recovered from the loss of {each.node}: {least:.3f} to {most:.3f} s from the end "
+                "of its light to light on all new links"
+            )
+            self._keep(self.wanted.noting(event, node=each.node, seconds=[least, most]))
+            self._publish()
 
     def _order(self) -> list[LightrigError]:
         """Send the orders that are left to the switches that answer; return what went wrong."""
@@ -305,9 +351,16 @@ class Orchestrator:
                     if node in nodes:
                         self._present.pop(switch, None)
                 back = nodes & (wanted.reported | wanted.drained)
-                noted = (f"node {node} may be used again" for node in sorted(back))
+                # Without circuits no carrier shows the light of a node that is back.
+                unseen = nodes & wanted.dark.keys() - self._monitored
+                for node in unseen:
+                    self._light.forget(node)
+                noted = (f"node {node} may be used again" for node in sorted(back | unseen))
                 return replace(
-                    wanted, reported=wanted.reported - nodes, drained=wanted.drained - nodes
+                    wanted,
+                    reported=wanted.reported - nodes,
+                    drained=wanted.drained - nodes,
+                    dark={node: why for node, why in wanted.dark.items() if node not in unseen},
                 ).noting(*noted)
             case Drain():
                 new = known(wish.nodes, self.layout) - wanted.drained
@@ -338,10 +391,13 @@ class Orchestrator:
         names = ", ".join(job.name for job in self.wanted.jobs) or "none"
         return OrchestrationError(f"found no job {name}; jobs are {names}")
 
+    @property
+    def _doubt(self) -> str | None:
+        return self._health.doubt or self._light.doubt or self._link_light.doubt
+
     def _want(self, wanted: Wanted) -> None:
         """Place what waits, write what is wanted, then want it."""
-        doubt = self._health.doubt or self._light.doubt
-        self._keep(wanted if doubt else wanted.placed(self.layout))
+        self._keep(wanted if self._doubt else wanted.placed(self.layout))
 
     def _keep(self, wanted: Wanted) -> None:
         if wanted is not self.wanted:
@@ -398,10 +454,17 @@ class Orchestrator:
             "epoch": self.wanted.epoch,
             "lead": self._control.epoch if self._control else 0,
             "settled": not late and self._missing <= failed and not self._refused,
-            "doubt": self._health.doubt or self._light.doubt,
+            "doubt": self._doubt,
             "faulty": self.wanted.unusable(self.layout),
             "silent": dict(self.wanted.silent),
             "drained": sorted(self.wanted.drained),
+            "agents": {
+                host: {
+                    "error": why,
+                    "jobs": [job.name for job in self.wanted.jobs if host in job.nodes],
+                }
+                for host, why in self._look.silent.items()
+            },
             "jobs": {
                 job.name: {
                     **{key: each for key, each in job.document().items() if key != "job"},

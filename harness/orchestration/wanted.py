@@ -35,13 +35,13 @@ class Wanted:
     history: tuple[Mapping[str, Any], ...] = ()
     epoch: int = 0
 
-    def noting(self, *events: str) -> Wanted:
-        """Return this with events of now in the history."""
+    def noting(self, *events: str, **details: object) -> Wanted:
+        """Return this with events of now in the history, each with `details` in JSON."""
         if not events:
             return self
         now = wall_time().isoformat(timespec="milliseconds")
         noted = [
-            {"epoch": self.epoch + number, "time": now, "event": event}
+            {"epoch": self.epoch + number, "time": now, "event": event, **details}
             for number, event in enumerate(events, 1)
         ]
         history = (*self.history, *noted)[-_MOST_EVENTS:]

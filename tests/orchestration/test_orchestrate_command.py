@@ -94,7 +94,7 @@ def service(monkeypatch):
 
     parts = {
         "_fabric": lambda file: "fabric",
-        "_http_api": lambda: made,
+        "http_api": lambda: made,
         "Control": lambda state: made,
         "wiring_of": lambda fabric: f"wiring of {fabric}",
         "SimulatedSwitches": lambda wiring: "simulated",
@@ -239,7 +239,7 @@ def test_an_address_without_proof_is_refused(run, service, options, why):
 
 @pytest.mark.parametrize("local", ["127.0.0.1", "127.0.0.9"])
 def test_a_local_address_and_a_proof_need_no_other(tmp_path, local):
-    place = COMMAND._Place
+    place = COMMAND.Place
     assert str(place(local, 7, None, None, tmp_path)) == f"http://{local}:7, token in {tmp_path}"
     assert str(place("192.0.2.1", 7, None, tmp_path / "s", tmp_path)) == f"socket {tmp_path / 's'}"
     keyed = place("192.0.2.1", 7, tmp_path / "k", None, tmp_path)
@@ -305,7 +305,7 @@ def test_a_request_is_sent_as_it_is_given(run, service, tmp_path, monkeypatch):
     assert (wrong.exit_code, "'{' is no JSON" in wrong.stderr) == (2, True)
     clients.clear()
     answers[:] = [answer({}, False)]
-    COMMAND._ask(COMMAND._Place("127.0.0.1", 81, None, tmp_path / "s", token), "{}")
+    COMMAND._ask(COMMAND.Place("127.0.0.1", 81, None, tmp_path / "s", token), "{}")
     assert clients[0]["base_url"] == "http://lightrig"
     assert clients[0]["transport"] is not None
 

@@ -1,0 +1,366 @@
+"""Agents: a process for each host, which alone drives the switches at the ports of its server.
+
+The controller drives the other switches itself, and those of a host through its agent, whose
+answers also have the carriers of its server's NIC ports. An agent refuses orders for switches of
+other hosts, and orders of a controller that was followed by another one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Protocol, runtime_checkable
+
+import httpx
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from lightrig.harness.orchestration.carriers import Carrier, Look
+from lightrig.harness.orchestration.control import Control
+from lightrig.harness.orchestration.layout import Layout
+from lightrig.harness.orchestration.switch_sessions import (
+    ANSWER_TIMEOUT_S,
+    Outcomes,
+    Reading,
+    Switches,
+)
+from lightrig.instruments.clock import Clock, Span, boot_time
+from lightrig.instruments.core.capabilities import PortWatch, Server
+from lightrig.testbeds import Circuit, LightrigError, Port
+
+POLL_PERIOD_NS = 1_000_000
+"""Period at which the carriers of a server are read."""
+
+_PROBE_TIMEOUT_S = ANSWER_TIMEOUT_S + 1.0
+_ORDER_TIMEOUT_S = 10.0
+
+
+class AgentError(LightrigError):
+    """An agent does not answer, is that of another host, or was given what is not its own."""
+
+
+class _Message(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+class Orders(_Message):
+    """Circuits by switch that a controller wants; lead: its number among those that led."""
+
+    lead: int
+    circuits: dict[str, list[tuple[int, int]]]
+
+
+class SwitchAnswer(_Message):
+    """Reading of a switch, or why there is none."""
+
+    circuits: list[tuple[int, int]] = []
+    lit: list[int] = []
+    dark: list[int] = []
+    error: str | None = None
+
+
+class CarrierAnswer(_Message):
+    """Carrier of a port; ages: the most and the least ns since it changed, None for never."""
+
+    up: bool
+    ages: tuple[int, int] | None
+
+
+class Answer(_Message):
+    """Answer of an agent.
+
+    Attributes:
+        host: whose agent it is. holds: all switches that it drives.
+        switches: those that were asked for. carriers: by NIC port; None where unreadable.
+        took: ns from the request to the reading of the carriers.
+    """
+
+    host: str
+    holds: list[str]
+    switches: dict[str, SwitchAnswer]
+    carriers: dict[str, CarrierAnswer] | None = None
+    took: int = 0
+
+
+def switches_by_host(layout: Layout, switches: Collection[str]) -> dict[str, frozenset[str]]:
+    """Return the switches at the ports of each node that has some."""
+    found: defaultdict[str, set[str]] = defaultdict(set)
+    for switch in switches:
+        for node in layout.cut_off([switch]):
+            found[node].add(switch)
+    return {node: frozenset(names) for node, names in found.items()}
+
+
+class Carriers(Protocol):
+    """The carriers of one server."""
+
+    def read(self) -> Mapping[str, CarrierAnswer]:
+        """Return the carriers by NIC port; raises `LightrigError`."""
+
+    def close(self) -> None:
+        """End the reading."""
+
+
+class ServerCarriers:
+    """The carriers of a server, watched from now on.
+
+    ports: the server's NIC ports by their netdev. close_server: ends the session with it.
+    """
+
+    def __init__(
+        self,
+        server: Server,
+        ports: Mapping[str, str],
+        clock: Clock,
+        close_server: Callable[[], None],
+    ) -> None:
+        self._server, self._ports, self._clock = server, ports, clock
+        self.close = close_server
+        watched = [PortWatch(netdev) for netdev in ports]
+        up = server.watch(watched, period=POLL_PERIOD_NS, datagram_period=None)
+        self._up = dict.fromkeys(ports, False) | {n: True for n, stage in up if stage == "carrier"}
+        self._since: dict[str, Span] = {}
+
+    def read(self) -> Mapping[str, CarrierAnswer]:
+        """See `Carriers`."""
+        for event in self._server.settle({}, timeout=0).result().events:
+            if event.stage == "carrier":
+                self._up[event.port], self._since[event.port] = event.up, event.at
+        now = self._clock.now()
+        found = {}
+        for netdev, port in self._ports.items():
+            since = self._since.get(netdev)
+            ages = None if since is None else (now - since.earliest, max(now - since.latest, 0))
+            found[port] = CarrierAnswer(up=self._up[netdev], ages=ages)
+        return found
+
+
+class HostAgent:
+    """The switches of one host, for the controller.
+
+    Args:
+        host: its name. names: of its switches. switches: sessions with them, which `close` ends.
+        open_carriers: opens the session with its server when it is needed.
+    """
+
+    def __init__(
+        self,
+        host: str,
+        names: Collection[str],
+        switches: Switches,
+        open_carriers: Callable[[], Carriers],
+    ) -> None:
+        self.host, self.names = host, frozenset(names)
+        self._switches, self._open_carriers = switches, open_carriers
+        self._carriers: Carriers | None = None
+        self._lead = 0
+        self._lock = threading.Lock()
+
+    def probe(self) -> Answer:
+        """Read all switches, then the carriers."""
+        began = boot_time()
+        with self._lock:
+            switches = self._switches.probe(self.names)
+            carriers = self._read_carriers()
+        return self._answer(switches, carriers, boot_time() - began)
+
+    def order(self, orders: Orders) -> Answer:
+        """Bring switches to circuits; raises `AgentError`, and then has sent nothing."""
+        if strange := sorted(orders.circuits.keys() - self.names):
+            raise AgentError(
+                f"{strange[0]} is not at the ports of {self.host}: its agent does not drive it"
+            )
+        with self._lock:
+            if orders.lead < self._lead:
+                raise AgentError(
+                    f"lead {orders.lead} was followed by lead {self._lead}: no order of it counts"
+                )
+            self._lead = orders.lead
+            wanted = {
+                name: frozenset(Circuit(*pair) for pair in pairs)
+                for name, pairs in orders.circuits.items()
+            }
+            return self._answer(self._switches.order(wanted))
+
+    def close(self) -> None:
+        """End all sessions; circuits stay as they are."""
+        self._switches.close()
+        self._drop_carriers()
+
+    def _read_carriers(self) -> Mapping[str, CarrierAnswer] | None:
+        try:
+            if self._carriers is None:
+                self._carriers = self._open_carriers()
+            return self._carriers.read()
+        except LightrigError:
+            self._drop_carriers()
+            return None
+
+    def _drop_carriers(self) -> None:
+        carriers, self._carriers = self._carriers, None
+        if carriers is not None:
+            with contextlib.suppress(LightrigError):
+                carriers.close()
+
+    def _answer(
+        self,
+        found: Outcomes,
+        carriers: Mapping[str, CarrierAnswer] | None = None,
+        took: int = 0,
+    ) -> Answer:
+        switches = {
+            name: SwitchAnswer(
+                circuits=sorted((c.ingress, c.egress) for c in each.circuits),
+                lit=sorted(each.lit),
+                dark=sorted(each.dark),
+            )
+            if isinstance(each, Reading)
+            else SwitchAnswer(error=str(each))
+            for name, each in found.items()
+        }
+        return Answer(
+            host=self.host,
+            holds=sorted(self.names),
+            switches=switches,
+            carriers=None if carriers is None else dict(carriers),
+            took=took,
+        )
+
+
+@runtime_checkable
+class SeesCarriers(Protocol):
+    """Switches whose probes also bring the carriers of NIC ports."""
+
+    @property
+    def look(self) -> Look:
+        """The carriers of the last probe, and the agents that did not answer it."""
+
+
+class AgentSwitches:
+    """The switches of a fabric: those of hosts through their agents, all others as `central`.
+
+    Args:
+        hosts: the switches of each host. clients: of their agents, which `close` closes.
+        central: sessions with the switches of no host.
+        control: by which this process leads; None where no other one can.
+
+    Attributes:
+        look: what the agents have answered to the last probe.
+    """
+
+    def __init__(
+        self,
+        hosts: Mapping[str, frozenset[str]],
+        clients: Mapping[str, httpx.Client],
+        central: Switches,
+        control: Control | None = None,
+    ) -> None:
+        self._hosts, self._clients, self._central = hosts, clients, central
+        self._host_of = {name: host for host, names in hosts.items() for name in names}
+        self._control = control
+        self.look = Look()
+        self._pool = ThreadPoolExecutor(max(len(hosts), 1), thread_name_prefix="agent")
+
+    def probe(self, names: Collection[str]) -> Outcomes:
+        """See `Switches`."""
+        began = boot_time()
+        by_host, central = self._parted(names)
+        asked = {host: self._pool.submit(self._probe, host) for host in by_host}
+        found = dict(self._central.probe(central))
+        carriers: dict[Port, Carrier] = {}
+        silent = {}
+        for host, task in asked.items():
+            answer, seen = task.result()
+            carriers |= seen
+            if isinstance(answer, AgentError):
+                silent[host] = str(answer)
+            found |= self._outcomes(answer, by_host[host])
+        self.look = Look(Span(began, boot_time()), carriers, silent)
+        return found
+
+    def order(self, wanted: Mapping[str, frozenset[Circuit]]) -> Outcomes:
+        """See `Switches`."""
+        by_host, central = self._parted(wanted)
+        if self._control is not None and by_host:
+            self._control.check()
+        lead = self._control.epoch if self._control else 0
+        asked = {
+            host: self._pool.submit(self._order, host, lead, {name: wanted[name] for name in names})
+            for host, names in by_host.items()
+        }
+        found = dict(self._central.order({name: wanted[name] for name in central}))
+        for host, task in asked.items():
+            found |= self._outcomes(task.result(), by_host[host])
+        return found
+
+    def close(self) -> None:
+        """See `Switches`."""
+        self._pool.shutdown(cancel_futures=True)
+        for client in self._clients.values():
+            client.close()
+        self._central.close()
+
+    def _parted(self, names: Collection[str]) -> tuple[dict[str, list[str]], list[str]]:
+        by_host: defaultdict[str, list[str]] = defaultdict(list)
+        for name in names:
+            if name in self._host_of:
+                by_host[self._host_of[name]].append(name)
+        return dict(by_host), [name for name in names if name not in self._host_of]
+
+    def _probe(self, host: str) -> tuple[Answer | AgentError, dict[Port, Carrier]]:
+        sent = boot_time()
+        answer = self._ask(host, "/v1/probe", "{}", _PROBE_TIMEOUT_S)
+        received = boot_time()
+        if isinstance(answer, AgentError) or answer.carriers is None:
+            return answer, {}
+        return answer, {
+            Port(*name.split(".", 1)): Carrier(
+                each.up,
+                # Ages are as of a moment from sent + took to received.
+                each.ages and Span(sent + answer.took - each.ages[0], received - each.ages[1]),
+            )
+            for name, each in answer.carriers.items()
+        }
+
+    def _order(
+        self, host: str, lead: int, wanted: Mapping[str, frozenset[Circuit]]
+    ) -> Answer | AgentError:
+        circuits = {
+            name: sorted((c.ingress, c.egress) for c in c_of) for name, c_of in wanted.items()
+        }
+        orders = Orders(lead=lead, circuits=circuits)
+        return self._ask(host, "/v1/orders", orders.model_dump_json(), _ORDER_TIMEOUT_S)
+
+    def _ask(self, host: str, path: str, content: str, timeout_s: float) -> Answer | AgentError:
+        try:
+            answered = self._clients[host].post(path, content=content, timeout=timeout_s)
+            if answered.is_error:
+                return AgentError(f"the agent of {host} refused: {answered.text[:300]}")
+            answer = Answer.model_validate_json(answered.content)
+        except (httpx.HTTPError, OSError) as error:
+            return AgentError(f"the agent of {host} does not answer: {error!r}")
+        except ValidationError as error:
+            return AgentError(f"the agent of {host} answered something else: {error}")
+        if answer.host != host:
+            return AgentError(f"found the agent of {answer.host} where that of {host} should be")
+        for name in sorted(set(answer.holds) - self._hosts[host]):
+            owner = self._host_of.get(name, "no host")
+            return AgentError(f"the agent of {host} holds {name}, which is at {owner}")
+        return answer
+
+    @staticmethod
+    def _outcomes(
+        answer: Answer | AgentError, names: Collection[str]
+    ) -> Iterator[tuple[str, Reading | LightrigError]]:
+        for name in names:
+            if isinstance(answer, AgentError):
+                yield name, answer
+            elif name in answer.switches:
+                each = answer.switches[name]
+                if each.error is not None:
+                    yield name, AgentError(each.error)
+                else:
+                    circuits = frozenset(Circuit(*pair) for pair in each.circuits)
+                    yield name, Reading(circuits, frozenset(each.lit), frozenset(each.dark))
