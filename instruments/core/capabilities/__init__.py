@@ -30,6 +30,7 @@ from lightrig.instruments.core.capabilities.instruments import (
 )
 from lightrig.instruments.core.capabilities.light import (
     Attenuator,
+    CommandsInTurn,
     FactoryCalibrated,
     FactoryLoss,
     FastLog,
@@ -78,6 +79,7 @@ __all__ = [
     "CircuitNotifications",
     "ClimateChamber",
     "ClockStatus",
+    "CommandsInTurn",
     "Datagram",
     "Diagnostic",
     "ErrorCount",

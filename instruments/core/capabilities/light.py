@@ -43,6 +43,14 @@ class OpticalSwitch(Identified, Protocol):
         """
 
 
+@runtime_checkable
+class CommandsInTurn(Protocol):
+    """A switch of which one change may be several commands, each carried out after another."""
+
+    def commands(self, remove: Collection[Circuit], add: Collection[Circuit]) -> int:
+        """Return how many commands it takes to take down `remove` and make `add`."""
+
+
 @dataclass(frozen=True, slots=True)
 class FactoryLoss:
     """Insertion loss of one circuit as the maker of the switch measured it.

@@ -145,6 +145,10 @@ class PolatisNetconf:
             lambda code: code in _UNKNOWN_ELEMENT,
         )
 
+    def commands(self, remove: Collection[Circuit], add: Collection[Circuit]) -> int:
+        """Return 1: one edit-config, unless there is nothing to change."""
+        return int(bool(remove or add))
+
     def _change(
         self, remove: Collection[Circuit], add: Collection[Circuit], tag: str
     ) -> PatchOperation:

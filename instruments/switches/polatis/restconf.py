@@ -128,6 +128,13 @@ class PolatisRestconf:
             steps.append(self._http.submit("PATCH", _CIRCUITS, _body(sorted(add))))
         return PatchOperation(steps, self._clock)
 
+    def commands(self, remove: Collection[Circuit], add: Collection[Circuit]) -> int:
+        """Return how many requests a change is."""
+        if self._put:
+            return int(bool(remove or add))
+        moved = {circuit.ingress for circuit in add}
+        return sum(circuit.ingress not in moved for circuit in remove) + bool(add)
+
     def monitored(self) -> frozenset[int]:
         """Return the ports that the switch lists as having a power monitor."""
         return frozenset(self._by_port("opm-config"))

@@ -158,6 +158,11 @@ class ReroutingSession(ABC):
             )
         return self._change(remove, add, rerouting=bool(self._rerouting))
 
+    def commands(self, remove: Collection[Circuit], add: Collection[Circuit]) -> int:
+        """Return how many commands a change is; ports are taken to be moved until one is denied."""
+        stays = remove if self._rerouting is False else not_replaced(remove, add)
+        return bool(stays) + bool(add)
+
     def _learn(self, rerouting: bool) -> None:
         self._rerouting = rerouting
 
@@ -200,6 +205,9 @@ class PolatisSession(Protocol):
 
     def change(self, remove: Collection[Circuit], add: Collection[Circuit]) -> Operation:
         """Begin to take down `remove` and make `add`, without touching any other circuit."""
+
+    def commands(self, remove: Collection[Circuit], add: Collection[Circuit]) -> int:
+        """Return how many commands `change` is."""
 
     def monitored(self) -> frozenset[int]:
         """Return the ports that have a power monitor."""

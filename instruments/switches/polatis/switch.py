@@ -146,6 +146,10 @@ class Polatis(Instrument):
             raise self.refused(text, command="cross-connects")
         return self._commands.change(remove, add)
 
+    def commands(self, remove: Collection[Circuit], add: Collection[Circuit]) -> int:
+        """Return how many commands, one after another, a change is over this wire."""
+        return self._commands.commands(remove, add)
+
     def monitored(self) -> frozenset[int]:
         """Return the ports that have a power monitor; see the option `monitors`."""
         if self.monitors is None:

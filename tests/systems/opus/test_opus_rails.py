@@ -1,5 +1,6 @@
 """Opus acting in time: emulated ranks on a clock, on nothing, and on a simulated Polatis."""
 
+import re
 from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -25,7 +26,7 @@ from lightrig.suites.claims.opus.auditor import audit
 from lightrig.suites.claims.opus.emulation import emulate
 from lightrig.suites.claims.opus.rewiring import rows
 from lightrig.suites.claims.opus.steps import pair, phase_tables, ring
-from lightrig.testbeds import LightrigError, load
+from lightrig.testbeds import Circuit, LightrigError, load
 
 HOME = Path(__file__).parents[3] / "testbeds"
 MS = 1_000_000
@@ -307,6 +308,25 @@ def test_on_a_simulated_polatis(bench: Bench) -> None:
     assert bench.switches["ocs"].circuits() == on_fabric.circuits()["ocs"]
     fabric.restore()
     assert bench.switches["ocs"].circuits() == found
+
+
+def test_a_change_is_as_many_commands_as_the_switch_is_sent(bench: Bench) -> None:
+    """One circuit in the place of a pipeline's leaves ports free; as many as before do not."""
+    fabric, switch = Fabric(bench), bench.switches["ocs"]
+    on_fabric = FabricRails(fabric, fitting_job(bench.testbed, "llama"))
+    on_fabric.set(TopologyId("00"))
+    pipeline = on_fabric.wirings[0].circuits(TopologyId("00"))
+    one = frozenset({min(on_fabric.wirings[0].circuits(TopologyId("11")))})
+    none: frozenset[Circuit] = frozenset()
+    for remove, add, count in ((pipeline, one, 2), (one, pipeline, 1), (pipeline, none, 1)):
+        rewires = [Rewire(0, "llama", 1, 1, remove, add)]
+        found = on_fabric.commands(rewires)
+        last = switch.wire()[-1]
+        on_fabric.apply(rewires)
+        lines = switch.wire()
+        sent = [line for line in lines[lines.index(last) :] if re.search(r"> (ENT|DLT)-", line)]
+        assert found == len(sent) == count
+    fabric.restore()
 
 
 def test_a_job_that_does_not_fit() -> None:

@@ -1,18 +1,29 @@
 """A run's journal replayed with other switching times is what a run with these would have been."""
 
+from collections.abc import Sequence
+from functools import partial
+
 import pytest
 from systems.opus.opus_world import attachments
 from systems.opus.test_opus_rails import Switches
 
-from lightrig.harness.systems.opus.measurements.replay import Waits, replayed, waits_of
-from lightrig.harness.systems.opus.planning.operations import Job
+from lightrig.harness.systems.opus.measurements.replay import (
+    Waits,
+    replayed,
+    waits_of,
+)
+from lightrig.harness.systems.opus.planning.controller import Controller
+from lightrig.harness.systems.opus.planning.messages import Rewire
+from lightrig.harness.systems.opus.planning.operations import Job, Operation
 from lightrig.harness.systems.opus.planning.run_events import Began, Confirmed, Ended, Rewiring
+from lightrig.harness.systems.opus.planning.schedule import PhaseTable
 from lightrig.harness.systems.opus.planning.shim import Mode, Shim
+from lightrig.harness.systems.opus.planning.topology import TopologyId
 from lightrig.harness.systems.opus.planning.wiring import Wiring
 from lightrig.harness.systems.opus.runtime.rails import Journal, Rails, Wait
 from lightrig.instruments.clock.virtual import VirtualClock
 from lightrig.suites.claims.opus.emulation import emulate
-from lightrig.suites.claims.opus.steps import phase_tables
+from lightrig.suites.claims.opus.steps import pair, phase_tables, ring
 from lightrig.testbeds import Circuit
 
 MS = 1_000_000
@@ -48,6 +59,76 @@ def test_a_replay_with_longer_changes_waits_as_such_a_run(
     assert sum(lengths(replayed(long, -170 * MS).waits).values()) >= sum(
         lengths(waits_of(short)).values()
     )
+
+
+def uneven(clock: VirtualClock, delay: int) -> Journal:
+    """Run four stages that leave their rings for two pipelines, and return one by one.
+
+    Two stages in a pipeline leave a port of each rank dark, four do not: to take down what was
+    there is a command of its own. So the first change takes `delay` twice; all take 5 ms more, in
+    which links come back.
+    """
+    job = Job.grid("uneven", 4, [2])
+    programs = [
+        [Operation(pair(job, rank, stage ^ 1), 0, 0), Operation(ring(job, rank, 1), 0, 1)]
+        for rank, stage in enumerate(job.stage_of)
+    ]
+    shims = [
+        Shim(rank, job.stage_of[rank], PhaseTable(tuple(program), 1), "default")
+        for rank, program in enumerate(programs)
+    ]
+    commands = iter((2, 1, 1, 1, 1, 1))
+    counted: list[int] = []
+
+    def count(_: Sequence[Rewire]) -> int:
+        counted.append(next(commands))
+        return counted[-1]
+
+    def apply(_: Sequence[Rewire]) -> None:
+        clock.sleep(counted[-1] * delay + 5 * MS)
+
+    wiring = Wiring.of(job, 0, attachments(job, 0))
+    begun = Controller.of(job, TopologyId("1111"))
+    rails = Rails(clock, job, shims, [wiring], apply, ["ocs0"], begun, count=count)
+
+    def run(rank: int) -> None:
+        stage = job.stage_of[rank]
+        for operation, computes in zip(programs[rank], COMPUTES[stage], strict=True):
+            clock.sleep(computes * MS)
+            rails.before(rank, operation)
+            clock.sleep(10 * MS)
+            rails.after(rank, operation)
+
+    rails.run([partial(run, rank) for rank in range(8)])
+    return rails.journal
+
+
+COMPUTES = ((0, 100), (0, 120), (30, 130), (30, 170))
+"""For how many ms each stage computes before each of its two operations."""
+
+
+def test_a_change_of_two_commands_takes_two_switching_times(
+    clock: VirtualClock,
+) -> None:
+    """By hand, for switching times of 20 and of 50 ms.
+
+    A change is gathered for 1 ms, once no neighbour changes. The first command is under way from 1
+    to 46 ms, or to 106; the second one, wanted at 30, from 47 to 72, or from 107 to 162. Stages
+    return from 156, 176, 212, 252 ms on, or 216, 236, 302, 342, by commands that end at 182, 208,
+    238, 278, or at 272, 328, 384, 440.
+    """
+    expected = {20: (46, 46, 42, 42, 26, 32, 26, 26), 50: (106, 106, 132, 132, 56, 92, 82, 98)}
+    runs = {delay: uneven(clock, delay * MS) for delay in expected}
+    for delay, longer in ((20, 0), (20, 30), (50, 0), (50, -30)):
+        waits = lengths(replayed(runs[delay], longer * MS).waits)
+        found = [
+            waits[2 * stage, name] / MS
+            for place in range(2)
+            for stage in range(4)
+            for name in [[n for rank, n in waits if rank == 2 * stage][place]]
+        ]
+        assert found == list(expected[delay + longer])
+        assert lengths(waits_of(runs[delay + longer])) == waits
 
 
 def test_part_of_a_change_is_hidden_behind_what_ranks_compute() -> None:

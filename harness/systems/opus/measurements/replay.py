@@ -44,14 +44,14 @@ def waits_of(journal: Journal) -> Waits:
 
 
 def replayed(journal: Journal, longer: int) -> Replay:
-    """Return what ranks would have waited with changes that take `longer` ns more, or less.
+    """Return what ranks would have waited where each command takes `longer` ns more, or less.
 
     Every event comes as long after its last cause as it did in the run, which includes what
     control adds. An operation is wanted after the rank's last event; it begins after all ranks
     that wanted it by then, and after the last change of its circuits; it ends after all ranks
     that had begun it by then. A change is wanted after the last event of the ranks that use its
-    circuits, and is sent once the switch has carried out the command before. With shorter changes
-    that is an upper bound, where stages change in turn.
+    circuits and after the command before, and is sent once the switch has carried that out. With
+    shorter changes that is an upper bound, where stages change in turn.
     """
     run = _Replay(journal, longer)
     for _, _, event in sorted(run.events(journal), key=lambda each: each[:2]):
@@ -126,7 +126,10 @@ class _Replay:
 
     def _want(self, change: _Change) -> None:
         using = {rank for (rank, _), used in self._circuits.items() if used & change[0].add}
-        self._wanted[change] = _wanted(change) + self._delay(sorted(using))
+        at = _wanted(change)
+        causes = [self._last[rank] for rank in using if rank in self._last]
+        causes += [each for each in [self._free.get(change[0].switch)] if each and each[0] <= at]
+        self._wanted[change] = _after(at, causes)
 
     def _delay(self, ranks: Sequence[int]) -> int:
         """Return by how much the last event of `ranks` comes later than in the run."""
@@ -167,8 +170,9 @@ class _Replay:
         causes = [(_wanted(each), self._wanted[each]) for each in changes]
         causes += [each for each in [self._free.get(sent.switch)] if each and each[0] <= sent.at]
         now = _after(sent.at, causes)
+        longer = self._longer * sent.commands
         for each in changes:
-            self._made[each] = now + max(0, each[1] - sent.at + self._longer)
+            self._made[each] = now + max(0, each[1] - sent.at + longer)
         last = max(changes, key=lambda each: each[1])
         self._free[sent.switch] = last[1], self._made[last]
 

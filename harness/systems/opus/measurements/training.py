@@ -191,8 +191,8 @@ def computed_by_step(
 ) -> list[tuple[int, int]]:
     """Return what `waits_by_step` would, and what of changes is hidden, in ns, for each step.
 
-    Both by one replay, as if each change of circuits had taken `longer` ns more, or less. Hidden
-    is what passes of a change before an operation is wanted: of the one that waits longest.
+    Both by one replay, as if each command had taken `longer` ns more, or less. Hidden is what
+    passes of a change before an operation is wanted: of the one that waits longest.
     """
     assert trained.rails is not None
     replay = replayed(trained.rails.journal, longer)
@@ -299,6 +299,11 @@ def control(trained: Trained, tables: Sequence[PhaseTable]) -> list[int]:
 def changes(trained: Trained) -> list[int]:
     """Return the duration of each change of circuits, from command to restored links, in ns."""
     return [at - change.at for change, at in _confirmed(trained)]
+
+
+def mean_commands(trained: Trained) -> float:
+    """Return how many commands a change of circuits took, as a mean over all of them."""
+    return fmean(change.commands for change, _ in _confirmed(trained))
 
 
 def rows(trained: Trained, about: Mapping[str, Scalar]) -> Iterator[Row]:

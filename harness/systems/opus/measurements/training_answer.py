@@ -13,6 +13,7 @@ from lightrig.harness.systems.opus.measurements.training import (
     Shift,
     changes,
     computed_by_step,
+    mean_commands,
     mean_of,
     passes_alike,
     predicted_mean,
@@ -318,7 +319,9 @@ def answer(
     switchings = sorted({*SWITCHING, *([round(change.value)] if change else [])})
     measured = round(change.value) if change else 0
     computed = {
-        switching: computed_by_step(trained, tables, switching - measured)
+        switching: computed_by_step(
+            trained, tables, round((switching - measured) / mean_commands(trained))
+        )
         for switching in (switchings if change and len(waited) > 1 else [])
     }
     return TrainingAnswer(

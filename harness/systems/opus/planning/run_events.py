@@ -33,6 +33,7 @@ class Rewiring:
     again: it was told before and has not confirmed. fallback: something had gone wrong, so that
     it may change nothing, or part what was never used. wanted: when the control plane wanted that,
     which is before `at` where the switch carried out another command; None where nobody knows.
+    commands: how many commands that took, with what else was sent then, one after another.
     """
 
     at: int
@@ -43,6 +44,7 @@ class Rewiring:
     again: bool = False
     fallback: bool = False
     wanted: int | None = None
+    commands: int = 1
 
 
 @dataclass(frozen=True, slots=True)

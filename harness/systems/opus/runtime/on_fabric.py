@@ -8,6 +8,7 @@ from lightrig.harness.systems.opus.planning.messages import Rewire
 from lightrig.harness.systems.opus.planning.operations import Job, OpusError
 from lightrig.harness.systems.opus.planning.topology import Topology
 from lightrig.harness.systems.opus.planning.wiring import Attachment, Wiring
+from lightrig.instruments.core.capabilities import CommandsInTurn
 from lightrig.testbeds import Circuit, Plan, Port, Testbed
 
 
@@ -74,13 +75,26 @@ class FabricRails:
 
         Its other circuits are left as they are. One thread at a time for each switch.
         """
+        switch, wanted = self._wanted(rewires)
+        name = ", ".join(f"rail {rewire.rail} v{rewire.version}" for rewire in rewires)
+        self._fabric.apply(Plan(name, {switch: wanted}))
+        self._circuits[switch] = wanted
+
+    def commands(self, rewires: Sequence[Rewire]) -> int:
+        """Return how many commands, one after another, `apply` would be; 1 if no switch says it."""
+        name, wanted = self._wanted(rewires)
+        switch, present = self._fabric.bench.switches[name], self._circuits[name]
+        if not isinstance(switch, CommandsInTurn):
+            return 1
+        return switch.commands(present - wanted, wanted - present)
+
+    def _wanted(self, rewires: Sequence[Rewire]) -> tuple[str, frozenset[Circuit]]:
+        """Return the one switch of `rewires`, and its circuits after them."""
         (switch,) = {self.switches[rewire.rail] for rewire in rewires}
         wanted = self._circuits[switch]
         for rewire in rewires:
             wanted = (wanted - rewire.remove) | rewire.add
-        name = ", ".join(f"rail {rewire.rail} v{rewire.version}" for rewire in rewires)
-        self._fabric.apply(Plan(name, {switch: wanted}))
-        self._circuits[switch] = wanted
+        return switch, wanted
 
     def cabled_ports(self) -> dict[str, tuple[frozenset[int], frozenset[int]]]:
         """The ingress and egress ports of each switch that the job may touch."""

@@ -117,6 +117,7 @@ class Rails:
         gathering: how long a change waits for further stages, in ns.
         commands: commands that a switch carries out at a time; one that is read back as a whole
             after each takes no second.
+        count: how many commands, one after another, a switch makes of what `apply` is given.
     """
 
     def __init__(
@@ -131,6 +132,7 @@ class Rails:
         *,
         gathering: int = GATHERING,
         commands: int = 1,
+        count: Callable[[Sequence[Rewire]], int] = lambda _: 1,
     ) -> None:
         self.clock, self.job = clock, job
         self.journal = Journal()
@@ -141,7 +143,7 @@ class Rails:
             for rail, wiring in enumerate(wirings)
         ]
         self._apply, self._switches = apply, switches
-        self._gathering, self._commands = gathering, commands
+        self._gathering, self._commands, self._count = gathering, commands, count
         # A rank that hears of its grant may begin at once, while others are being told.
         self._lock = threading.RLock()
         self._announced: dict[int, Callable[[], None]] = {}
@@ -394,12 +396,13 @@ class Rails:
 
     def _do(self, switch: str, rewires: Sequence[Rewire]) -> None:
         with self._lock:
-            now = self.clock.now()
+            now, commands = self.clock.now(), self._count(rewires)
             for rewire in rewires:
                 changed = (switch, _name(rewire), rewire.remove, rewire.add)
                 fallback = self._targets[rewire.rail, rewire.version]
                 wanted = self._wanted.pop(rewire, now)
-                self._note(Rewiring(now, *changed, rewire.attempt > 1, fallback, wanted))
+                again = rewire.attempt > 1
+                self._note(Rewiring(now, *changed, again, fallback, wanted, commands))
         failed = ""
         try:
             self._apply(rewires)

@@ -125,7 +125,8 @@ class TrainingJob:
         Raises `RailsLostError`, `ScheduleError`, and what a rank raises.
         """
         self._ring()
-        return self._control(script, tables, mode, self._apply, self._take, retries)
+        count = self.on_fabric.commands
+        return self._control(script, tables, mode, self._apply, self._take, retries, count=count)
 
     def emulate(
         self,
@@ -159,6 +160,7 @@ class TrainingJob:
         take: Callable[[Topology], Mapping[str, frozenset[Circuit]]],
         retries: int = 2,
         commands: int = 1,
+        count: Callable[[Sequence[Rewire]], int] = lambda _: 1,
     ) -> Trained:
         first = tables[0].at(0)
         assert first is not None
@@ -175,6 +177,7 @@ class TrainingJob:
             self.on_fabric.switches,
             Controller.of(self.job, begun, retries),
             commands=commands,
+            count=count,
         )
         self._rails = rails
         assert self._session is not None
