@@ -21,6 +21,7 @@ from lightrig.harness.bench import Fabric, bind
 from lightrig.harness.systems.opus.measurements.training import (
     changes,
     computed_by_step,
+    deviation_of_steps,
     mean_of,
     predicted_mean,
     waits_by_step,
@@ -110,8 +111,9 @@ def one_run(folder: Path, stages: int, run: int, lines: Log) -> None:
         bench.world.set_switching_time(switch, BASE_MS * MS)
         tables, _ = job.profile(script)
         base = job.train(script, tables, "provisioning")
+        alike = deviation_of_steps(base, tables)
         predicted = {
-            switching: predicted_mean([wait for wait, _ in computed])
+            switching: predicted_mean([wait for wait, _ in computed], alike)
             for switching in SWITCHING_MS
             for computed in [computed_by_step(base, tables, (switching - BASE_MS) * MS)]
         }

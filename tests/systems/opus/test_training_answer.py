@@ -1,18 +1,26 @@
 """Shares of a training step, from times that are written down here by hand."""
 
+import math
 from collections.abc import Sequence
+from types import SimpleNamespace
 
 import pytest
 
 from lightrig.harness.system_registry import RESULTS
+from lightrig.harness.systems.opus.measurements.training import (
+    deviation_of_steps,
+    predicted_mean,
+)
 from lightrig.harness.systems.opus.measurements.training_answer import (
     compare,
     front_end_uses,
     shares_by_step,
 )
 from lightrig.harness.systems.opus.planning.operations import Operation
+from lightrig.harness.systems.opus.planning.run_events import Confirmed, Rewiring
 from lightrig.harness.systems.opus.planning.schedule import PhaseTable
 from lightrig.harness.systems.opus.runtime import Trained
+from lightrig.harness.systems.opus.runtime.rails import Journal
 from lightrig.instruments.clock import Span
 from lightrig.instruments.servers.traffic.training import Done, Wanted
 
@@ -94,6 +102,30 @@ def test_the_front_end_counts_from_when_the_last_rank_wants_it() -> None:
     }
     (use,) = front_end_uses(run)
     assert (use.kind, use.count, use.size, use.time) == ("allreduce", 2, 16, 40)
+
+
+def test_the_interval_of_another_run_has_both_ways_in_which_it_deviates() -> None:
+    """Student's 95 % of three degrees of freedom is 3.1824; the mean of 10 to 40 has 6.4550."""
+    mean = predicted_mean([10, 20, 30, 40], 9)
+    half = math.sqrt(2 * (3.1824 * 6.4550) ** 2 + 9**2)
+    assert (mean.value, mean.n) == (25, 4)
+    assert (mean.lower, mean.upper) == pytest.approx((25 - half, 25 + half), rel=1e-4)
+
+
+def test_changes_deviate_from_others_of_as_many_commands() -> None:
+    """By hand: 10 and 14, of one command, 2 from their mean; 20, 30, 40 of two; two steps."""
+    events = [
+        event
+        for at, (took, commands) in enumerate([(10, 1), (20, 2), (14, 1), (30, 2), (40, 2)])
+        for event in (
+            Rewiring(at, "ocs", str(at), frozenset(), frozenset(), commands=commands),
+            Confirmed(at + took, "ocs", str(at)),
+        )
+    ]
+    run = Trained({0: [done("a", each, 1, 2, 3) for each in range(2)]}, {})
+    run.rails = SimpleNamespace(journal=Journal(events))  # type: ignore[assignment]
+    deviation = math.sqrt((4 + 4 + 100 + 100) / (5 - 2))
+    assert deviation_of_steps(run, [table(("a", 1))]) == pytest.approx(deviation * 5 / 2)
 
 
 def trained(*lines: Sequence[str]) -> Trained:

@@ -2,10 +2,11 @@
 
 import contextlib
 import itertools
+import math
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from statistics import fmean
+from statistics import fmean, pvariance
 
 import scipy  # whose modules are loaded when they are first used
 
@@ -251,15 +252,30 @@ def mean_of(values: Sequence[int]) -> MeanEstimate:
     return MeanEstimate(fmean(values), interval.low, interval.high, len(values))
 
 
-def predicted_mean(values: Sequence[int]) -> MeanEstimate:
-    """Return the mean of values in ns, with the interval of 95 % in which one more would lie.
+def predicted_mean(values: Sequence[int], alike: float) -> MeanEstimate:
+    """Return the mean of values in ns, with an interval of 95 % for that of another run.
 
-    So another run's mean lies in it even where all its values deviate alike, as those of a busier
-    machine do. Raises `ValueError` for fewer than two.
+    That has as many values, which deviate each by itself, as these do, and by `alike` all together.
+    Raises `ValueError` for fewer than two.
     """
     mean = mean_of(values)
-    half = (mean.upper - mean.value) * (mean.n + 1) ** 0.5
+    half = math.hypot(math.sqrt(2) * (mean.upper - mean.value), alike)
     return MeanEstimate(mean.value, mean.value - half, mean.value + half, mean.n)
+
+
+def deviation_of_steps(trained: Trained, tables: Sequence[PhaseTable]) -> float:
+    """Return by how much steps differ whose changes all take a standard deviation more, in ns.
+
+    So much another run of a busier machine may differ as a whole. Changes of as many commands are
+    compared with each other.
+    """
+    lengths: defaultdict[int, list[int]] = defaultdict(list)
+    for change, at in _confirmed(trained):
+        lengths[change.commands].append(at - change.at)
+    count = sum(map(len, lengths.values()))
+    squares = sum(pvariance(each) * len(each) for each in lengths.values())
+    steps = len(tables[0].steps_in(len(trained.operations[0])))
+    return math.sqrt(squares / max(1, count - len(lengths))) * count / steps
 
 
 def mean_less(values: Sequence[int], less: Sequence[int]) -> MeanEstimate:

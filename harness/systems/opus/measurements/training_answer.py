@@ -13,6 +13,7 @@ from lightrig.harness.systems.opus.measurements.training import (
     Shift,
     changes,
     computed_by_step,
+    deviation_of_steps,
     mean_commands,
     mean_of,
     passes_alike,
@@ -191,7 +192,7 @@ class TrainingAnswer:
         step, shares, waited: means over steps, in ns.
         change: mean over changes of circuits, from the command until links were back, in ns.
         exposed: wait of a step by switching time, both in ns, computed, in `mode`; the interval
-            is that in which one more step would lie.
+            is that of another run's mean.
         hidden: the part of a step's changes that passes before operations are wanted, by
             switching time, computed by the same replay.
         stamps: greatest uncertainty of a rank's stamps on the bench's clock, in ns.
@@ -324,6 +325,7 @@ def answer(
         )
         for switching in (switchings if change and len(waited) > 1 else [])
     }
+    alike = deviation_of_steps(trained, tables)
     return TrainingAnswer(
         ranks=len(tables),
         stages=trained.rails.job.stages,
@@ -342,7 +344,7 @@ def answer(
         waited=mean_of(waited) if len(waited) > 1 else None,
         change=change,
         exposed={
-            switching: predicted_mean([wait for wait, _ in steps])
+            switching: predicted_mean([wait for wait, _ in steps], alike)
             for switching, steps in computed.items()
         },
         hidden={
