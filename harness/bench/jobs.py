@@ -1,6 +1,7 @@
 """Jobs on the links of a plan whose every result is checked, for faults under them."""
 
-from collections.abc import Collection
+import shlex
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
@@ -13,15 +14,17 @@ from lightrig.harness.planning.rings import ring_order
 from lightrig.instruments.clock import Span
 from lightrig.instruments.servers.host.commands import ToolFailedError
 from lightrig.instruments.servers.traffic.checked_job import CheckedJob
+from lightrig.instruments.servers.traffic.command_job import CommandJob
 from lightrig.instruments.servers.traffic.gloo import GlooRunner
 from lightrig.instruments.servers.traffic.mpi import MpiRunner
+from lightrig.instruments.servers.traffic.nccl import NcclRunner
 from lightrig.instruments.servers.traffic.open_mpi import OpenMpiRunner
 from lightrig.instruments.servers.traffic.rank_programs import RankPrograms
 from lightrig.instruments.servers.traffic.ring import RingRunner
 from lightrig.instruments.servers.traffic.torchft import TorchftRunner
-from lightrig.testbeds import LightrigError, Plan, Port
+from lightrig.testbeds import LightrigError, Link, Plan, Port
 
-Library: TypeAlias = Literal["tcp", "gloo", "mpich", "openmpi", "torchft"]
+Library: TypeAlias = Literal["tcp", "gloo", "mpich", "openmpi", "torchft", "nccl"]
 LIBRARIES: tuple[Library, ...] = get_args(Library)
 JobCollective: TypeAlias = Literal["all_reduce", "all_to_all", "send_receive", "train"]
 
@@ -29,6 +32,8 @@ _VALUES = 4096
 """Values of each rank: 16 KiB, which fit into the buffers of a socket."""
 _PYTORCH = 1_800_000_000_000
 """PyTorch's own timeout of an operation (30 min), in ns."""
+_NCCL = 600_000_000_000
+"""The same with NCCL (10 min), in ns."""
 _TORCHFT = 60_000_000_000
 """torchft's own timeout of an operation, in ns."""
 _MANAGED: tuple[JobCollective, ...] = ("all_reduce", "train")
@@ -112,6 +117,8 @@ class Jobs:
         if self._library == "torchft":
             detector, timeout = self._setting.detector, self._setting.timeout or _TORCHFT
             return TorchftRunner(servers, addresses, clock, timeout=timeout, detector=detector)
+        if self._library == "nccl":
+            return NcclRunner(servers, addresses, clock, timeout=self._setting.timeout or _NCCL)
         if self._library == "gloo":
             return GlooRunner(servers, addresses, clock, timeout=timeout)
         return RingRunner(servers, addresses, clock, user_timeout=self._setting.user_timeout)
@@ -129,6 +136,10 @@ class Jobs:
         ranks = ring_order(list(self._overlay.servers), links)
         self._runner.form(ranks)
         return CheckedJob(self._runner, ranks, collective, _VALUES)
+
+    def route(self, links: Iterable[Link]) -> None:
+        """Lead packets over `links` alone; raises `InstrumentError` where a server refuses."""
+        self._overlay.route(links)
 
     def lose(self, ports: Collection[Port], share: float) -> Span:
         """Have the kernels of `ports` lose a share of the packets that they receive.
@@ -160,3 +171,34 @@ class Jobs:
             self._runner.close()
         finally:
             self._overlay.close()
+
+
+class CommandJobs:
+    """A command that runs anew for each job, until it is stopped; see `CommandJob`.
+
+    It runs on this machine and finds the servers by itself: a launcher such as mpirun does. Nothing
+    is changed on the servers, so they may be those of a lab.
+
+    Raises `NoJobsError` where the servers are simulated.
+    """
+
+    def __init__(self, bench: Bench, command: str) -> None:
+        if simulated := sorted(bench.simulated & bench.testbed.servers.keys()):
+            where = bench.testbed.path
+            raise NoJobsError(f"{where}: no command runs on simulated servers: {simulated[0]} is")
+        self._command, self._clock = shlex.split(command), bench.clock
+
+    def start(self, plan: Plan, collective: JobCollective) -> CommandJob:
+        """Start it; `plan` is up, and what it does is its own affair."""
+        return CommandJob(self._command, self._clock)
+
+    def route(self, links: Iterable[Link]) -> None:
+        """Raise `NoJobsError`."""
+        raise NoJobsError("routes of a command's servers are not known; leave --reroute out")
+
+    def lose(self, ports: Collection[Port], share: float) -> Span:
+        """Raise `NoJobsError`."""
+        raise NoJobsError("packets are lost by servers that --library runs on, not by a command's")
+
+    def close(self) -> None:
+        """Do nothing: each job ends what it started."""

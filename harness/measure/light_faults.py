@@ -1,22 +1,24 @@
-"""Faults made with light: cuts, flaps, swapped circuits, dimming; as text, and drawn by a seed."""
+"""Faults made with light: cuts, flaps, other circuits, dimming; as text, and drawn by a seed."""
 
 import json
 import random
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias, get_args
 
 from lightrig.harness.bench import Fabric
-from lightrig.testbeds import Circuit, LightrigError, Link, Plan, Port, QuantityError
+from lightrig.testbeds import Circuit, LightrigError, Link, Plan, Port, QuantityError, Testbed
 from lightrig.testbeds.quantities import parse_duration, parse_share
 
-Kind: TypeAlias = Literal["cut", "flap", "swap", "dim"]
+Kind: TypeAlias = Literal["cut", "flap", "swap", "dim", "restart", "plan"]
 
 _SETTINGS = {
-    "cut": {"one-way"},
+    "cut": {"one-way", "return"},
     "flap": {"one-way", "duty", "number"},
     "swap": set[str](),
     "dim": {"loss"},
+    "restart": set[str](),
+    "plan": {"to"},
 }
 _EARLIEST, _LATEST = 200_000_000, 700_000_000
 """When a fault begins after its job, in ns: at a random phase of its present round."""
@@ -32,12 +34,14 @@ class FaultKind:
     """A kind of fault, without its place.
 
     Attributes:
-        duration: of a cut, a swap or dimming, or the period of a flap, in ns.
+        duration: of the fault, or the period of a flap, in ns.
         single: whether only the light from one end of the link to the other is taken away.
         duty: share of each period of a flap that is dark.
         number: of periods of a flap.
         loss: share of the packets that dimming loses: in namespaces the kernel drops them, by
             nftables; light and carrier stay.
+        slower: how much later one direction of a cut gets its light back than the other, in ns.
+        to: name of the plan that is in place instead.
     """
 
     kind: Kind
@@ -46,6 +50,8 @@ class FaultKind:
     duty: float = 0.5
     number: int = 1
     loss: float = 0.0
+    slower: int = 0
+    to: str = ""
 
     def __str__(self) -> str:
         """Return the text that `parse_fault` reads."""
@@ -56,6 +62,10 @@ class FaultKind:
             parts += [f"duty={self.duty:.4g}", f"number={self.number}"]
         if self.kind == "dim":
             parts.append(f"loss={self.loss:.4g}")
+        if self.slower:
+            parts.append(f"return={self.slower / 1e9:g}s")
+        if self.to:
+            parts.append(f"to={self.to}")
         return ",".join(parts)
 
 
@@ -64,7 +74,8 @@ class Fault:
     """A fault at its place.
 
     Attributes:
-        link: whose light is taken away; of a swap the first one.
+        link: whose light is taken away; of a swap the first one. A restart is that of the switch
+            which gives light to `link.b`.
         partner: of a swap the second link, whose far ends the first one gets; else None.
         reverse: of a fault in one direction, whether the light from `link.b` goes.
         after: when it begins after the job, in ns.
@@ -77,12 +88,33 @@ class Fault:
     after: int = 300_000_000
 
     @property
-    def ports(self) -> frozenset[Port]:
-        """The ports that lose their light for a time, or for a moment."""
+    def switched(self) -> bool:
+        """Whether other circuits give light at once, so that a carrier need not be lost."""
+        return self.what.kind in ("swap", "plan")
+
+    def ports(self, testbed: Testbed, plan: Plan) -> frozenset[Port]:
+        """Return the ports that lose their light on `plan` for a time, or for a moment."""
+        receiver = testbed.cabling.receiver
+        if self.what.kind in ("restart", "plan"):
+            source = testbed.cabling.egress_of(self.link.b)
+            assert source is not None  # the link is one of a plan
+            none = {source[0]: frozenset[Circuit]()}
+            other = testbed.plans[self.what.to].circuits if self.what.to else none
+            lost = (
+                receiver(switch, each.egress)
+                for switch, circuits in plan.circuits.items()
+                if switch in other
+                for each in circuits.difference(other[switch])
+            )
+            return frozenset(port for port in lost if port is not None)
         if self.what.single:
             return frozenset([self.link.a if self.reverse else self.link.b])
         partner = () if self.partner is None else (self.partner.a, self.partner.b)
         return frozenset((self.link.a, self.link.b, *partner))
+
+    def one_way(self) -> "Fault":
+        """Return it in one direction alone."""
+        return replace(self, what=replace(self.what, single=True))
 
     def line(self) -> str:
         """Return it as one line of JSON, with all of its values."""
@@ -92,7 +124,7 @@ class Fault:
             {
                 "fault": str(self.what),
                 "link": str(self.link),
-                **(direction if self.what.single else {}),
+                **(direction if self.what.single or self.what.slower else {}),
                 **partner,
                 "after_ns": self.after,
             }
@@ -100,7 +132,7 @@ class Fault:
 
 
 def parse_fault(text: str) -> FaultKind:
-    """Read `cut:2s`, `cut:2s,one-way`, `flap:1s,duty=0.3,number=4`, `swap:2s`, `dim:5s,loss=2%`.
+    """Read a fault; `survive --help` has an example of each kind.
 
     Raises `FaultError`.
     """
@@ -120,13 +152,19 @@ def parse_fault(text: str) -> FaultKind:
             _share(settings.get("duty", "0.5")),
             int(settings.get("number", "5" if kind == "flap" else "1")),
             _share(settings.get("loss", "2%" if kind == "dim" else "0")),
+            parse_duration(settings["return"]) if "return" in settings else 0,
+            settings.get("to", ""),
         )
     except (QuantityError, ValueError) as error:
         raise FaultError(f"{text!r}: {error}") from error
-    if not 0 < found.duration * found.number <= LONGEST:
+    if not 0 < found.duration * found.number + found.slower <= LONGEST:
         raise FaultError(f"{text!r}: lasts longer than {LONGEST // 10**9} s, or no time")
     if not 0 < found.duty < 1 or not 0 <= found.loss < 1:
         raise FaultError(f"{text!r}: duty and loss are shares between 0 and 1, such as 0.3 or 30%")
+    if kind == "plan" and not found.to:
+        raise FaultError(f"{text!r}: to=NAME is missing, the plan that is in place instead")
+    if found.single and found.slower:
+        raise FaultError(f"{text!r}: one direction alone has no other that returns before it")
     return found
 
 
@@ -135,24 +173,40 @@ def _share(text: str) -> float:
 
 
 def draw_faults(
-    kinds: Sequence[FaultKind], links: Sequence[Link], number: int, seed: int
+    kinds: Sequence[FaultKind],
+    links: Sequence[Link],
+    number: int,
+    seed: int,
+    others: Mapping[str, Sequence[Link]] | None = None,
 ) -> list[Fault]:
     """Return `number` faults of `kinds` in turn, at places and moments drawn by `seed`.
 
-    Raises `FaultError` where there are not enough links.
+    others: links of the testbed's plans, by name, for those that are put in place.
+
+    Raises `FaultError` where there are not enough links, or no such plan.
     """
+    without = {each.to: _left_out(links, each.to, others or {}) for each in kinds if each.to}
     if len(links) < (2 if any(each.kind == "swap" for each in kinds) else 1):
         raise FaultError("the plan has too few links for this fault; a swap needs two")
     draw = random.Random(seed)  # noqa: S311 - not for secrets: the same for the same seed
     ordered, found = sorted(links), []
     for place in range(number):
         what = kinds[place % len(kinds)]
-        link = draw.choice(ordered)
+        link = draw.choice(without.get(what.to, ordered))
         further = [each for each in ordered if each != link]
         partner = draw.choice(further) if what.kind == "swap" else None
-        reverse = what.single and draw.random() < 0.5
+        reverse = (what.single or what.slower > 0) and draw.random() < 0.5
         found.append(Fault(what, link, partner, reverse, draw.randrange(_EARLIEST, _LATEST)))
     return found
+
+
+def _left_out(links: Sequence[Link], to: str, others: Mapping[str, Sequence[Link]]) -> list[Link]:
+    """Return the links that the plan `to` has not."""
+    if to not in others:
+        raise FaultError(f"there is no plan {to!r}; known: {', '.join(sorted(others)) or 'none'}")
+    if found := sorted(set(links).difference(others[to])):
+        return found
+    raise FaultError(f"the plan {to!r} has all of these links: nothing would change")
 
 
 def dark_plans(fabric: Fabric, plan: Plan, fault: Fault) -> Iterator[tuple[Plan, int]]:
@@ -162,9 +216,14 @@ def dark_plans(fabric: Fabric, plan: Plan, fault: Fault) -> Iterator[tuple[Plan,
         assert fault.partner is not None
         yield swapped(fabric, plan, fault.link, fault.partner), what.duration
         return
+    if what.kind == "plan":
+        yield fabric.testbed.plans[what.to], what.duration
+        return
     dark = without_light(fabric, plan, fault)
-    if what.kind == "cut":
+    if what.kind in ("cut", "restart"):
         yield dark, what.duration
+        if what.slower:
+            yield without_light(fabric, plan, fault.one_way()), what.slower
         return
     for place in range(what.number):
         yield dark, round(what.duration * what.duty)
@@ -175,9 +234,10 @@ def dark_plans(fabric: Fabric, plan: Plan, fault: Fault) -> Iterator[tuple[Plan,
 def without_light(fabric: Fabric, plan: Plan, fault: Fault) -> Plan:
     """Return `plan` without the circuits that end at the fault's ports."""
     receiver, left = fabric.testbed.cabling.receiver, {}
+    dark = fault.ports(fabric.testbed, plan)
     for switch, circuits in plan.circuits.items():
         left[switch] = frozenset(
-            each for each in circuits if receiver(switch, each.egress) not in fault.ports
+            each for each in circuits if receiver(switch, each.egress) not in dark
         )
     return Plan(f"{plan.name} without {fault.link}", left)
 

@@ -8,12 +8,14 @@ import itertools
 import statistics
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal, NamedTuple, Protocol, TypeAlias, get_args
 
 from lightrig.harness.bench import Fabric
 from lightrig.harness.measure.light_faults import Fault, FaultKind, dark_plans
 from lightrig.harness.measure.links import LINK_TIMEOUT, LinkObservation
 from lightrig.harness.measure.recording import Recording
+from lightrig.harness.measure.round_phase import RoundPhase, median_round
 from lightrig.harness.record import Row, Scalar
 from lightrig.instruments.clock import Clock, Span
 from lightrig.instruments.core.capabilities import LinkEvent
@@ -45,6 +47,7 @@ _STALL = 200_000_000
 _WINDOW, _AS_BEFORE = 5, 0.95
 """The rate is back once so many rounds in a row took no longer than before, but for 5 %."""
 _LOOK_AGAIN = 20_000_000
+_REROUTED = "routes over the links left"
 
 
 class NoFaultError(LightrigError):
@@ -77,6 +80,8 @@ class Survival:
         error: the job's error; empty without.
         groups: the ranks that went on, in the groups in which they did; empty where unknown.
         moments: what happened when, in order, on the bench's clock.
+        phase: how many median rounds had passed since the last result when the first carrier went;
+            None where rounds are unknown.
     """
 
     outcome: Outcome
@@ -92,6 +97,7 @@ class Survival:
     error: str
     groups: tuple[tuple[str, ...], ...]
     moments: dict[str, Span]
+    phase: float | None = None
 
     @property
     def went_on(self) -> bool:
@@ -143,18 +149,28 @@ def job_under_fault(
     timeout: int = RECOVERY,
     lose: PacketLoss | None = None,
     reform: Callable[[], Job] | None = None,
+    reroute: Callable[[Iterable[Link]], object] | None = None,
+    phase: RoundPhase | None = None,
 ) -> Survival:
     """Make `fault` under `job`, which has been started on `plan`; see `measure_survival`.
 
     lose: makes the ports lose a share of the packets that they receive; for dimming.
     reform: starts the job anew after an error, once the light is back; without it nothing does.
+    reroute: leads packets over links alone: over those that are left as soon as a carrier is lost,
+        and over those of the plan once all are back; without it routes stay.
+    phase: of a round at which the light is to go; without it the moment is the drawn one.
     """
     clock = fabric.bench.clock
     clock.sleep(fault.after)
     before = job.state()
-    made = _dimmed(clock, fault, lose) if fault.what.kind == "dim" else None
-    if made is None:
-        made = _darkened(fabric, links, plan, fault)
+    if phase is not None:
+        clock.sleep(phase.wait(before, clock.now()))
+    if fault.what.kind == "dim":
+        made = _dimmed(fabric, plan, fault, lose)
+    else:
+        made = _darkened(fabric, links, plan, fault, reroute)
+    if phase is not None and "carrier lost" in made.moments:
+        phase.delays.append(max(made.lost.earliest - made.moments["command"].earliest, 0))
     after = _watched(job, clock, made.back, timeout)
     stall, outcome = _judged(before, after, made.lost, made.back, clock.now())
     moments = made.moments | _moments_of(before, after, made)
@@ -175,10 +191,11 @@ def job_under_fault(
         after.error,
         tuple(tuple(sorted(group)) for group in sorted(after.groups, key=sorted)),
         dict(sorted(moments.items(), key=lambda each: each[1])),
+        _phase_of(before, after, made.lost),
     )
 
 
-class _Made(NamedTuple):
+class MadeFault(NamedTuple):
     """A fault that has been made, and is over: see `Survival`."""
 
     dark: Span
@@ -187,22 +204,36 @@ class _Made(NamedTuple):
     moments: dict[str, Span]
 
 
-def _dimmed(clock: Clock, fault: Fault, lose: PacketLoss | None) -> _Made:
+def _phase_of(before: StreamState, after: StreamState, lost: Span) -> float | None:
+    """Return how many median rounds had passed since the last end when a carrier went."""
+    usual = median_round(before)
+    ends = [at.latest for at in after.ends if at.latest <= lost.earliest]
+    return (lost.earliest - ends[-1]) / usual if usual and ends else None
+
+
+def _dimmed(fabric: Fabric, plan: Plan, fault: Fault, lose: PacketLoss | None) -> MadeFault:
     if lose is None:
         raise NoFaultError("dimming needs servers whose kernels can lose packets")
+    clock, ports = fabric.bench.clock, fault.ports(fabric.testbed, plan)
     try:
-        lost = lose(fault.ports, fault.what.loss)
+        lost = lose(ports, fault.what.loss)
         clock.sleep(max(lost.latest + fault.what.duration - clock.now(), 0))
     finally:
-        back = lose(fault.ports, 0.0)
-    return _Made(Span(0, 0), lost, back, {"packets lost": lost, "packets lost no more": back})
+        back = lose(ports, 0.0)
+    return MadeFault(Span(0, 0), lost, back, {"packets lost": lost, "packets lost no more": back})
 
 
-def _darkened(fabric: Fabric, links: LinkObservation, plan: Plan, fault: Fault) -> _Made:
+def _darkened(
+    fabric: Fabric,
+    links: LinkObservation,
+    plan: Plan,
+    fault: Fault,
+    reroute: Callable[[Iterable[Link]], object] | None,
+) -> MadeFault:
     """Take light away by the switches, and bring `plan` back."""
     clock, moments = fabric.bench.clock, dict[str, Span]()
-    dark, partner = fault.ports, fault.partner
-    ends = {fault.link.a, fault.link.b} | ({partner.a, partner.b} if partner else set())
+    dark, present = fault.ports(fabric.testbed, plan), fabric.links(plan)
+    ends = dark | {fault.link.a, fault.link.b}
     with links.observing() as event:
         until = 0
         for place, (wanted, duration) in enumerate(dark_plans(fabric, plan, fault)):
@@ -210,15 +241,19 @@ def _darkened(fabric: Fabric, links: LinkObservation, plan: Plan, fault: Fault) 
             until = max(until, sent.earliest) + duration
             if not place:
                 moments |= {"command": sent, "acknowledged": acknowledged}
-                # Swapped circuits bring light at once: a carrier need not be lost.
-                allowed = 0 if partner else LINK_TIMEOUT
+                allowed = 0 if fault.switched else LINK_TIMEOUT
                 lost = links.lost(dark, sent.earliest, allowed)
-                if lost.keys() != dark and not partner:
+                if lost.keys() != dark and not fault.switched:
                     raise NoFaultError(f"{fault.link}: circuits were taken away, a carrier stayed")
+                if reroute:
+                    left = [each for each in present if dark.isdisjoint((each.a, each.b))]
+                    moments[_REROUTED] = _done(clock, partial(reroute, left))
                 until = min([at.earliest for at in lost.values()] or [sent.latest]) + duration
             clock.sleep(max(until - clock.now(), 0))
         moments["command to bring the circuits back"], there = _apply(fabric, plan)
         links.await_up(ends, LINK_TIMEOUT)
+        if reroute:
+            moments["routes as before"] = _done(clock, partial(reroute, present))
         carriers = [(p, c) for p, c in event.changes if c.stage == "carrier" and p in dark]
     without = {port: _time_without(change for p, change in carriers if p == port) for port in dark}
     back = [change.at for _, change in carriers if change.up]
@@ -227,7 +262,14 @@ def _darkened(fabric: Fabric, links: LinkObservation, plan: Plan, fault: Fault) 
     if back:
         moments["carrier back"] = max(back)
     began, ended = moments.get("carrier lost", moments["command"]), max([there, *back])
-    return _Made(max(without.values(), key=sum), began, ended, moments)
+    return MadeFault(max(without.values(), key=sum), began, ended, moments)
+
+
+def _done(clock: Clock, work: Callable[[], object]) -> Span:
+    """Do some work; return from when to when."""
+    before = clock.now()
+    work()
+    return Span(before, clock.now())
 
 
 def _time_without(changes: Iterable[LinkEvent]) -> Span:
@@ -251,11 +293,13 @@ def _apply(fabric: Fabric, plan: Plan) -> tuple[Span, Span]:
     return sent, acknowledged
 
 
-def _moments_of(before: StreamState, after: StreamState, made: _Made) -> dict[str, Span]:
+def _moments_of(before: StreamState, after: StreamState, made: MadeFault) -> dict[str, Span]:
     """Return when kernel and application noticed the fault, and when they were as before."""
     lost, back, found = made.lost, made.back, dict[str, Span]()
     if again := [at for at in after.retransmitted if at.latest >= lost.earliest]:
         found["first retransmission"] = again[0]
+    if warned := [at for at in after.warned if at.latest >= lost.earliest]:
+        found["first warning of the library"] = warned[0]
     if after.failed is not None:
         found["error"] = after.failed
     if after.reformed:
@@ -263,7 +307,9 @@ def _moments_of(before: StreamState, after: StreamState, made: _Made) -> dict[st
         found["re-formed"] = (dark or after.reformed)[-1]
         if dark and len(dark) < len(after.reformed):
             found["re-formed again"] = after.reformed[-1]
-    if ends := [at for at in after.ends if at.latest > back.latest]:
+    # Over other links the job may go on in the dark.
+    way = made.moments.get(_REROUTED, back)
+    if ends := [at for at in after.ends if at.latest > way.latest]:
         found["first result"] = ends[0]
     usual = [b.latest - a.latest for a, b in itertools.pairwise(before.ends)]
     if len(usual) >= _WINDOW:

@@ -5,11 +5,17 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from lightrig.harness.bench import Bench, Fabric
-from lightrig.harness.bench.jobs import JobCollective, Jobs
+from lightrig.harness.bench.jobs import CommandJobs, JobCollective, Jobs
 from lightrig.harness.measure.light_faults import Fault
 from lightrig.harness.measure.links import LinkObservation
 from lightrig.harness.measure.reconfiguration import bring_up
-from lightrig.harness.measure.survival import RECOVERY, Job, Survival, job_under_fault
+from lightrig.harness.measure.round_phase import RoundPhase
+from lightrig.harness.measure.survival import (
+    RECOVERY,
+    Job,
+    Survival,
+    job_under_fault,
+)
 from lightrig.harness.record import Row, Scalar
 from lightrig.harness.statistics.staircase import Staircase, Threshold
 from lightrig.testbeds import Plan
@@ -32,15 +38,19 @@ class FaultRun:
         plan: has a ring of all servers.
         reform: whether the job is started anew after an error too, once the light is back.
         timeout: how long after the light has come back the job may take to go on, in ns.
+        phase: of a round at which the light is to go; None for the moments that are drawn.
+        reroute: whether packets are led over the links that are left while others are dark.
     """
 
     fabric: Fabric
     links: LinkObservation
-    jobs: Jobs
+    jobs: Jobs | CommandJobs
     plan: Plan
     collective: JobCollective
     reform: bool = False
     timeout: int = RECOVERY
+    phase: RoundPhase | None = None
+    reroute: bool = False
 
     def under(self, fault: Fault) -> Survival:
         """Return what became of the job under one fault; the plan is in place afterwards."""
@@ -54,6 +64,8 @@ class FaultRun:
             timeout=self.timeout,
             lose=self.jobs.lose,
             reform=self._start if self.reform else None,
+            reroute=self.jobs.route if self.reroute else None,
+            phase=self.phase,
         )
 
     def _start(self) -> Job:

@@ -21,6 +21,7 @@ class StreamState:
         ends: when the exchanges at the first end, or of the first rank, ended; empty where unknown.
         retransmitted: when the kernels of the ends had sent segments again; empty where unknown.
         reformed: when the ranks that go on had left others behind, or taken them back, in order.
+        warned: when the library warned of something; empty where unknown.
         groups: the ranks that go on, in the groups in which they do; empty where unknown.
     """
 
@@ -36,3 +37,4 @@ class StreamState:
     retransmitted: tuple[Span, ...] = ()
     reformed: tuple[Span, ...] = ()
     groups: frozenset[frozenset[str]] = frozenset()
+    warned: tuple[Span, ...] = ()

@@ -2,12 +2,12 @@
 
 `LIGHT_LIBRARIES` (default `tcp gloo mpich`; `openmpi` stands in `LIGHT_OPENMPI`) are run one after
 the other in namespaces, each with its settings of `SETTINGS`, `LIGHT_FAULTS` (default 67) faults a
-setting. Of these at most `STAIRS` are cuts whose durations a Bayesian staircase chooses, and at
-most `UP_AND_DOWN` cuts whose durations go up after one that was survived and down after one that
-was not (Dixon and Mood 1948, "A method for obtaining and analyzing sensitivity data", J. Am. Stat.
-Assoc. 43); the others are `KINDS` in turn. A wrong result, an error of the harness, a switch that
-is not as the plan says after a fault, and processes that are left after a setting break the
-promise.
+setting, or only that with the number `LIGHT_SETTING`. Of these at most `STAIRS` are cuts whose
+durations a Bayesian staircase chooses, and at most `UP_AND_DOWN` cuts whose durations go up after
+one that was survived and down after one that was not (Dixon and Mood 1948, "A method for obtaining
+and analyzing sensitivity data", J. Am. Stat. Assoc. 43); the others are `KINDS` in turn. A wrong
+result, an error of the harness, a switch that is not as the plan says after a fault, and processes
+that are left after a setting break the promise.
 """
 
 import contextlib
@@ -38,6 +38,7 @@ SETTINGS: dict[Library, tuple[JobSetting, ...]] = {
     "gloo": (JobSetting(), JobSetting(timeout=5 * S), JobSetting(retries=5)),
     "mpich": (JobSetting(), JobSetting(timeout=5 * S), JobSetting(retries=5)),
     "openmpi": (JobSetting(), JobSetting(retries=5), JobSetting(detector=S)),
+    "nccl": (JobSetting(), JobSetting(timeout=5 * S), JobSetting(retries=5)),
 }
 JOBS: tuple[JobCollective, ...] = get_args(JobCollective)
 ENVIRONMENT = Path(os.environ.get("LIGHT_OPENMPI", ".extras/openmpi"))
@@ -219,10 +220,13 @@ def main() -> bool:
         return True
     libraries: Iterator[str] = iter(os.environ.get("LIGHT_LIBRARIES", "tcp gloo mpich").split())
     left: list[int] = []
+    place = os.environ.get("LIGHT_SETTING")
+    chosen = slice(None) if place is None else slice(int(place), int(place) + 1)
     name = os.environ.get("LIGHT_LOG", "light_faults")
     with records.log(name) as log:
         for library in libraries:
-            for setting in SETTINGS[library]:  # type: ignore[index]  # or a KeyError with its name
+            settings = SETTINGS[library]  # type: ignore[index]  # or a KeyError with its name
+            for setting in settings[chosen]:
                 before = set(children())
                 bench = bind(load("testbeds/namespaces.yaml"), "simulated", 1)
                 try:

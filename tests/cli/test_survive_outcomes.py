@@ -165,6 +165,7 @@ def test_the_document_counts_from_the_first_moment():
         "wrong": 3,
         "error": "",
         "groups": [["server0", "server3"], ["server2"]],
+        "phase": None,
         "moments_ns": {"command": [3 * MS, 4 * MS], "parted": [900 * MS, 950 * MS]},
     }
 
@@ -193,8 +194,14 @@ def run(tmp_path, monkeypatch):
         noted.append(("jobs", library, setting, environment))
         return SimpleNamespace(close=lambda: noted.append(("jobs closed",)))
 
-    def fault_run(fabric, links, _jobs, plan, job, reform, recovery):
-        noted.append(("run", fabric, links, plan.name, job, reform, recovery))
+    def commands(given, command):
+        assert given is bench
+        noted.append(("command", command))
+        return SimpleNamespace(close=lambda: noted.append(("command closed",)))
+
+    def fault_run(fabric, links, _jobs, plan, job, reform, recovery, phase, reroute):
+        share = None if phase is None else phase._share
+        noted.append(("run", fabric, links, plan.name, job, reform, recovery, share, reroute))
         left = iter(ends)
 
         def under(fault):
@@ -206,6 +213,7 @@ def run(tmp_path, monkeypatch):
     monkeypatch.setattr(COMMAND, "bind", bind)
     monkeypatch.setattr(COMMAND, "restored", restored)
     monkeypatch.setattr(COMMAND, "Jobs", jobs)
+    monkeypatch.setattr(COMMAND, "CommandJobs", commands)
     monkeypatch.setattr(COMMAND, "FaultRun", fault_run)
     monkeypatch.setattr(COMMAND, "quiet_observation", lambda _: "links")
 
@@ -234,7 +242,7 @@ def test_settings_reach_the_job_and_each_fault_is_tried_in_turn(run, tmp_path):
         ("fabric",),
         ("jobs", "gloo", setting, Path("there")),
         # The first plan with a ring is the second one.
-        ("run", "the fabric", "links", "ring", "all_to_all", True, 7 * 10**9),
+        ("run", "the fabric", "links", "ring", "all_to_all", True, 7 * 10**9, None, False),
         ("fault", "cut:2s"),
         ("fault", "flap:1s,duty=0.3,number=4"),
         ("fault", "cut:2s"),
@@ -256,8 +264,23 @@ def test_without_settings_the_defaults_are_used_and_a_plan_is_taken_by_name(run)
     done = run("--fault", "cut:2s", "--plan", "again")
     assert done.exit_code == 0, done.output
     assert run.noted[2] == ("jobs", "tcp", JobSetting(0, None, None, None), Path(".extras/openmpi"))
-    assert run.noted[3][3:] == ("again", "all_reduce", False, 60 * 10**9)
+    assert run.noted[3][3:] == ("again", "all_reduce", False, 60 * 10**9, None, False)
     assert "longest" not in done.stdout
+
+
+def test_a_command_is_the_job_in_place_of_a_library(run, tmp_path):
+    page = tmp_path / "page.html"
+    line = "mpirun -n 2 all_reduce_perf -N 0"
+    done = run(
+        *("--fault", "plan:1s,to=again", "--plan", "ring", "--command", line),
+        *("--phase", 0.25, "--reroute", "--page", page),
+    )
+    assert done.exit_code == 0, done.output
+    assert run.noted[2] == ("command", line)
+    assert run.noted[3][3:] == ("ring", "all_reduce", False, 60 * 10**9, 0.25, True)
+    assert run.noted[4] == ("fault", "plan:1s,to=again")
+    assert run.noted[-2] == ("command closed",)
+    assert f"<h1>{line}</h1>" in page.read_text()
 
 
 def test_the_longest_fault_is_looked_for_between_its_bounds(run):

@@ -26,6 +26,9 @@ MS = 1_000_000
         ("swap:1.5s", FaultKind("swap", 1500 * MS)),
         ("dim:5s,loss=2%", FaultKind("dim", 5000 * MS, loss=0.02)),
         ("dim:30s,loss=0%", FaultKind("dim", 30_000 * MS, loss=0.0)),
+        ("cut:2s,return=300ms", FaultKind("cut", 2000 * MS, slower=300 * MS)),
+        ("restart:4s", FaultKind("restart", 4000 * MS)),
+        ("plan:1.5s,to=crossed", FaultKind("plan", 1500 * MS, to="crossed")),
         ("flap:10s,number=3", FaultKind("flap", 10_000 * MS, duty=0.5, number=3)),
     ],
 )
@@ -37,9 +40,14 @@ def test_faults_are_read_from_text(text: str, expected: FaultKind) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("bend:2s", "expected one of cut, flap, swap, dim"),
+        ("bend:2s", "expected one of cut, flap, swap, dim, restart, plan"),
         ("cut", "found '', expected a duration"),
-        ("cut:2s,loss=3%", "a cut has no setting 'loss'; known: one-way"),
+        ("cut:2s,loss=3%", "a cut has no setting 'loss'; known: one-way, return"),
+        ("cut:29s,return=2s", "lasts longer than 30 s"),
+        ("cut:2s,one-way,return=1s", "has no other that returns"),
+        ("cut:2s,return=soon", "expected a duration"),
+        ("plan:2s", "to=NAME is missing"),
+        ("restart:2s,to=ring", "a restart has no setting 'to'; known: none"),
         ("swap:2s,one-way", "a swap has no setting 'one-way'; known: none"),
         ("cut:31s", "lasts longer than 30 s"),
         ("flap:10s,number=4", "lasts longer than 30 s"),
@@ -100,7 +108,7 @@ def test_circuits_of_each_fault() -> None:
 
         assert links_of(Fault(FaultKind("cut", 70 * MS), first)) == [({first}, set(), 70 * MS)]
         one_way = Fault(FaultKind("cut", 70 * MS, single=True), first, reverse=True)
-        assert one_way.ports == {first.a}
+        assert one_way.ports(testbed, plan) == {first.a}
         ((dark, _),) = dark_plans(fabric, plan, one_way)
         (missing,) = [
             (name, circuit)
@@ -121,3 +129,57 @@ def test_circuits_of_each_fault() -> None:
         ]  # fmt: skip
     finally:
         bench.close()
+
+
+def test_circuits_of_a_slow_return_a_restart_and_another_plan() -> None:
+    """In a ring of four over one switch, by hand from the testbed's file."""
+    testbed = load("testbeds/namespaces.yaml")
+    bench = bind(testbed, "simulated", 1)
+    try:
+        fabric, plan = Fabric(bench), testbed.plans["ring"]
+        links = sorted(fabric.links(plan))
+
+        def left(fault: Fault) -> list[tuple[int, int]]:
+            """Return how many of the eight circuits are left, and for how many ms."""
+            return [
+                (len(dark.circuits["ocs"] & plan.circuits["ocs"]), duration // MS)
+                for dark, duration in dark_plans(fabric, plan, fault)
+            ]
+
+        slow = Fault(parse_fault("cut:70ms,return=20ms"), links[1], reverse=True)
+        assert slow.ports(testbed, plan) == {links[1].a, links[1].b}
+        assert left(slow) == [(6, 70), (7, 20)]
+        _, (last, _) = dark_plans(fabric, plan, slow)
+        # The light from the second end, which the first one receives, comes back last.
+        missing = {each.egress for each in plan.circuits["ocs"] - last.circuits["ocs"]}
+        assert missing == {testbed.cabling.egress_of(links[1].a)[1]}  # type: ignore[index]
+        restart = Fault(parse_fault("restart:30ms"), links[2])
+        assert restart.ports(testbed, plan) == {each for link in links for each in (link.a, link.b)}
+        assert left(restart) == [(0, 30)]
+        # 0-1-2-3 and 0-2-1-3 have the link between 3 and 0 in common, and turn 1-2 round.
+        other = Fault(parse_fault("plan:40ms,to=crossed"), links[0])
+        assert left(other) == [(2, 40)]
+        untouched = {str(port) for link in links for port in (link.a, link.b)} - {
+            str(port) for port in other.ports(testbed, plan)
+        }
+        assert untouched == {"server3.nic0.p1", "server0.nic0.p0"}
+        assert other.switched
+        assert not restart.switched
+    finally:
+        bench.close()
+
+
+def test_a_change_of_plans_is_drawn_among_the_links_that_go() -> None:
+    testbed = load("testbeds/namespaces.yaml")
+    links = {name: testbed.links(name) for name in testbed.plans}
+    kinds = [parse_fault("plan:1s,to=crossed")]
+    drawn = draw_faults(kinds, links["ring"], 60, 3, links)
+    assert {str(each.link) for each in drawn} == {
+        "server0.nic0.p1 <-> server1.nic0.p0",
+        "server1.nic0.p1 <-> server2.nic0.p0",
+        "server2.nic0.p1 <-> server3.nic0.p0",
+    }
+    with pytest.raises(FaultError, match="no plan 'other'; known: crossed, pairs, ring"):
+        draw_faults([parse_fault("plan:1s,to=other")], links["ring"], 1, 3, links)
+    with pytest.raises(FaultError, match="has all of these links"):
+        draw_faults([parse_fault("plan:1s,to=ring")], links["ring"], 1, 3, links)

@@ -1,6 +1,6 @@
 """A link is cut under a job: outcomes of jobs that this file writes, and of TCP in namespaces."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 
 import pytest
@@ -19,7 +19,7 @@ from lightrig.harness.measure.survival import (
 from lightrig.instruments.clock import Clock, Span
 from lightrig.instruments.core.streams import StreamState
 from lightrig.instruments.namespaces import namespaces as kernel
-from lightrig.testbeds import load
+from lightrig.testbeds import Link, load
 
 MS = 1_000_000
 
@@ -227,6 +227,40 @@ def test_a_job_that_is_started_anew_after_an_error_is_re_formed(bench: Bench, wr
     assert first == (None if wrong else Span(at, at))
 
 
+def test_packets_are_led_over_the_links_left_until_all_are_back(bench: Bench) -> None:
+    """The job has results every 2 ms, but none from 300 to 600 ms after its start."""
+    fabric, links = Fabric(bench), LinkObservation(bench)
+    plan, clock = fabric.plans["giant-ring"], bench.clock
+    bring_up(fabric, links, plan)
+    present = fabric.links(plan)
+    fault = Fault(FaultKind("cut", 400 * MS), sorted(present)[2])
+    led: list[tuple[int, set[Link]]] = []
+
+    def reroute(given: Iterable[Link]) -> None:
+        led.append((clock.now(), set(given)))
+        clock.sleep(5 * MS)
+
+    def goes_on(state: StreamState, at: int) -> StreamState:
+        start = state.began.earliest - at
+        ends = [*range(2, 300, 2), *range(600, at // MS, 2)]
+        return replace(state, ends=tuple(Span(start + t * MS, start + t * MS) for t in ends))
+
+    job = Scripted(clock, goes_on)
+    found = job_under_fault(fabric, links, job, plan, fault, timeout=900 * MS, reroute=reroute)
+    links.pause()
+    (first, left), (second, all_of_them) = led
+    assert (left, all_of_them) == (present - {fault.link}, present)
+    assert found.moments["routes over the links left"] == Span(first, first + 5 * MS)
+    assert found.moments["routes as before"] == Span(second, second + 5 * MS)
+    assert found.moments["carrier lost"].latest <= first < found.back.earliest <= second
+    # Over the other links it goes on in the dark.
+    (result,) = {*found.moments["first result"]}
+    assert result == job.start + 600 * MS < found.back.earliest
+    assert found.phase is not None
+    # The last end before the carrier went was at 298 ms, a round is 2 ms.
+    assert found.phase == pytest.approx((found.lost.earliest - job.start - 298 * MS) / (2 * MS))
+
+
 def test_packets_are_lost_for_as_long_as_asked(bench: Bench) -> None:
     fabric, links = Fabric(bench), LinkObservation(bench)
     plan, clock = fabric.plans["giant-ring"], bench.clock
@@ -235,7 +269,7 @@ def test_packets_are_lost_for_as_long_as_asked(bench: Bench) -> None:
     fault = Fault(FaultKind("dim", 70 * MS, loss=0.02), sorted(fabric.links(plan))[1])
 
     def lose(ports: object, share: float) -> Span:
-        assert ports == fault.ports
+        assert ports == fault.ports(bench.testbed, plan)
         calls.append((clock.now(), share))
         clock.sleep(4 * MS)
         return Span(clock.now() - 3 * MS, clock.now())

@@ -203,10 +203,16 @@ class Worker:
     """Answers the requests of one harness; collectives run on a second thread.
 
     The library of the collectives is PyTorch; `mpi_program` overrides what depends on it.
+
+    Attributes:
+        backend: of PyTorch's collectives.
     """
+
+    backend = "gloo"
 
     def __init__(self) -> None:
         self._torch: Any = None
+        self._device: Any = None
         self._rank, self._ranks = 0, 0
         self._groups: list[Any] = []
         self._left: list[Any] = []
@@ -300,10 +306,14 @@ class Worker:
                 torch = load_torch()
             except ImportError as error:
                 return {"torch": None, "why": str(error)}
-            if not torch.distributed.is_gloo_available():
-                raise ImportError("this PyTorch has no Gloo")
+            if why := self._lacking(torch):
+                return {"torch": None, "why": why}
             self._torch = torch
         return {"torch": str(self._torch.__version__), "boot": boot_id(), "pid": os.getpid()}
+
+    def _lacking(self, torch: Any) -> str:
+        """Return what the ranks need and this PyTorch has not; empty if it has all."""
+        return "" if torch.distributed.is_gloo_available() else "this PyTorch has no Gloo"
 
     def _join(self, request: dict[str, Any]) -> dict[str, Any]:
         self._leave()
@@ -317,7 +327,12 @@ class Worker:
             address, port, self._ranks, is_master=self._rank == 0, timeout=timeout
         )
         distributed.init_process_group(
-            "gloo", store=store, rank=self._rank, world_size=self._ranks, timeout=timeout
+            self.backend,
+            store=store,
+            rank=self._rank,
+            world_size=self._ranks,
+            timeout=timeout,
+            device_id=self._device,
         )
         self._groups = [None]
         for interface in lanes:

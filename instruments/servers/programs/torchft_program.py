@@ -51,6 +51,8 @@ class _TorchftWorker(Worker):
         except ImportError as error:
             return {"torch": None, "why": str(error)}
         found = super()._hello()
+        if found["torch"] is None:
+            return found
         version = importlib.metadata.version("torchft")
         return {**found, "torch": f"{found['torch']} with torchft {version}"}
 

@@ -37,7 +37,7 @@ TOOL = "nccl-tests"
 
 _RANK = re.compile(r"# +Rank +(\d+)\b.* on +(\S+) +device", re.ASCII)
 _NAME = re.compile(r"# Collective test starting: (\S+)")
-_VERSION = re.compile(r"# nccl-tests version (\S+)")
+_VERSION = re.compile(r"# [nr]ccl-tests version (\S+)")
 _WRONG = re.compile(r"# Out of bounds values +: (\d+) (OK|FAILED)", re.ASCII)
 _AVERAGE = re.compile(r"# Avg bus bandwidth +: (\S+)")
 _ROW = re.compile(r"\s*\d+\s")
@@ -61,7 +61,7 @@ def parse(text: str, *, collective: str | None = None, ranks: int | None = None)
     """
     # A launcher's prefix may begin with a bracket, so this asks for an object.
     is_file = text.lstrip().startswith("{")
-    run = nccl_tests_json.parse(text) if is_file else _Table(text).run()
+    run = nccl_tests_json.parse(text) if is_file else _parsed_table(text)
     if collective is not None and run.collective not in (None, collective):
         raise ToolOutputError(TOOL, f"{collective}", run.collective)
     if ranks is not None and run.ranks not in (None, ranks):
@@ -70,41 +70,52 @@ def parse(text: str, *, collective: str | None = None, ranks: int | None = None)
     return check(run)
 
 
-class _Table:
-    """One table, with the lines before and after it."""
+def _parsed_table(text: str) -> CollectiveRun:
+    table = Table()
+    for line in text.splitlines():
+        table.take(line)
+    return table.run()
 
-    def __init__(self, text: str) -> None:
+
+class Table:
+    """One table, with the lines before and after it, given line by line.
+
+    Attributes:
+        rows: so far.
+    """
+
+    def __init__(self) -> None:
         self._columns: list[str] = []
-        self._rows: list[CollectiveRow] = []
+        self.rows: list[CollectiveRow] = []
         self._hosts: list[str] = []
         self._ranks = 0
         self._collective: str | None = None
         self._version: str | None = None
         self._wrong: int | None = None
         self._average: Printed | None = None
-        for line in text.splitlines():
-            self._take(line)
 
     def run(self) -> CollectiveRun:
-        if not self._rows:
+        """Return the table; raises `ToolOutputError` where there is none."""
+        if not self.rows:
             raise ToolOutputError(TOOL, "a table with `size count type ... time algbw busbw`")
         return CollectiveRun(
             self._collective,
             self._ranks or None,
             tuple(dict.fromkeys(self._hosts)),
             self._version,
-            tuple(self._rows),
+            tuple(self.rows),
             self._average,
             self._wrong,
         )
 
-    def _take(self, prefixed: str) -> None:
+    def take(self, prefixed: str) -> None:
+        """Take the next line; raises `ToolOutputError` where it is none of such a table."""
         line = without_prefixes(without_colours(prefixed)).rstrip()
         try:
             if line.lstrip().startswith("#"):
                 self._take_comment(line.lstrip())
             elif _ROW.match(f"{line} "):
-                self._rows.append(_row(line, self._columns))
+                self.rows.append(_row(line, self._columns))
         except ValueError as error:
             raise ToolOutputError(TOOL, str(error), line) from error
 

@@ -35,12 +35,13 @@ _FIRST_STORE_PORT = 27_100
 
 
 class NoPyTorchError(InstrumentError):
-    """The Python of a server lacks PyTorch, or its PyTorch lacks Gloo."""
+    """The Python of a server lacks PyTorch, or its PyTorch lacks a library or a GPU."""
 
-    def __init__(self, server: str, why: str) -> None:
-        advice = "install PyTorch for its python3; the build for CPUs is enough"
+    def __init__(self, server: str, why: str, library: str = "Gloo") -> None:
+        enough = "; the build for CPUs is enough" if library == "Gloo" else ""
+        advice = f"install PyTorch with {library} for its python3{enough}"
         super().__init__(
-            server, "has no PyTorch with Gloo", details=[("because", why), ("try", advice)]
+            server, f"has no PyTorch with {library}", details=[("because", why), ("try", advice)]
         )
 
 
@@ -57,6 +58,7 @@ class GlooRunner(RankPrograms):
     """
 
     _program = GLOO
+    _library = "Gloo"
 
     def __init__(
         self,
@@ -143,8 +145,8 @@ class GlooRunner(RankPrograms):
         for rank, answer in self._start_new(ranks, self._servers, self._program, LOADING):
             if answer.get("torch") is None:
                 self.close()
-                raise NoPyTorchError(rank, str(answer.get("why")))
-            self._tool = f"Gloo of PyTorch {answer.get('torch')}"
+                raise NoPyTorchError(rank, str(answer.get("why")), self._library)
+            self._tool = f"{self._library} of PyTorch {answer.get('torch')}"
 
     # ---------------------------------------------------------------------- for traffic
 
