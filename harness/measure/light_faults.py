@@ -99,12 +99,12 @@ class Fault:
             source = testbed.cabling.egress_of(self.link.b)
             assert source is not None  # the link is one of a plan
             none = {source[0]: frozenset[Circuit]()}
-            other = testbed.plans[self.what.to].circuits if self.what.to else none
+            instead = testbed.plans[self.what.to].circuits if self.what.to else none
             lost = (
                 receiver(switch, each.egress)
                 for switch, circuits in plan.circuits.items()
-                if switch in other
-                for each in circuits.difference(other[switch])
+                if switch in instead
+                for each in circuits.difference(instead[switch])
             )
             return frozenset(port for port in lost if port is not None)
         if self.what.single:
@@ -112,7 +112,7 @@ class Fault:
         partner = () if self.partner is None else (self.partner.a, self.partner.b)
         return frozenset((self.link.a, self.link.b, *partner))
 
-    def one_way(self) -> "Fault":
+    def single(self) -> "Fault":
         """Return it in one direction alone."""
         return replace(self, what=replace(self.what, single=True))
 
@@ -177,15 +177,17 @@ def draw_faults(
     links: Sequence[Link],
     number: int,
     seed: int,
-    others: Mapping[str, Sequence[Link]] | None = None,
+    links_of_plans: Mapping[str, Sequence[Link]] | None = None,
 ) -> list[Fault]:
     """Return `number` faults of `kinds` in turn, at places and moments drawn by `seed`.
 
-    others: links of the testbed's plans, by name, for those that are put in place.
+    links_of_plans: those of the testbed's plans by name, for a plan that is put in place.
 
     Raises `FaultError` where there are not enough links, or no such plan.
     """
-    without = {each.to: _left_out(links, each.to, others or {}) for each in kinds if each.to}
+    without = {
+        each.to: _left_out(links, each.to, links_of_plans or {}) for each in kinds if each.to
+    }
     if len(links) < (2 if any(each.kind == "swap" for each in kinds) else 1):
         raise FaultError("the plan has too few links for this fault; a swap needs two")
     draw = random.Random(seed)  # noqa: S311 - not for secrets: the same for the same seed
@@ -200,11 +202,11 @@ def draw_faults(
     return found
 
 
-def _left_out(links: Sequence[Link], to: str, others: Mapping[str, Sequence[Link]]) -> list[Link]:
+def _left_out(links: Sequence[Link], to: str, of_plans: Mapping[str, Sequence[Link]]) -> list[Link]:
     """Return the links that the plan `to` has not."""
-    if to not in others:
-        raise FaultError(f"there is no plan {to!r}; known: {', '.join(sorted(others)) or 'none'}")
-    if found := sorted(set(links).difference(others[to])):
+    if to not in of_plans:
+        raise FaultError(f"there is no plan {to!r}; known: {', '.join(sorted(of_plans)) or 'none'}")
+    if found := sorted(set(links).difference(of_plans[to])):
         return found
     raise FaultError(f"the plan {to!r} has all of these links: nothing would change")
 
@@ -223,7 +225,7 @@ def dark_plans(fabric: Fabric, plan: Plan, fault: Fault) -> Iterator[tuple[Plan,
     if what.kind in ("cut", "restart"):
         yield dark, what.duration
         if what.slower:
-            yield without_light(fabric, plan, fault.one_way()), what.slower
+            yield without_light(fabric, plan, fault.single()), what.slower
         return
     for place in range(what.number):
         yield dark, round(what.duration * what.duty)

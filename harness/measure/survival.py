@@ -308,8 +308,8 @@ def _moments_of(before: StreamState, after: StreamState, made: MadeFault) -> dic
         if dark and len(dark) < len(after.reformed):
             found["re-formed again"] = after.reformed[-1]
     # Over other links the job may go on in the dark.
-    way = made.moments.get(_REROUTED, back)
-    if ends := [at for at in after.ends if at.latest > way.latest]:
+    possible = made.moments.get(_REROUTED, back)
+    if ends := [at for at in after.ends if at.latest > possible.latest]:
         found["first result"] = ends[0]
     usual = [b.latest - a.latest for a, b in itertools.pairwise(before.ends)]
     if len(usual) >= _WINDOW:
