@@ -38,6 +38,7 @@ class Job:
         reserved: whether it has its nodes without circuits, until it is submitted.
         groups: by number, which a group keeps for as long as the job is there; None waits.
         epoch: of the last change of its groups.
+        within: nodes that it may have; None for all.
     """
 
     name: str
@@ -47,6 +48,7 @@ class Job:
     reserved: bool
     groups: tuple[Group | None, ...]
     epoch: int = 0
+    within: frozenset[str] | None = None
 
     @property
     def missing(self) -> int:
@@ -68,6 +70,7 @@ class Job:
             "reserved": self.reserved,
             "missing": self.missing,
             "epoch": self.epoch,
+            "within": None if self.within is None else sorted(self.within),
             "groups": [
                 group and {"nodes": list(group.nodes), "details": dict(group.details)}
                 for group in self.groups
@@ -80,6 +83,7 @@ class Job:
         groups = tuple(
             group and Group(tuple(group["nodes"]), group["details"]) for group in document["groups"]
         )
+        within = document.get("within")  # not in documents written before
         return cls(
             document["job"],
             document["shape"],
@@ -88,6 +92,7 @@ class Job:
             document["reserved"],
             groups,
             document["epoch"],
+            None if within is None else frozenset(within),
         )
 
     def without(self, nodes: frozenset[str]) -> tuple[Job, dict[int, Group]]:

@@ -371,13 +371,16 @@ class Orchestrator:
     def _submitted(self, wish: Submit) -> Wanted:
         wanted, shape = self.wanted, wish.shape.model_dump(mode="json")
         groups = (None,) * self.layout.groups_of(shape)
-        asked = Job(wish.job, shape, wish.priority, wish.gang, wish.reserve, groups)
+        within = None if wish.nodes is None else known(wish.nodes, self.layout)
+        asked = Job(wish.job, shape, wish.priority, wish.gang, wish.reserve, groups, within=within)
         for number, job in enumerate(wanted.jobs):
             if job.name == wish.job:
-                if (job.shape, job.priority, job.gang) != (shape, wish.priority, wish.gang):
+                asks = shape, wish.priority, wish.gang, within
+                if (job.shape, job.priority, job.gang, job.within) != asks:
                     raise OrchestrationError(
                         f"job {job.name} is there with shape {job.shape}, priority {job.priority}, "
-                        f"gang {job.gang}: withdraw it first"
+                        f"gang {job.gang}, nodes {job.document()['within'] or 'any'}: "
+                        "withdraw it first"
                     )
                 if not job.reserved or wish.reserve:
                     return wanted

@@ -36,7 +36,10 @@ class Status(_Request):
 
 
 class Submit(_Request):
-    """Place a job; twice places it once, and without `reserve` it starts a reserved one."""
+    """Place a job; twice places it once, and without `reserve` it starts a reserved one.
+
+    nodes: those that it may have, now and after a failure, as a scheduler has allocated them.
+    """
 
     do: Literal["submit"]
     job: Name
@@ -44,6 +47,7 @@ class Submit(_Request):
     priority: Annotated[int, Field(ge=-1000, le=1000)] = 0
     gang: bool = False
     reserve: bool = False
+    nodes: Nodes | None = None
 
 
 class Withdraw(_Request):

@@ -83,7 +83,8 @@ class Wanted:
         for job, lost in sorted(left.values(), key=lambda each: -each[0].priority):
             found = job
             if waiting is None or job.priority >= waiting:
-                found = layout.place(job, free, lost, self.silent.keys())
+                usable = free if job.within is None else free & job.within
+                found = layout.place(job, usable, lost, self.silent.keys())
                 if job.gang and found.missing and job.missing == len(job.groups):
                     found = job
                 free = (free | job.nodes) - found.nodes
@@ -146,6 +147,7 @@ class Wanted:
         if len(set(taken)) != len(taken) or len({job.name for job in jobs}) != len(jobs):
             raise OrchestrationError("a node is in two groups, or two jobs have one name")
         for job in jobs:
+            known(job.within or (), layout)
             shape = layout.shape.model_validate(job.shape).model_dump(mode="json")
             if layout.groups_of(shape) != len(job.groups):
                 raise OrchestrationError(f"job {job.name} has {len(job.groups)} groups")

@@ -270,6 +270,25 @@ def test_a_reservation_has_nodes_and_no_circuits_until_it_is_submitted(start, ro
     assert service.status()["jobs"]["later"]["ready"]
 
 
+def test_a_job_has_none_but_the_nodes_that_it_may_have(start, room) -> None:
+    """Also after a failure and a restart; while it waits, a job of any nodes is placed."""
+    service = start()
+    assert submit(service, "a", 2, nodes=nodes(3, 4, 5)) == [nodes(3, 4)]
+    assert submit(service, "b", 2, nodes=nodes(4, 7)) == [None]
+    with pytest.raises(OrchestrationError, match=r"nodes \['node4', 'node7'\]: withdraw it first"):
+        submit(service, "b", 2)
+    service = start()
+    room.silent = modules(3)
+    for _ in range(MISSES):
+        service.step()
+    assert groups_of(service.status(), "a") == [nodes(4, 5)]
+    assert submit(service, "c", 2) == [nodes(6, 7)]
+    status = service.request({"do": "failed", "nodes": nodes(5)})
+    assert groups_of(status, "a") == [None]
+    assert status["jobs"]["a"]["within"] == nodes(3, 4, 5)
+    assert status["jobs"]["c"]["within"] is None
+
+
 @pytest.mark.parametrize("kill_after", [0, 1, 2, 5])
 def test_a_killed_service_continues_from_its_journal(start, room, kill_after: int) -> None:
     service = start()
@@ -316,6 +335,8 @@ TREE = {"per_tor": 2, "per_domain": 4}
             {"do": "submit", "job": "a", "shape": {**SHAPE, "fat_tree": TREE}},
             "found 9 nodes",
         ),
+        ({"do": "submit", "job": "a", "shape": SHAPE, "nodes": []}, "nodes: "),
+        ({"do": "submit", "job": "a", "shape": SHAPE, "nodes": ["node9"]}, "found node 'node9'"),
         ({"do": "failed", "nodes": "node3"}, "nodes: "),
         ({"do": "failed", "nodes": ["node9"]}, "found node 'node9'"),
         ({"do": "failed", "nodes": []}, "nodes: "),
@@ -353,6 +374,8 @@ def damaged(document: dict[str, Any], how: str) -> None:
             document["silent"] = {"trx0-node99": "silent"}
         case "far apart":
             b["groups"][0]["nodes"] = ["node4", "node8"]
+        case "within 99":
+            b["within"] = ["node99"]
         case "size":
             b["shape"]["size"] = 1e999
         case "groups":
@@ -369,8 +392,8 @@ def damaged(document: dict[str, Any], how: str) -> None:
 
 @pytest.mark.parametrize(
     "how",
-    ["two jobs on one node", "node twice", "node 50", "faulty 99", "switch 99", "far apart", "size",
-     "groups", "names", "format", "null", "epoch"],
+    ["two jobs on one node", "node twice", "node 50", "faulty 99", "switch 99", "far apart",
+     "within 99", "size", "groups", "names", "format", "null", "epoch"],
 )  # fmt: skip
 def test_a_damaged_state_is_refused_and_drives_nothing(start, room, tmp_path, how: str) -> None:
     service = start()
