@@ -40,6 +40,7 @@ ELSEWHERE = {
     "systemctl *": "needs systemd, and changes the machine",
     "install -d *": "changes the machine, as root",
     "* kubernetes *": "needs a cluster; tests/cli and tests/runs try the file",
+    "srun *": "tests/examples/test_slurm_ring.py",
     "* slurm *": "needs a cluster; tests/cli and tests/runs try the script",
     "lightrig claims * --scheduler *": "needs a Dask scheduler at 10.0.0.5",
     "lightrig results * s3://*": "needs an object store in the network",

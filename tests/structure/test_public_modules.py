@@ -38,7 +38,7 @@ IMPORT = re.compile(r"^ *(?:from|import) (lightrig\.[\w.]+)", re.MULTILINE)
     [
         *(ROOT / "docs").rglob("*.md"),
         ROOT / "README.md",
-        *(ROOT / "examples").glob("*.py"),
+        *(ROOT / "examples").rglob("*.py"),
         *(ROOT / "tests" / "drivers_by_others").rglob("acme*.py"),
         *(ROOT / "tests" / "systems_by_others" / "carousel").rglob("*.py"),
     ],
