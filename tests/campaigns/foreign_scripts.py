@@ -2,10 +2,11 @@
 
 `LIGHTRIG_SCRIPTS` names a list of scripts as for suites/claims/test_opus_scripts.py; no script is
 part of this project. `foreign_scripts.json` beside this file is such a list, of which a copy stands
-where the scripts are: each has its `source` (repository, commit and path), and beside it what it
-imports from there. Those of `nanogpt` read `data/generated/train.bin` and `val.bin` of their
-folder, 4,096 random tokens below 50,304 as 16-bit numbers. A `prelude` sets a seed, a device or the
-size of a data set, and prints what all parameters sum up to after each step.
+where the scripts are, with one of `foreign_preludes.py`: each has its `source` (repository, commit
+and path), and beside it what it imports from there. Those of `nanogpt` read
+`data/generated/train.bin` and `val.bin` of their folder, 4,096 random tokens below 50,304 as 16-bit
+numbers. A `prelude` sets a seed, a device or the size of a data set, and prints what all parameters
+sum up to after each step.
 
 Each runs `FOREIGN_ROUNDS` times (default 3) under torchrun with Gloo and on the circuits of its
 `testbed` (default rails4), in turn. Each rank must print the same numbers, to the last digit, or,

@@ -1,0 +1,101 @@
+"""What the preludes of `foreign_scripts.json` have in common; a copy stands beside that list."""
+
+import os
+import tempfile
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.distributed as dist
+import torch.nn.functional as functions
+from torch.distributed.tensor import DTensor
+from torch.nn.parallel import DistributedDataParallel
+from torch.optim.optimizer import register_optimizer_step_post_hook
+
+
+def begin(seed: int | None = 7) -> None:
+    """Set the seed, and print what all parameters sum up to after each step of an optimizer."""
+    register_optimizer_step_post_hook(_print_sum)
+    if seed is not None:
+        torch.manual_seed(seed)
+
+
+def elsewhere() -> None:
+    """Work in a folder of its own, where files are written."""
+    os.chdir(tempfile.mkdtemp())
+
+
+def processors_as_accelerators() -> None:
+    """Let `torch.accelerator` find four, which are the processors."""
+    torch.accelerator.current_accelerator = lambda *_, **__: torch.device("cpu")
+    torch.accelerator.is_available = lambda: True
+    torch.accelerator.device_count = lambda: 4
+    torch.accelerator.device_index = lambda *_: None
+
+
+def processors_for_cuda() -> None:
+    """Do on processors, over Gloo, what names devices of CUDA."""
+    for kind in (torch.Tensor, torch.nn.Module):
+        kind.to = _on_processors(kind.to)
+        kind.cuda = lambda self, *_, **__: self
+    parallel = DistributedDataParallel.__init__
+    DistributedDataParallel.__init__ = lambda self, module, *_, **options: parallel(
+        self, module, **{**options, "device_ids": None}
+    )
+    group = dist.init_process_group
+    dist.init_process_group = lambda backend=None, device_id=None, **options: group(
+        "gloo", **options
+    )
+    load = torch.load
+    torch.load = lambda *args, **options: load(*args, **{**options, "map_location": "cpu"})
+    torch.Tensor.pin_memory = lambda self, *_: self
+    torch.cuda.set_device = lambda *_: None
+
+
+def attention_by_shards() -> None:
+    """Compute attention on each rank's heads: on processors DTensor has no rule for it."""
+    whole = functions.scaled_dot_product_attention
+
+    def attention(query: DTensor, key: DTensor, value: DTensor, **options: Any) -> DTensor:
+        found = whole(query.to_local(), key.to_local(), value.to_local(), **options)
+        return DTensor.from_local(found, query.device_mesh, query.placements)
+
+    functions.scaled_dot_product_attention = attention
+
+
+def filled_when_empty() -> None:
+    """Fill what `to_empty` leaves as the memory was."""
+    to_empty = torch.nn.Module.to_empty
+
+    def filled(self: torch.nn.Module, **options: Any) -> torch.nn.Module:
+        to_empty(self, **options)
+        for parameter in self.parameters():
+            _local(parameter).data.fill_(0.01)
+        return self
+
+    torch.nn.Module.to_empty = filled
+
+
+def _local(parameter: torch.Tensor) -> torch.Tensor:
+    return getattr(parameter, "_local_tensor", parameter)
+
+
+def _print_sum(optimizer: torch.optim.Optimizer, *_: Any) -> None:
+    every = [p for group in optimizer.param_groups for p in group["params"]]
+    print("digest", sum(float(_local(p).detach().double().sum()) for p in every), flush=True)
+
+
+def _on_processors(original: Callable[..., Any]) -> Callable[..., Any]:
+    def call(self: Any, *args: Any, **options: Any) -> Any:
+        if "device" in options:
+            options["device"] = _processor(options["device"])
+        return original(self, *map(_processor, args), **options)
+
+    return call
+
+
+def _processor(value: Any) -> Any:
+    """Return processors for a device of CUDA, and for the number of one."""
+    named = isinstance(value, str | torch.device) and str(value).startswith(("cuda", "cpu:"))
+    number = isinstance(value, int) and not isinstance(value, bool)
+    return torch.device("cpu") if named or number else value
