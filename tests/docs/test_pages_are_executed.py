@@ -125,7 +125,7 @@ def test_every_exception_is_of_a_command_and_names_what_exists():
 @pytest.fixture
 def checkout(tmp_path):
     """A folder like a checkout's, with a reader's testbed."""
-    for name in ("suites", "tests", "benchmarks", "Makefile"):
+    for name in ("examples", "suites", "tests", "benchmarks", "Makefile"):
         (tmp_path / name).symlink_to(ROOT / name)
     ignored = shutil.ignore_patterns("*.py", "__pyc*")
     shutil.copytree(ROOT / "testbeds", tmp_path / "testbeds", ignore=ignored)
