@@ -14,6 +14,7 @@ from lightrig.harness.bench import Fabric, bind_only
 from lightrig.harness.measure.light import NO_LIGHT_DBM
 from lightrig.harness.orchestration.control import Control
 from lightrig.harness.orchestration.wiring import Wiring, wiring_of
+from lightrig.instruments.clock import boot_time
 from lightrig.instruments.core.capabilities import PowerMonitor
 from lightrig.instruments.core.errors import DeniedError
 from lightrig.testbeds import Circuit, LightrigError, Plan, PlanError, Testbed
@@ -146,15 +147,22 @@ class SwitchSessions:
         # A thousand sessions that are opened at once hold up one another until all are late.
         self._turns = threading.BoundedSemaphore(_MOST_OPENED_AT_ONCE)
         self._tried: set[str] = set()
+        self._answered = boot_time()
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="switch")
 
     def probe(self, names: Collection[str]) -> Outcomes:
-        """See `Switches`; a switch that is silent still is not asked a second time meanwhile."""
+        """See `Switches`; a switch that is silent still is not asked a second time meanwhile.
+
+        Two thousand switches take longer to ask than one to answer: a switch is silent that has not
+        answered `ANSWER_TIMEOUT_S` after the last one that has.
+        """
         read = partial(_read, unmonitored=self._unmonitored)
         for name in names:
             if name not in self._running:
                 self._running[name] = self._pool.submit(self._attempt, name, read)
-        wait([self._running[name] for name in names], timeout=ANSWER_TIMEOUT_S)
+        self._answered, pending = boot_time(), {self._running[name] for name in names}
+        while pending and (late_ns := boot_time() - self._answered) < ANSWER_TIMEOUT_S * 1e9:
+            pending = wait(pending, timeout=ANSWER_TIMEOUT_S - late_ns / 1e9).not_done
         found: dict[str, Reading | LightrigError] = {}
         for name in names:
             if self._running[name].done():
@@ -188,7 +196,9 @@ class SwitchSessions:
                         bench = bind_only(testbed, {name}, "lightrig orchestrate", self._control)
                     self._fabrics[name] = Fabric(bench)
                 self._tried.add(name)
-                return action(name, self._fabrics[name])
+                found = action(name, self._fabrics[name])
+                self._answered = boot_time()
+                return found
             except LightrigError as error:
                 self._tried.add(name)
                 self._drop(name)

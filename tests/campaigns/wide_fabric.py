@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
+from lightrig.harness.orchestration.switch_sessions import ANSWER_TIMEOUT_S
 from lightrig.harness.systems.railx.generator import render
 from lightrig.harness.systems.railx.runtime.structure import GridStructure
 from lightrig.instruments.clock import SystemClock
@@ -48,6 +49,8 @@ TL1 = 3082
 INSIDE = "WIDE_FABRIC_INSIDE"
 ACCOUNT = ("bench", "served alone on this machine")
 OPEN_FILES = 16384
+PERIOD_S = 5.0
+"""Of probes: one of all switches takes one to two seconds of a core here, and theirs as much."""
 
 
 class Wide(Grid):
@@ -173,7 +176,7 @@ class WideSequence(WireSequence):
         self._script = self._events()
 
     def started(self) -> Process:
-        made = super().started()
+        made = Process(self.case.name, self._file, self._place, PERIOD_S, ANSWER_TIMEOUT_S)
         self.room.counter.victim.value = made.pid
         return made
 
@@ -231,7 +234,9 @@ def follow(count: int, report: Callable[[str], object]) -> bool:
     with tempfile.TemporaryDirectory(prefix="lightrig-wide-") as name, log("wide_fabric") as lines:
         root, file = Path(name), Path(name, "wide.yaml")
         text = render(SIDE, SIDE, mesh=MESH, ports=PORTS, by_sizes=True)
-        file.write_text(text.replace("env:OCS_LOGIN", f"env:{LOGIN}"))
+        # Names under .invalid are looked up nowhere, not in a file either.
+        text = text.replace("env:OCS_LOGIN", f"env:{LOGIN}").replace(".invalid", ".test")
+        file.write_text(text)
         names = GridStructure(file).switches.values()
         (root / "hosts").write_text(
             "127.0.0.1 localhost\n"

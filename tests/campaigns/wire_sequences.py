@@ -116,12 +116,14 @@ class ServedRoom(Switchroom):
         self.world.close()
 
 
-def serve(environment: Mapping[str, str], arguments: Sequence[str], output: Path) -> None:
+def serve(
+    environment: Mapping[str, str], arguments: Sequence[str], output: Path, answer_s: float
+) -> None:
     """Run `lightrig orchestrate` with arguments; the environment is that of the lab."""
     from lightrig.harness.cli import main
     from lightrig.harness.orchestration import switch_sessions
 
-    switch_sessions.ANSWER_TIMEOUT_S = ANSWER_TIMEOUT_S
+    switch_sessions.ANSWER_TIMEOUT_S = answer_s
     os.environ.update(environment)
     descriptor = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
     for stream in (1, 2):
@@ -138,14 +140,21 @@ def preload_services() -> None:
 class Process:
     """A service in a process of its own, and its API."""
 
-    def __init__(self, system: str, file: Path, place: Path, period_s: float = PERIOD_S) -> None:
+    def __init__(
+        self,
+        system: str,
+        file: Path,
+        place: Path,
+        period_s: float = PERIOD_S,
+        answer_s: float = ANSWER_TIMEOUT_S,
+    ) -> None:
         at = place / "api.socket"
         self.output = place / "output.txt"
         arguments = [system, str(file), "--socket", str(at), "--state", str(place / "state.json")]
         arguments += ["--period", str(period_s)]
         environment = {name: os.environ[name] for name in ("LIGHTRIG_STATE", LOGIN)}
         self._process = multiprocessing.get_context("forkserver").Process(
-            target=serve, args=(environment, arguments, self.output), daemon=True
+            target=serve, args=(environment, arguments, self.output, answer_s), daemon=True
         )
         self.output.touch()
         self._process.start()

@@ -2,6 +2,7 @@
 
 import threading
 import time
+from contextlib import AbstractContextManager
 from types import SimpleNamespace
 from typing import Any
 
@@ -27,6 +28,7 @@ class Lab:
         self.applied: list[str] = []
         self.asked: list[str] = []
         self.timeout_s = 5.0
+        self.turn: AbstractContextManager[Any] | None = None
 
     def bind_only(self, testbed: Any, names: set[str], *_: object) -> Any:
         (name,) = names
@@ -37,6 +39,9 @@ class Lab:
                 # Of each its own, as a socket is: threads that share an event wake one another.
                 threading.Event().wait(self.timeout_s)
                 raise LightrigError(f"{name} did not answer within 5 s")
+            if self.turn is not None:
+                with self.turn:
+                    threading.Event().wait(0.06)
             return self.present.get(name, LOOPBACK)
 
         return SimpleNamespace(
@@ -79,6 +84,23 @@ def test_a_silent_switch_holds_up_no_other_and_is_not_asked_twice(
     while isinstance(sessions.probe(["trx0-node3"])["trx0-node3"], SilentError):
         pass
     assert isinstance(sessions.probe(["trx0-node3"])["trx0-node3"], Reading)
+    sessions.close()
+
+
+def test_switches_that_answer_one_after_the_other_are_all_waited_for(
+    lab: Lab, tmp_path, monkeypatch
+) -> None:
+    """Sixteen answers 60 ms apart, and one that does not come, within 0.3 s of the one before."""
+    monkeypatch.setattr(switch_sessions, "ANSWER_TIMEOUT_S", 0.3)
+    (tmp_path / "row.yaml").write_text(render(8, hops=2))
+    testbed = load(tmp_path / "row.yaml")
+    sessions = SwitchSessions(testbed)
+    sessions.probe(testbed.optical_switches)
+    lab.turn, lab.timeout_s, lab.silent = threading.Lock(), 3.0, {"trx0-node3"}
+    found = sessions.probe(testbed.optical_switches)
+    late = [name for name, each in found.items() if not isinstance(each, Reading)]
+    assert late == ["trx0-node3"]
+    lab.silent = set()
     sessions.close()
 
 
