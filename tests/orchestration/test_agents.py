@@ -1,7 +1,7 @@
 """Agents of hosts: their own switches alone, over a Unix socket, and what a dead one costs."""
 
 import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
@@ -14,9 +14,7 @@ from lightrig.harness.orchestration.agents import (
     AgentSwitches,
     CarrierAnswer,
     HostAgent,
-    Orders,
     ServerCarriers,
-    switches_by_host,
 )
 from lightrig.harness.orchestration.orchestrator import Orchestrator
 from lightrig.harness.orchestration.switch_sessions import Reading
@@ -27,72 +25,11 @@ from lightrig.instruments.clock.virtual import VirtualClock
 from lightrig.instruments.core.capabilities import LinkEvent, Settled
 from lightrig.instruments.core.errors import UnreachableError
 from lightrig.testbeds import Circuit, LightrigError, Port, Testbed, load
-from tests.campaigns.switchroom import Switchroom, beams
+from tests.campaigns.room_agents import Hosts, RoomCarriers
+from tests.campaigns.switchroom import Switchroom
 
 AUTO = {"do": "submit", "job": "ring", "shape": {}}
 BAR = frozenset({Circuit(1, 2)})
-
-
-class RoomCarriers:
-    """Carriers of a server, as the light of a room's circuits has them."""
-
-    def __init__(self, room: Switchroom, host: str) -> None:
-        self._room, self._host = room, host
-
-    def read(self) -> Mapping[str, CarrierAnswer]:
-        lit = {
-            sink
-            for source, sink in beams(self._room.testbed, self._room.circuits)
-            if source.owner not in self._room.unlit
-        }
-        return {
-            str(spec.port): CarrierAnswer(up=spec.port in lit, ages=None)
-            for spec in self._room.testbed.nic_ports
-            if spec.port.owner == self._host
-        }
-
-    def close(self) -> None:
-        pass
-
-
-class Hosts:
-    """An agent for each server of a room, reached without a wire; one without an agent refuses."""
-
-    def __init__(self, room: Switchroom) -> None:
-        self.room = room
-        layout = ServerRingLayout(room.testbed)
-        self.names = switches_by_host(layout, room.testbed.optical_switches)
-        self._agents: dict[str, HostAgent] = {}
-        for host in self.names:
-            self.start(host)
-
-    def start(self, host: str, names: frozenset[str] | None = None, name: str = "") -> None:
-        self._agents[host] = HostAgent(
-            name or host,
-            names or self.names[host],
-            self.room,
-            lambda: RoomCarriers(self.room, host),
-        )
-
-    def end(self, host: str) -> None:
-        del self._agents[host]
-
-    def client(self, host: str) -> httpx.Client:
-        def answer(request: httpx.Request) -> httpx.Response:
-            if host not in self._agents:
-                raise httpx.ConnectError("Connection refused")
-            agent = self._agents[host]
-            if request.url.path == "/v1/probe":
-                found = agent.probe()
-            else:
-                found = agent.order(Orders.model_validate_json(request.content))
-            return httpx.Response(200, text=found.model_dump_json())
-
-        return httpx.Client(base_url="http://agent", transport=httpx.MockTransport(answer))
-
-    def switches(self) -> AgentSwitches:
-        clients = {host: self.client(host) for host in self.names}
-        return AgentSwitches(self.names, clients, self.room)
 
 
 @pytest.fixture(scope="module")
@@ -104,7 +41,7 @@ def testbed(tmp_path_factory: pytest.TempPathFactory) -> Testbed:
 
 @pytest.fixture
 def hosts(testbed: Testbed) -> Hosts:
-    return Hosts(Switchroom(testbed))
+    return Hosts(Switchroom(testbed), ServerRingLayout(testbed))
 
 
 @pytest.fixture

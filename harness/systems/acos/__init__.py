@@ -14,5 +14,5 @@ SYSTEM = System(
     quantities=f"{_PACKAGE}.quantities:QUANTITIES",
     fixtures=f"{_PACKAGE}.fixtures",
     generator=f"{_PACKAGE}.generator:generate",
-    orchestrator=f"{_PACKAGE}.runtime.layout:ServerRingLayout",
+    orchestrator=f"{_PACKAGE}.runtime.rack_layout:layout_of",
 )

@@ -1,6 +1,6 @@
 """Deployments as testbed files: every low-radix switch on its own serial line."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from typing import Annotated
@@ -24,11 +24,16 @@ from lightrig.testbeds import LightrigError
 JOBS = {
     "16": supported(CLUSTERS["16"]),
     "64": [Degrees(4, 4, 4, 16), Degrees(8, 2, 4, 8)],  # those of Fig. 4
+    "72": [Degrees(4, 4, 4, 16), Degrees(8, 2, 4, 8)],
 }
 """Parallelisms of each size that its file has plans for."""
 
 _RINGS = {"inner": (0, 1, 2, 3, 4), "outer": (0, 2, 4, 1, 3)}
 """Two rings of five servers without a common link."""
+
+_REACHABLE_DB = 12.0
+"""Loss between transceivers of a resilient rack. The check of a file follows light wherever its
+switches could lead it, also through eight that no plan sets so."""
 
 _SELECTION = {"select-transmit": "tx-gpu{}-lane{}", "select-receive": "rx-gpu{}-lane{}"}
 
@@ -41,7 +46,9 @@ class DeploymentError(LightrigError, ValueError):
 
 
 def generate(
-    gpus: Annotated[int, typer.Option(help="GPUs of the cluster: 16 or 64.")] = 16,
+    gpus: Annotated[
+        int, typer.Option(help="GPUs of the cluster: 16, 64 or, with spares, 72.")
+    ] = 16,
     namespaces: Annotated[
         bool,
         typer.Option("--namespaces", help="Five servers that are namespaces, in two rings."),
@@ -55,14 +62,16 @@ def generate(
 
 
 def render(gpus: int = 16) -> str:
-    """Return the description of a cluster without backups as YAML, one server for each GPU.
+    """Return the description of a cluster as YAML, one server for each GPU.
+
+    With backups, servers are the nodes of eight GPUs that fail together (§5.2), the last the spare.
 
     Raises `DeploymentError` for other sizes.
     """
     if str(gpus) not in JOBS:
         raise DeploymentError(
             f"found {gpus} GPUs, expected {' or '.join(JOBS)}: 72 GPUs already have 3,136 "
-            "switches, each of them a serial line and some lines of this file; "
+            "switches, each of them a serial line and two lines of the file; "
             "`python -m benchmarks acos` builds, sets and checks up to 32,768 GPUs in memory"
         )
     rack = build(CLUSTERS[str(gpus)])
@@ -74,7 +83,33 @@ def render(gpus: int = 16) -> str:
             settings[f"{_name(job)}-on-{topology.lower()}"] = states
     kind = closing_class(worst_circuit(rack.fabric, settings.values()), rack.lane_count)
     rate = "400G" if rack.lane_count == 2 else "100G"
-    lanes, last = rack.lane_count, gpus - 1
+    lanes, last, resilient = rack.lane_count, gpus - 1, rack.spec.resilient
+    transceiver = kind.name.lower()
+    if resilient:
+        per_node, nodes = gpus // rack.spec.nodes, rack.spec.nodes
+        servers = [
+            f"  node[0-{nodes - 1}]:    # the last is the spare",
+            "    address: ssh://bench@{name}.invalid",
+            f"    gpus: {{count: {per_node}}}",
+            "    nics:",
+            f"      gpu[0-{per_node - 1}]: {{ports: {lanes}, netdev: 'gpu{{n}}lane{{p}}', "
+            f"rate: {rate}, transceiver: {transceiver}}}",
+        ]
+        ends = {
+            f"node[0-{nodes - 1}].gpu{at}": f"[{nodes * at}-{nodes * at + nodes - 1}]"
+            for at in range(per_node)
+        }
+    else:
+        servers = [
+            "  # One server a GPU: how many of them share a host does not change the optics.",
+            f"  gpu[0-{last}]:",
+            "    address: ssh://bench@{name}.invalid",
+            "    gpus: {count: 1}",
+            "    nics:",
+            f"      nic0: {{ports: {lanes}, netdev: 'lane{{p}}', rate: {rate}, "
+            f"transceiver: {transceiver}}}",
+        ]
+        ends = {f"gpu[0-{last}].nic0": f"[0-{last}]"}
     return _render(
         name="acos" if gpus == 16 else f"acos-{gpus}",
         about=f"{gpus} GPUs and {rack.fabric.switches:,} low-radix switches, generated"
@@ -82,16 +117,9 @@ def render(gpus: int = 16) -> str:
         fabric=rack.fabric,
         settings=settings,
         bench=gpus == 16,
-        servers=[
-            "  # One server a GPU: how many of them share a host does not change the optics.",
-            f"  gpu[0-{last}]:",
-            "    address: ssh://bench@{name}.invalid",
-            "    gpus: {count: 1}",
-            "    nics:",
-            f"      nic0: {{ports: {lanes}, netdev: 'lane{{p}}', rate: {rate}, "
-            f"transceiver: {kind.name.lower()}}}",
-        ],
-        transceiver=(kind.name.lower(), kind.budget_db),
+        servers=servers,
+        ends=ends,
+        transceiver=(transceiver, _REACHABLE_DB if resilient else kind.budget_db),
     )
 
 
@@ -116,6 +144,7 @@ def render_rings() -> str:
             "      nic0: {ports: 2, netdev: 'lane{p}', model: veth, ip: '192.0.2.{k}/24', "
             f"rate: 200M, transceiver: {kind.name.lower()}}}",
         ],
+        ends={"gpu[0-4].nic0": "[0-4]"},
         transceiver=(kind.name.lower(), kind.budget_db),
     )
 
@@ -127,13 +156,20 @@ def _render(
     fabric: Fabric,
     settings: dict[str, States],
     servers: Sequence[str],
+    ends: Mapping[str, str],
     transceiver: tuple[str, float],
     bench: bool,
 ) -> str:
     kind, budget_db = transceiver
     ports = _Ports(fabric)
-    ends = f"gpu[0-{fabric.gpus - 1}].nic0.p[0-{fabric.lanes - 1}]"
-    first, last = ports.spread("select-transmit", 1), ports.spread("select-receive", ports.receive)
+    lanes = f"[0-{fabric.lanes - 1}]"
+    closes = "class that closes over the most switches and connectors of a circuit"
+    how = "the weakest"
+    if budget_db == _REACHABLE_DB:
+        how, closes = (
+            "as much as",
+            "is lost wherever the switches could lead light, by a plan or not",
+        )
     lines = [
         "# yaml-language-server: $schema=schema.json",
         f"name: {name}",
@@ -150,14 +186,21 @@ def _render(
         *servers,
         "",
         *(_PARTS_INSTRUMENTS if bench else ()),
-        f"transceivers:    # no levels are published: {budget_db:g} dB between them, the weakest",
-        "                 # class that closes over the most switches and connectors of a circuit",
+        f"transceivers:    # no levels are published: {budget_db:g} dB between them, {how}",
+        f"                 # {closes}",
         f"  {kind}: {{wavelength: 1310 nm, launch: {{min: -2.7 dBm, max: 5.1 dBm}}, "
         f"receive: {{min: {-2.7 - budget_db:g} dBm, max: 5.1 dBm}}}}",
         "",
         "fibers:",
-        f"  - {{fiber: '{ends} -> {first}', loss: 0.25 dB}}",
-        f"  - {{fiber: '{last} -> {ends}', loss: 0.25 dB}}",
+        *(
+            f"  - {{fiber: '{nic}.p{lanes} -> tx-gpu{gpus}-lane{lanes}.1', loss: 0.25 dB}}"
+            for nic, gpus in ends.items()
+        ),
+        *(
+            f"  - {{fiber: 'rx-gpu{gpus}-lane{lanes}.{ports.receive} -> {nic}.p{lanes}', "
+            "loss: 0.25 dB}"
+            for nic, gpus in ends.items()
+        ),
         *(f"  - {{fiber: {fiber}, loss: 0.25 dB}}" for fiber in ports.fibers()),
         *(_PARTS_FIBERS if bench else ()),
         "",
@@ -228,10 +271,6 @@ class _Ports:
         """Port where light leaves a selection switch for its receiver."""
         return int(self.fabric.arrays["select-receive"].inputs.shape[-1]) + 1
 
-    def spread(self, array: str, port: int) -> str:
-        """Return one port of each switch of an array."""
-        return f"{_ranged(self.fabric.arrays[array])}.{port}"
-
     def lit(self, array: Array, states: States) -> States:
         """Return `states` with `DARK` for a 1xN that selects a branch without a fiber."""
         if array.kind == "2x2":
@@ -251,13 +290,15 @@ class _Ports:
         inputs: dict[int, str] = {}
         for array in self.fabric.arrays.values():
             for place in np.ndindex(array.inputs.shape):
-                inputs[int(array.inputs[place])] = f"{_named(array, place[:-1])}.{place[-1] + 1}"
+                inputs[int(array.inputs[place])] = (
+                    f"{switch_name(array, place[:-1])}.{place[-1] + 1}"
+                )
         for array in self.fabric.arrays.values():
             first = array.inputs.shape[-1] + 1
             for place in np.ndindex(array.outputs.shape):
                 sink = int(sinks[array.outputs[place]])
                 if sink >= ends and sink != DARK:
-                    source = f"{_named(array, place[:-1])}.{first + place[-1]}"
+                    source = f"{switch_name(array, place[:-1])}.{first + place[-1]}"
                     yield f"{source} -> {inputs[sink]}"
 
 
@@ -266,7 +307,8 @@ def _name(job: Degrees) -> str:
     return "-".join(f"{key}{n}" for key, n in parts.items() if n > 1)
 
 
-def _named(array: Array, place: Sequence[object]) -> str:
+def switch_name(array: Array, place: Sequence[object]) -> str:
+    """Return the name in a file of a switch of an array."""
     template = _SELECTION.get(array.name)
     if template is None:
         template = array.name.lower() + "-{}" * len(array.shape)
@@ -275,7 +317,7 @@ def _named(array: Array, place: Sequence[object]) -> str:
 
 def _ranged(array: Array, fixed: Sequence[int] = ()) -> str:
     free = [f"[0-{size - 1}]" if size > 1 else "0" for size in array.shape[len(fixed) :]]
-    return _named(array, [*fixed, *free])
+    return switch_name(array, [*fixed, *free])
 
 
 def _switches(array: Array) -> str:

@@ -74,7 +74,7 @@ def test_a_cluster_of_64_gpus_loads_with_all_its_links(tmp_path):
 
 def test_larger_clusters_are_refused_with_the_reason():
     with pytest.raises(DeploymentError, match=r"3,136 switches.*benchmarks acos"):
-        render(72)
+        render(128)
 
 
 @pytest.mark.parametrize("failed", range(5))
