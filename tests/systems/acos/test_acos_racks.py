@@ -124,7 +124,7 @@ def test_a_dead_adaptation_switch_moves_the_spare_where_that_avoids_it(layout) -
     job = layout.place(Job("a", shape, 0, False, False, (None,)), frozenset(NODES), {}, set())
     assert job.groups[0].details == {"spare": 8}
     dead = {"tp-skip-out-forward-2-0-0-0"}  # of node 2
-    moved = layout.place(job, frozenset(), {}, dead)
+    moved = layout.place(job, frozenset({"node8"}), {}, dead)
     assert moved.groups[0].details == {"spare": 2}
     assert layout.place(moved, frozenset({"node2"}), {}, set()) is moved
     assert dead.isdisjoint(layout.circuits(moved))
