@@ -24,6 +24,9 @@ ANSWER_TIMEOUT_S = 2.0
 
 _MOST_THREADS = 4096
 
+_MOST_ASKED_AT_ONCE = 64
+_NONE_ANSWERS_S = 0.5
+"""Time without an answer after which those that wait for their turn are asked nevertheless."""
 _MOST_OPENED_AT_ONCE = 32
 _LONGEST_TURN_S = 30.0
 """How long a session waits for its turn to be opened, behind switches that do not answer."""
@@ -146,6 +149,7 @@ class SwitchSessions:
         self._unmonitored: set[str] = set()
         # A thousand sessions that are opened at once hold up one another until all are late.
         self._turns = threading.BoundedSemaphore(_MOST_OPENED_AT_ONCE)
+        self._asked = threading.BoundedSemaphore(_MOST_ASKED_AT_ONCE)
         self._tried: set[str] = set()
         self._answered = boot_time()
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="switch")
@@ -196,9 +200,10 @@ class SwitchSessions:
                         bench = bind_only(testbed, {name}, "lightrig orchestrate", self._control)
                     self._fabrics[name] = Fabric(bench)
                 self._tried.add(name)
-                found = action(name, self._fabrics[name])
-                self._answered = boot_time()
-                return found
+                with self._few_asked():
+                    found = action(name, self._fabrics[name])
+                    self._answered = boot_time()
+                    return found
             except LightrigError as error:
                 self._tried.add(name)
                 self._drop(name)
@@ -213,6 +218,21 @@ class SwitchSessions:
         finally:
             if taken:
                 self._turns.release()
+
+    @contextlib.contextmanager
+    def _few_asked(self) -> Iterator[None]:
+        """Wait until few others are being asked, as long as any of them answers.
+
+        Two thousand threads that all get answers at once take both processors to switch.
+        """
+        while not (taken := self._asked.acquire(timeout=_NONE_ANSWERS_S)):
+            if boot_time() - self._answered > _NONE_ANSWERS_S * 1e9:
+                break
+        try:
+            yield
+        finally:
+            if taken:
+                self._asked.release()
 
     def _drop(self, name: str) -> None:
         if name in self._fabrics:
