@@ -154,5 +154,5 @@ def test_128_gpus_shuffle_one_parallelism_alone():
 def test_a_task_moves_by_one_node_or_to_the_backup():
     assert shifted(8, 3) == (0, 1, 2, 4, 5, 6, 7, BACKUP)
     assert shifted(8, 3, left=True) == (BACKUP, 0, 1, 2, 4, 5, 6, 7)
-    assert shifted(4, 5) == (0, 1, 2, 3, BACKUP, 4, 6, 7)
+    assert shifted(4, 5) == (0, 1, 2, 3, 4, 6, 7, BACKUP)
     assert np.unique(shifted(4, 2)).size == NODES

@@ -199,7 +199,7 @@ def test_a_data_centre_survives_any_failed_rack_of_a_row(place, pp):
     assert not hall_errors(made, configure_hall(made, 8, pp, 64, None, spare))
 
 
-_HALL_TP_4 = "the 2x2 at the point where rings split is not built between racks: ranks shuffle"
+_HALL_TP_4 = "of single diagonals, half of the nodes have the one that their half shifts along"
 _HALL_ALL = "neighbouring racks that both shift need two diagonals, where one is built"
 
 

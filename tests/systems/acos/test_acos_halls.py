@@ -54,7 +54,7 @@ PAIRS = list(product(range(9), repeat=2))
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("tp", [8, 16])
+@pytest.mark.parametrize("tp", [4, 8, 16])
 def test_double_offsetting_links_keep_the_ranks_of_every_pair_of_failed_nodes(tp):
     made = build_hall(Hall(2, node_backups=True, double_offsets=True))
     counts = made.fabric.counts()
@@ -68,12 +68,13 @@ def test_double_offsetting_links_keep_the_ranks_of_every_pair_of_failed_nodes(tp
         assert {error.partition(":")[0] for error in errors} <= {"PP"}
 
 
-def test_double_offsetting_links_keep_the_ranks_with_a_failed_node_in_every_rack():
+@pytest.mark.parametrize("tp", [4, 8])
+def test_double_offsetting_links_keep_the_ranks_with_a_failed_node_in_every_rack(tp):
     made = build_hall(Hall(2, (2,), node_backups=True, double_offsets=True))
     draw = np.random.default_rng(1)
     for _ in range(3):
         spare = draw.integers(0, 9, made.hall.columns)
-        errors = hall_errors(made, configure_hall(made, 8, 8, 64, spare))
+        errors = hall_errors(made, configure_hall(made, tp, 8, 64, spare))
         assert {error.partition(":")[0] for error in errors} <= {"PP"}
 
 

@@ -60,9 +60,9 @@ def test_ranks_shift_by_one_node_towards_the_backup():
     assert shifted(8, 2, left=True) == (8, 0, 1, 3, 4, 5, 6, 7)
     assert shifted(8, 0) == (1, 2, 3, 4, 5, 6, 7, 8)
     assert shifted(8, 0, left=True) == (8, 1, 2, 3, 4, 5, 6, 7)
-    # TP 4: nodes 0 to 3 shift right, 4 to 7 left, whatever is asked for.
-    assert shifted(4, 1, left=True) == (0, 2, 3, 8, 4, 5, 6, 7)
-    assert shifted(4, 6) == (0, 1, 2, 3, 8, 4, 5, 7)
+    # TP 4: nodes 0 to 3 shift left, 4 to 7 right, whatever is asked for.
+    assert shifted(4, 1, left=True) == (8, 0, 2, 3, 4, 5, 6, 7)
+    assert shifted(4, 6) == (0, 1, 2, 3, 4, 5, 7, 8)
     assert shifted(4, 8) == tuple(range(8))
 
 

@@ -70,7 +70,7 @@ def configure_hall(
                     p, q = points[frozenset((places[k], places[k + 4]))]
                     of(states, f"DP-nodes-{p}-{q}-0-{direction}")[which] = CROSS
         of(states, f"DP-rack-{direction}")[...] = CROSS * (tp == 16)
-        _set_between(made, states, direction, pp, nodes, positions)
+        _set_between(made, states, direction, tp, pp, nodes, positions)
         for level, crossed in ((2, ep < 32), (1, ep < 64)):
             for name in ("out", "back"):
                 of(states, f"EP-split-{level}-{name}")[...] = CROSS * crossed
@@ -78,7 +78,7 @@ def configure_hall(
 
 
 def _set_between(
-    made: DataCentre, states: States, direction: str, pp: int, nodes: Ints, positions: Ints
+    made: DataCentre, states: States, direction: str, tp: int, pp: int, nodes: Ints, positions: Ints
 ) -> None:
     hall, of = made.hall, made.fabric.of
     if pp == 4:
@@ -95,11 +95,11 @@ def _set_between(
             near, far = int(nodes[source]), int(nodes[target])
             diagonal = 1
             if double_offset(made, name):
-                # Both racks shift alike: ranks between the two spare nodes are one node apart. The
-                # backup stands behind the last node, or, for shifts to the left, before the first.
-                count = hall.nodes
-                ahead = (near + parity[source]) % count > (far + parity[source]) % count
-                step = 1 if ahead else -1
+                # Both racks shift alike: ranks between the two spare nodes are one node apart, all
+                # in one direction. The backup stands behind the last node and before the first.
+                left = bool(parity[source])
+                ends = zip(shifted(tp, near, left=left), shifted(tp, far, left=left), strict=True)
+                step = 1 if 1 in {(q - p) % hall.nodes for p, q in ends} else -1
                 diagonal = DOUBLE_SHIFTS.index(step)
             if not made.resilient or near == far:
                 # No diagonal: the whole rack at once.

@@ -16,7 +16,7 @@ from lightrig.harness.systems.acos.planning.optics import CROSS, Fabric, Ints, S
 
 Topology: TypeAlias = Literal["TP", "DP", "PP", "EP"]
 NODES, BACKUP = 8, 8
-MERGES = (8, 0, 4, 1, 5, 2, 6, 3, 7)
+MERGES = (8, 4, 0, 5, 1, 6, 2, 7, 3)
 """Cycle of nodes: neighbours' DP rings can be merged. Without any one node it leaves a path of
 eight, whose four pairs are those that TP 4 needs: each node merges with two others (§5.2)."""
 _BACKUP_TO, _BACKUP_FROM = {0: 0, 1: 1, 4: 2, 5: 3}, {7: 0, 6: 1, 2: 2, 3: 3}
@@ -147,13 +147,15 @@ def shifted(tp: int, failed: int, *, left: bool = False) -> tuple[int, ...]:
     """Node of each place 0..7 when `failed` (8: the backup, none) has no task.
 
     Every task moves by one node at most, always in one direction: right, up to the backup, or
-    left. With TP 4 the direction is that of the half, since the backup stands between both.
+    left. With TP 4 both halves shift outwards, to the backup behind the last node and before the
+    first: no diagonal between racks then crosses the point where the rings are split, and the extra
+    2x2 that §4.3 has there are not needed.
     """
     if failed == BACKUP:
         return tuple(range(NODES))
     if tp == 4:
         start = 0 if failed < 4 else 4
-        left = failed >= 4
+        left = failed < 4
     else:
         start = 0
     size = 4 if tp == 4 else NODES
