@@ -151,7 +151,7 @@ class SwitchSessions:
         self._turns = threading.BoundedSemaphore(_MOST_OPENED_AT_ONCE)
         self._asked = threading.BoundedSemaphore(_MOST_ASKED_AT_ONCE)
         self._tried: set[str] = set()
-        self._answered = boot_time()
+        self._answered, self._few = boot_time(), True
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="switch")
 
     def probe(self, names: Collection[str]) -> Outcomes:
@@ -161,10 +161,11 @@ class SwitchSessions:
         answered `ANSWER_TIMEOUT_S` after the last one that has.
         """
         read = partial(_read, unmonitored=self._unmonitored)
+        self._answered, self._few = boot_time(), True
         for name in names:
             if name not in self._running:
                 self._running[name] = self._pool.submit(self._attempt, name, read)
-        self._answered, pending = boot_time(), {self._running[name] for name in names}
+        pending = {self._running[name] for name in names}
         while pending and (late_ns := boot_time() - self._answered) < ANSWER_TIMEOUT_S * 1e9:
             pending = wait(pending, timeout=ANSWER_TIMEOUT_S - late_ns / 1e9).not_done
         found: dict[str, Reading | LightrigError] = {}
@@ -221,13 +222,14 @@ class SwitchSessions:
 
     @contextlib.contextmanager
     def _few_asked(self) -> Iterator[None]:
-        """Wait until few others are being asked, as long as any of them answers.
+        """Wait until few others are being asked; where none of them answers, no longer.
 
         Two thousand threads that all get answers at once take both processors to switch.
         """
-        while not (taken := self._asked.acquire(timeout=_NONE_ANSWERS_S)):
+        taken = False
+        while self._few and not (taken := self._asked.acquire(timeout=_NONE_ANSWERS_S)):
             if boot_time() - self._answered > _NONE_ANSWERS_S * 1e9:
-                break
+                self._few = False  # until the next probe
         try:
             yield
         finally:
