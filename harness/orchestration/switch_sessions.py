@@ -25,7 +25,7 @@ ANSWER_TIMEOUT_S = 2.0
 _MOST_THREADS = 4096
 
 _MOST_ASKED_AT_ONCE = 64
-_NONE_ANSWERS_S = 0.5
+_NONE_ANSWERS_S = 0.2
 """Time without an answer after which those that wait for their turn are asked nevertheless."""
 _MOST_OPENED_AT_ONCE = 32
 _LONGEST_TURN_S = 30.0
@@ -158,7 +158,7 @@ class SwitchSessions:
         """See `Switches`; a switch that is silent still is not asked a second time meanwhile.
 
         Two thousand switches take longer to ask than one to answer: a switch is silent that has not
-        answered `ANSWER_TIMEOUT_S` after the last one that has.
+        answered within `ANSWER_TIMEOUT_S`, nor within half of that after the last one that has.
         """
         read = partial(_read, unmonitored=self._unmonitored)
         self._answered, self._few = boot_time(), True
@@ -166,8 +166,12 @@ class SwitchSessions:
             if name not in self._running:
                 self._running[name] = self._pool.submit(self._attempt, name, read)
         pending = {self._running[name] for name in names}
-        while pending and (late_ns := boot_time() - self._answered) < ANSWER_TIMEOUT_S * 1e9:
-            pending = wait(pending, timeout=ANSWER_TIMEOUT_S - late_ns / 1e9).not_done
+        began, allowed = self._answered, round(ANSWER_TIMEOUT_S * 1e9)
+        while (
+            pending
+            and (left := max(began + allowed, self._answered + allowed // 2) - boot_time()) > 0
+        ):
+            pending = wait(pending, timeout=left / 1e9).not_done
         found: dict[str, Reading | LightrigError] = {}
         for name in names:
             if self._running[name].done():
