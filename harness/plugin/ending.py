@@ -31,6 +31,10 @@ class EndShield:
     def __init__(self) -> None:
         self._handlers: dict[int, Any] = {}
 
+    def handle(self, number: int, handler: Any) -> None:
+        """Give a signal to a handler for the run alone."""
+        self._handlers.setdefault(number, signal.signal(number, handler))
+
     def begin(self) -> None:
         """Ignore the signals from now on; no effect the second time."""
         while True:

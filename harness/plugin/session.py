@@ -84,7 +84,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(Faults(config), "lightrig-faults")
     for number in (signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) is signal.SIG_DFL:
-            signal.signal(number, _terminated)
+            config.stash[SHIELD].handle(number, _terminated)
     if is_worker(config):
         config.stash[RUN] = worker = WorkerRun(
             config, partial(config.stash.__getitem__, DESELECTED)
