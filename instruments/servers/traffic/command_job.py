@@ -1,6 +1,9 @@
 """A job by command, such as nccl-tests under mpirun, watched by the table that it prints."""
 
+import contextlib
 import itertools
+import os
+import signal
 import subprocess
 import threading
 from collections.abc import Sequence
@@ -46,7 +49,7 @@ class CommandJob:
         self._error = ""
         self._last = clock.now()
         try:
-            process = subprocess.Popen(
+            self._process = subprocess.Popen(
                 command,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
@@ -56,7 +59,7 @@ class CommandJob:
             )
         except OSError as error:
             raise self._failure(f"could not be started: {error.strerror}") from error
-        self._channel = ProcessChannel(process, self)
+        self._channel = ProcessChannel(self._process, self)
         deadline = clock.now() + STARTING
         while not self._rows and not self._error:
             if clock.now() > deadline:
@@ -114,6 +117,8 @@ class CommandJob:
     def stop(self) -> StreamState:
         """Return its last state and end it, with all that it has started here."""
         state = self.state()
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGTERM)  # a launcher passes it to its ranks
         self._channel.close()
         return state
 
