@@ -187,18 +187,14 @@ class CommandJobs:
             where = bench.testbed.path
             raise NoJobsError(f"{where}: no command runs on simulated servers: {simulated[0]} is")
         self._command, self._clock = shlex.split(command), bench.clock
+        self._job: CommandJob | None = None
 
     def start(self, plan: Plan, collective: JobCollective) -> CommandJob:
         """Start it; `plan` is up, and what it does is its own affair."""
-        return CommandJob(self._command, self._clock)
-
-    def route(self, links: Iterable[Link]) -> None:
-        """Raise `NoJobsError`."""
-        raise NoJobsError("routes of a command's servers are not known; leave --reroute out")
-
-    def lose(self, ports: Collection[Port], share: float) -> Span:
-        """Raise `NoJobsError`."""
-        raise NoJobsError("packets are lost by servers that --library runs on, not by a command's")
+        self._job = CommandJob(self._command, self._clock)
+        return self._job
 
     def close(self) -> None:
-        """Do nothing: each job ends what it started."""
+        """End what still runs: a fault may have ended by an error before its job was stopped."""
+        if self._job is not None:
+            self._job.stop()

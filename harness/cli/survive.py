@@ -132,6 +132,10 @@ def survive(
     with right results, 1 where it did not, 2 for an invalid file, plan or fault, 3 if an
     instrument failed or the library is missing, 130 where a signal ended it.
     """
+    settings = {"--user-timeout": user_timeout, "--timeout": timeout, "--retries": retries}
+    settings |= {"--detector": detector, "--reroute": reroute, "--fault dim": "dim:" in str(fault)}
+    if command and (given := [name for name, value in settings.items() if value]):
+        give_up(f"{given[0]} is of the jobs of --library, not of a --command", BAD_INPUT)
     testbed = load_testbed(file)
     wanted = named_plan(testbed, plan) if plan else _first_plan(testbed)
     kinds, bounds = _kinds(fault)

@@ -195,7 +195,7 @@ def job_under_fault(
     )
 
 
-class MadeFault(NamedTuple):
+class _Made(NamedTuple):
     """A fault that has been made, and is over: see `Survival`."""
 
     dark: Span
@@ -211,7 +211,7 @@ def _phase_of(before: StreamState, after: StreamState, lost: Span) -> float | No
     return (lost.earliest - ends[-1]) / usual if usual and ends else None
 
 
-def _dimmed(fabric: Fabric, plan: Plan, fault: Fault, lose: PacketLoss | None) -> MadeFault:
+def _dimmed(fabric: Fabric, plan: Plan, fault: Fault, lose: PacketLoss | None) -> _Made:
     if lose is None:
         raise NoFaultError("dimming needs servers whose kernels can lose packets")
     clock, ports = fabric.bench.clock, fault.ports(fabric.testbed, plan)
@@ -220,7 +220,7 @@ def _dimmed(fabric: Fabric, plan: Plan, fault: Fault, lose: PacketLoss | None) -
         clock.sleep(max(lost.latest + fault.what.duration - clock.now(), 0))
     finally:
         back = lose(ports, 0.0)
-    return MadeFault(Span(0, 0), lost, back, {"packets lost": lost, "packets lost no more": back})
+    return _Made(Span(0, 0), lost, back, {"packets lost": lost, "packets lost no more": back})
 
 
 def _darkened(
@@ -229,7 +229,7 @@ def _darkened(
     plan: Plan,
     fault: Fault,
     reroute: Callable[[Iterable[Link]], object] | None,
-) -> MadeFault:
+) -> _Made:
     """Take light away by the switches, and bring `plan` back."""
     clock, moments = fabric.bench.clock, dict[str, Span]()
     dark, present = fault.ports(fabric.testbed, plan), fabric.links(plan)
@@ -262,7 +262,7 @@ def _darkened(
     if back:
         moments["carrier back"] = max(back)
     began, ended = moments.get("carrier lost", moments["command"]), max([there, *back])
-    return MadeFault(max(without.values(), key=sum), began, ended, moments)
+    return _Made(max(without.values(), key=sum), began, ended, moments)
 
 
 def _done(clock: Clock, work: Callable[[], object]) -> Span:
@@ -293,7 +293,7 @@ def _apply(fabric: Fabric, plan: Plan) -> tuple[Span, Span]:
     return sent, acknowledged
 
 
-def _moments_of(before: StreamState, after: StreamState, made: MadeFault) -> dict[str, Span]:
+def _moments_of(before: StreamState, after: StreamState, made: _Made) -> dict[str, Span]:
     """Return when kernel and application noticed the fault, and when they were as before."""
     lost, back, found = made.lost, made.back, dict[str, Span]()
     if again := [at for at in after.retransmitted if at.latest >= lost.earliest]:

@@ -39,7 +39,8 @@ class FaultRun:
         reform: whether the job is started anew after an error too, once the light is back.
         timeout: how long after the light has come back the job may take to go on, in ns.
         phase: of a round at which the light is to go; None for the moments that are drawn.
-        reroute: whether packets are led over the links that are left while others are dark.
+        reroute: whether packets are led over the links that are left while others are dark; not
+            under a command, whose routes are its own.
     """
 
     fabric: Fabric
@@ -55,6 +56,7 @@ class FaultRun:
     def under(self, fault: Fault) -> Survival:
         """Return what became of the job under one fault; the plan is in place afterwards."""
         bring_up(self.fabric, self.links, self.plan)
+        ours = self.jobs if isinstance(self.jobs, Jobs) else None
         return job_under_fault(
             self.fabric,
             self.links,
@@ -62,9 +64,9 @@ class FaultRun:
             self.plan,
             fault,
             timeout=self.timeout,
-            lose=self.jobs.lose,
+            lose=ours.lose if ours else None,
             reform=self._start if self.reform else None,
-            reroute=self.jobs.route if self.reroute else None,
+            reroute=ours.route if ours and self.reroute else None,
             phase=self.phase,
         )
 

@@ -164,7 +164,7 @@ class SwitchSessions:
         self._answered, self._few = boot_time(), True
         for name in names:
             if name not in self._running:
-                self._running[name] = self._pool.submit(self._attempt, name, read)
+                self._running[name] = self._pool.submit(self._attempt, name, read, _NONE_ANSWERS_S)
         pending = {self._running[name] for name in names}
         began, allowed = self._answered, round(ANSWER_TIMEOUT_S * 1e9)
         while (
@@ -181,9 +181,12 @@ class SwitchSessions:
         return found
 
     def order(self, wanted: Mapping[str, frozenset[Circuit]]) -> Outcomes:
-        """See `Switches`."""
+        """See `Switches`; a change of circuits may take as long as the answer to a probe."""
+        self._few = True
         tasks = {
-            name: self._pool.submit(self._attempt, name, partial(_apply, circuits=circuits))
+            name: self._pool.submit(
+                self._attempt, name, partial(_apply, circuits=circuits), ANSWER_TIMEOUT_S
+            )
             for name, circuits in wanted.items()
         }
         return {name: task.result() for name, task in tasks.items()}
@@ -195,7 +198,7 @@ class SwitchSessions:
             self._drop(name)
 
     def _attempt(
-        self, name: str, action: Callable[[str, Fabric], Reading]
+        self, name: str, action: Callable[[str, Fabric], Reading], limit_s: float
     ) -> Reading | LightrigError:
         with self._locks[name]:
             try:
@@ -205,7 +208,7 @@ class SwitchSessions:
                         bench = bind_only(testbed, {name}, "lightrig orchestrate", self._control)
                     self._fabrics[name] = Fabric(bench)
                 self._tried.add(name)
-                with self._few_asked():
+                with self._few_asked(limit_s):
                     found = action(name, self._fabrics[name])
                     self._answered = boot_time()
                     return found
@@ -225,15 +228,15 @@ class SwitchSessions:
                 self._turns.release()
 
     @contextlib.contextmanager
-    def _few_asked(self) -> Iterator[None]:
-        """Wait until few others are being asked; where none of them answers, no longer.
+    def _few_asked(self, limit_s: float) -> Iterator[None]:
+        """Wait until few others are asked; no longer where none answers for `limit_s`.
 
         Two thousand threads that all get answers at once take both processors to switch.
         """
         taken = False
-        while self._few and not (taken := self._asked.acquire(timeout=_NONE_ANSWERS_S)):
-            if boot_time() - self._answered > _NONE_ANSWERS_S * 1e9:
-                self._few = False  # until the next probe
+        while self._few and not (taken := self._asked.acquire(timeout=limit_s)):
+            if boot_time() - self._answered > limit_s * 1e9:
+                self._few = False  # until the next probe or order
         try:
             yield
         finally:

@@ -1,4 +1,4 @@
-"""What the preludes of `foreign_scripts.json` have in common; a copy stands beside that list."""
+"""Common functions of the preludes in `foreign_scripts.json`; a copy stands beside that list."""
 
 import os
 import tempfile

@@ -49,7 +49,8 @@ KINDS = tuple(
     map(
         parse_fault,
         ("cut:300ms", "cut:1s,one-way", "flap:400ms,number=4", "swap:1s", "dim:2s,loss=2%",
-         "cut:2s", "swap:3s", "cut:4s,one-way", "flap:1s,duty=0.3,number=4"),
+         "cut:2s", "swap:3s", "cut:4s,one-way", "flap:1s,duty=0.3,number=4",
+         "cut:1s,return=500ms", "restart:1s", "plan:1s,to=crossed"),
     )
 )  # fmt: skip
 
@@ -132,7 +133,8 @@ def setting_of(bench: Bench, log: records.Log, library: Library, setting: JobSet
     name = f"{library}, {setting}"
     done = [each for each in log.done if each["setting"] == name]
     plan = bench.testbed.plans["ring"]
-    links_of_plan, seed = bench.testbed.links(plan), sum(map(ord, name))
+    links_of_plans = {each: bench.testbed.links(each) for each in bench.testbed.plans}
+    seed = sum(map(ord, name))
     jobs = None
     fabric, links = Fabric(bench), quiet_observation(bench)
     try:
@@ -141,7 +143,9 @@ def setting_of(bench: Bench, log: records.Log, library: Library, setting: JobSet
                 jobs = Jobs(bench, library, setting, ENVIRONMENT)
             which, what = planned(done)
             job = JOBS[len(done) % len(JOBS)] if which == "kinds" else JOBS[0]
-            (fault,) = draw_faults([what], links_of_plan, 1, seed + len(done))
+            (fault,) = draw_faults(
+                [what], links_of_plans[plan.name], 1, seed + len(done), links_of_plans
+            )
             found = one_fault(FaultRun(fabric, links, jobs, plan, job), fault)
             load_now = round(os.getloadavg()[0], 1)
             about = {"setting": name, "plan": which, "job": job, "fault": fault.line()}

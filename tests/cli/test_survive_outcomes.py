@@ -233,7 +233,17 @@ def test_settings_reach_the_job_and_each_fault_is_tried_in_turn(run, tmp_path):
         *("--fault", "cut:2s", "--fault", "flap:1s,duty=0.3,number=4", "--number", 3),
         *("--user-timeout", "3s", "--timeout", "5s", "--retries", 6, "--detector", "1s"),
         *("--job", "all_to_all", "--library", "gloo", "--reform", "--recovery", "7s"),
-        *("--environment", "there", "--instruments", "hardware", "--seed", 9, "--page", page),
+        *(
+            "--reroute",
+            "--environment",
+            "there",
+            "--instruments",
+            "hardware",
+            "--seed",
+            9,
+            "--page",
+            page,
+        ),
     )
     assert done.exit_code == 1, done.output
     setting = JobSetting(3 * 10**9, 5 * 10**9, 6, 10**9)
@@ -242,7 +252,7 @@ def test_settings_reach_the_job_and_each_fault_is_tried_in_turn(run, tmp_path):
         ("fabric",),
         ("jobs", "gloo", setting, Path("there")),
         # The first plan with a ring is the second one.
-        ("run", "the fabric", "links", "ring", "all_to_all", True, 7 * 10**9, None, False),
+        ("run", "the fabric", "links", "ring", "all_to_all", True, 7 * 10**9, None, True),
         ("fault", "cut:2s"),
         ("fault", "flap:1s,duty=0.3,number=4"),
         ("fault", "cut:2s"),
@@ -273,14 +283,28 @@ def test_a_command_is_the_job_in_place_of_a_library(run, tmp_path):
     line = "mpirun -n 2 all_reduce_perf -N 0"
     done = run(
         *("--fault", "plan:1s,to=again", "--plan", "ring", "--command", line),
-        *("--phase", 0.25, "--reroute", "--page", page),
+        *("--phase", 0.25, "--page", page),
     )
     assert done.exit_code == 0, done.output
     assert run.noted[2] == ("command", line)
-    assert run.noted[3][3:] == ("ring", "all_reduce", False, 60 * 10**9, 0.25, True)
+    assert run.noted[3][3:] == ("ring", "all_reduce", False, 60 * 10**9, 0.25, False)
     assert run.noted[4] == ("fault", "plan:1s,to=again")
     assert run.noted[-2] == ("command closed",)
     assert f"<h1>{line}</h1>" in page.read_text()
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        ["--reroute"], ["--user-timeout", "3s"], ["--timeout", "5s"], ["--retries", "5"],
+        ["--detector", "1s"], ["--fault", "dim:2s"],
+    ],
+)  # fmt: skip
+def test_settings_of_libraries_are_refused_with_a_command(run, setting):
+    done = run("--fault", "cut:2s", "--command", "all_reduce_perf", *setting)
+    assert done.exit_code == 2
+    assert "of the jobs of --library" in done.stderr
+    assert run.noted == []
 
 
 def test_the_longest_fault_is_looked_for_between_its_bounds(run):

@@ -163,7 +163,7 @@ def cluster(
 def test_a_job_of_slurm_has_circuits_when_it_starts_and_none_afterwards(
     cluster: tuple[Slurm, ServedRoom, Process],
 ) -> None:
-    """What srun, sbatch and scancel show, as docs/how-to/orchestrate.md describes it."""
+    """Outputs of srun, sbatch and scancel, as docs/how-to/orchestrate.md describes them."""
     slurm, room, service = cluster
     task = ("sh", "-c", "echo $SLURMD_NODENAME ${LIGHTRIG_RANK-none} ${LIGHTRIG_RING-none}")
     square = ("--nodes", "4", "--nodelist", "node[1-2]-[0-1]", "--comment", SQUARE)

@@ -86,7 +86,7 @@ def nodes(service: Orchestrator) -> list[str]:
     return found
 
 
-def test_each_switch_at_a_server_is_driven_by_its_agent_and_all_others_are_not(hosts) -> None:
+def test_agents_drive_the_switches_at_their_servers_alone(hosts) -> None:
     assert hosts.names["gpu3"] == {
         "tx-gpu3-lane0", "tx-gpu3-lane1", "rx-gpu3-lane0", "rx-gpu3-lane1",
     }  # fmt: skip
@@ -202,7 +202,7 @@ def test_another_server_is_left_out_while_an_agent_is_dead(service, hosts) -> No
     assert service.status()["jobs"]["ring"]["ready"]
 
 
-def test_the_server_of_a_dead_agent_is_left_out_where_nobody_sees_its_light(service, hosts) -> None:
+def test_the_server_of_a_dead_agent_is_left_out_without_light(service, hosts) -> None:
     hosts.end("gpu3")
     hosts.room.unlit = {"gpu3"}
     for _ in range(3):

@@ -3,6 +3,7 @@
 import threading
 import time
 from contextlib import AbstractContextManager
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,7 +15,7 @@ from lightrig.harness.orchestration.orchestrator import Orchestrator
 from lightrig.harness.orchestration.switch_sessions import Reading, SilentError, SwitchSessions
 from lightrig.harness.systems.infinitehbd.generator import render
 from lightrig.harness.systems.infinitehbd.runtime.layout import RowLayout
-from lightrig.testbeds import Circuit, LightrigError, Plan, load
+from lightrig.testbeds import Circuit, LightrigError, Plan, Testbed, load
 
 LOOPBACK = frozenset({Circuit(1, 4)})
 
@@ -28,6 +29,8 @@ class Lab:
         self.applied: list[str] = []
         self.asked: list[str] = []
         self.timeout_s = 5.0
+        self.change_s = 0.0
+        self.at_once = self.most_at_once = 0
         self.turn: AbstractContextManager[Any] | None = None
 
     def bind_only(self, testbed: Any, names: set[str], *_: object) -> Any:
@@ -50,6 +53,10 @@ class Lab:
 
     def fabric(self, bench: Any) -> Any:
         def apply(plan: Plan) -> None:
+            self.at_once += 1
+            self.most_at_once = max(self.most_at_once, self.at_once)
+            threading.Event().wait(self.change_s)
+            self.at_once -= 1
             self.applied += plan.circuits
             self.present.update(plan.circuits)
 
@@ -64,12 +71,16 @@ def lab(monkeypatch: pytest.MonkeyPatch) -> Lab:
     return made
 
 
+def row(folder: Path, nodes: int) -> Testbed:
+    (folder / "row.yaml").write_text(render(nodes, hops=2))
+    return load(folder / "row.yaml")
+
+
 def test_a_silent_switch_holds_up_no_other_and_is_not_asked_twice(
     lab: Lab, tmp_path, monkeypatch
 ) -> None:
     monkeypatch.setattr(switch_sessions, "ANSWER_TIMEOUT_S", 0.3)
-    (tmp_path / "row.yaml").write_text(render(8, hops=2))
-    testbed = load(tmp_path / "row.yaml")
+    testbed = row(tmp_path, 8)
     sessions = SwitchSessions(testbed)
     lab.timeout_s = 1.0
     lab.silent = {"trx0-node3"}
@@ -92,8 +103,7 @@ def test_switches_that_answer_one_after_the_other_are_all_waited_for(
 ) -> None:
     """Sixteen answers 60 ms apart, and one that does not come, within 0.3 s of the one before."""
     monkeypatch.setattr(switch_sessions, "ANSWER_TIMEOUT_S", 0.3)
-    (tmp_path / "row.yaml").write_text(render(8, hops=2))
-    testbed = load(tmp_path / "row.yaml")
+    testbed = row(tmp_path, 8)
     sessions = SwitchSessions(testbed)
     sessions.probe(testbed.optical_switches)
     lab.turn, lab.timeout_s, lab.silent = threading.Lock(), 3.0, {"trx0-node3"}
@@ -101,6 +111,28 @@ def test_switches_that_answer_one_after_the_other_are_all_waited_for(
     late = [name for name, each in found.items() if not isinstance(each, Reading)]
     assert late == ["trx0-node3"]
     lab.silent = set()
+    sessions.close()
+
+
+def test_few_switches_change_at_once_also_where_a_probe_asked_all(
+    lab: Lab, tmp_path, monkeypatch
+) -> None:
+    """Changes of 0.3 s, longer than probes wait for an answer, two at once; before, silence."""
+    monkeypatch.setattr(switch_sessions, "ANSWER_TIMEOUT_S", 1.0)
+    monkeypatch.setattr(switch_sessions, "_MOST_ASKED_AT_ONCE", 2)
+    testbed = row(tmp_path, 5)
+    sessions = SwitchSessions(testbed)
+    sessions.probe(testbed.optical_switches)
+    lab.timeout_s, lab.silent = 1.5, {"trx0-node1", "trx0-node2", "trx0-node3"}
+    found = sessions.probe(testbed.optical_switches)
+    assert sum(isinstance(each, Reading) for each in found.values()) == 7
+    while sum(isinstance(each, Reading) for each in found.values()) < 10:
+        lab.silent = set()
+        found = sessions.probe(testbed.optical_switches)
+    lab.change_s = 0.3
+    outcomes = sessions.order(dict.fromkeys(list(testbed.optical_switches)[:6], LOOPBACK))
+    assert all(isinstance(each, Reading) for each in outcomes.values())
+    assert lab.most_at_once == 2
     sessions.close()
 
 
@@ -120,8 +152,7 @@ def test_sessions_are_opened_a_few_at_once_and_left_out_until_then(
         return lab.bind_only(testbed, names, *rest)
 
     monkeypatch.setattr(switch_sessions, "bind_only", bind_only)
-    (tmp_path / "row.yaml").write_text(render(5, hops=2))
-    testbed = load(tmp_path / "row.yaml")
+    testbed = row(tmp_path, 5)
     sessions = SwitchSessions(testbed)
     while len(begun) < 2:
         assert sessions.probe(testbed.optical_switches) == {}
@@ -145,8 +176,7 @@ def test_sessions_are_opened_a_few_at_once_and_left_out_until_then(
 @pytest.mark.long
 def test_a_thousand_of_two_thousand_nodes_are_noticed_in_two_rounds(lab: Lab, tmp_path) -> None:
     """A round is a period and the longest time for an answer, 3 s, and the processor's part."""
-    (tmp_path / "row.yaml").write_text(render(2000, hops=2))
-    testbed = load(tmp_path / "row.yaml")
+    testbed = row(tmp_path, 2000)
     service = Orchestrator(
         testbed, RowLayout(testbed), SwitchSessions(testbed), tmp_path / "s.json"
     )
@@ -180,8 +210,7 @@ def test_a_thousand_of_two_thousand_nodes_are_noticed_in_two_rounds(lab: Lab, tm
 
 @pytest.mark.long
 def test_where_all_of_six_hundred_nodes_are_silent_nothing_is_placed_anew(lab, tmp_path) -> None:
-    (tmp_path / "row.yaml").write_text(render(600, hops=2))
-    testbed = load(tmp_path / "row.yaml")
+    testbed = row(tmp_path, 600)
     service = Orchestrator(
         testbed, RowLayout(testbed), SwitchSessions(testbed), tmp_path / "s.json"
     )

@@ -1,16 +1,21 @@
 """A job by command on outputs that were recorded with their times, ten times as fast."""
 
+import signal
 import sys
 import textwrap
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from real_time import until
 
+from lightrig.harness.bench.jobs import CommandJobs, NoJobsError
 from lightrig.instruments.clock import SystemClock
 from lightrig.instruments.core.collectives import CollectiveFailedError
 from lightrig.instruments.servers.traffic.command_job import CommandJob
+from lightrig.testbeds import Plan
 
 OUTPUTS = Path(__file__).parent / "timed_outputs"
 REPLAY = """
@@ -120,6 +125,29 @@ def test_what_does_not_begin_is_an_error_with_what_was_printed(
         started(file, "1")
     with pytest.raises(CollectiveFailedError, match="No such file"):
         CommandJob([str(tmp_path / "nothing")], SystemClock())
+
+
+def test_a_job_that_no_one_has_stopped_ends_with_the_jobs(tmp_path: Path) -> None:
+    """After an error of a switch, say; one that was stopped is left alone."""
+    file = tmp_path / "rows.txt"
+    file.write_text("".join(f"0.1\t{line}\n" for line in RCCL.splitlines()))
+    (tmp_path / "replay.py").write_text(textwrap.dedent(REPLAY))
+    bench: Any = SimpleNamespace(
+        simulated={"ocs"},
+        clock=SystemClock(),
+        testbed=SimpleNamespace(servers={"node0": None}, path="lab.yaml"),
+    )
+    line = f"{sys.executable} {tmp_path}/replay.py {file} stay"
+    jobs = CommandJobs(bench, line)
+    jobs.close()
+    job = jobs.start(Plan("ring", {}), "all_reduce")
+    assert job._process.poll() is None
+    jobs.close()
+    assert job._process.poll() == -signal.SIGTERM
+    jobs.close()
+    bench.simulated = {"node0"}
+    with pytest.raises(NoJobsError, match="node0 is"):
+        CommandJobs(bench, line)
 
 
 def test_what_it_has_started_ends_with_it(tmp_path: Path) -> None:

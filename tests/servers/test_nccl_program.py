@@ -104,7 +104,7 @@ def test_a_block_goes_to_the_next_rank_and_comes_from_the_one_before() -> None:
     assert asked == [("send", [5, 6, 7, 8, 9], 0), ("receive", [0] * 5, 1), "waited", "waited"]
 
 
-def test_what_a_server_lacks_is_said_and_what_it_has_is_named(
+def test_a_missing_gpu_or_library_is_an_error_and_versions_are_reported(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     worker: Any = _NcclWorker()

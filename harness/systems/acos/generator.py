@@ -31,6 +31,11 @@ JOBS = {
 _RINGS = {"inner": (0, 1, 2, 3, 4), "outer": (0, 2, 4, 1, 3)}
 """Two rings of five servers without a common link."""
 
+_COMMENT = "\n                 # "
+_CLOSES = (
+    f"the weakest{_COMMENT}class that closes over the most switches and connectors of a circuit"
+)
+_REACHABLE = f"as much as{_COMMENT}is lost wherever the switches could lead light, by a plan or not"
 _REACHABLE_DB = 12.0
 """Loss between transceivers of a resilient rack. The check of a file follows light wherever its
 switches could lead it, also through eight that no plan sets so."""
@@ -84,7 +89,7 @@ def render(gpus: int = 16) -> str:
     kind = closing_class(worst_circuit(rack.fabric, settings.values()), rack.lane_count)
     rate = "400G" if rack.lane_count == 2 else "100G"
     lanes, last, resilient = rack.lane_count, gpus - 1, rack.spec.resilient
-    transceiver = kind.name.lower()
+    transceiver, closing = kind.name.lower(), (kind.budget_db, _CLOSES)
     if resilient:
         per_node, nodes = gpus // rack.spec.nodes, rack.spec.nodes
         servers = [
@@ -119,7 +124,7 @@ def render(gpus: int = 16) -> str:
         bench=gpus == 16,
         servers=servers,
         ends=ends,
-        transceiver=(transceiver, _REACHABLE_DB if resilient else kind.budget_db),
+        transceiver=(transceiver, *((_REACHABLE_DB, _REACHABLE) if resilient else closing)),
     )
 
 
@@ -145,7 +150,7 @@ def render_rings() -> str:
             f"rate: 200M, transceiver: {kind.name.lower()}}}",
         ],
         ends={"gpu[0-4].nic0": "[0-4]"},
-        transceiver=(kind.name.lower(), kind.budget_db),
+        transceiver=(kind.name.lower(), kind.budget_db, _CLOSES),
     )
 
 
@@ -157,19 +162,12 @@ def _render(
     settings: dict[str, States],
     servers: Sequence[str],
     ends: Mapping[str, str],
-    transceiver: tuple[str, float],
+    transceiver: tuple[str, float, str],
     bench: bool,
 ) -> str:
-    kind, budget_db = transceiver
+    kind, budget_db, why = transceiver
     ports = _Ports(fabric)
     lanes = f"[0-{fabric.lanes - 1}]"
-    closes = "class that closes over the most switches and connectors of a circuit"
-    how = "the weakest"
-    if budget_db == _REACHABLE_DB:
-        how, closes = (
-            "as much as",
-            "is lost wherever the switches could lead light, by a plan or not",
-        )
     lines = [
         "# yaml-language-server: $schema=schema.json",
         f"name: {name}",
@@ -186,8 +184,7 @@ def _render(
         *servers,
         "",
         *(_PARTS_INSTRUMENTS if bench else ()),
-        f"transceivers:    # no levels are published: {budget_db:g} dB between them, {how}",
-        f"                 # {closes}",
+        f"transceivers:    # no levels are published: {budget_db:g} dB between them, {why}",
         f"  {kind}: {{wavelength: 1310 nm, launch: {{min: -2.7 dBm, max: 5.1 dBm}}, "
         f"receive: {{min: {-2.7 - budget_db:g} dBm, max: 5.1 dBm}}}}",
         "",

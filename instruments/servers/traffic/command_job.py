@@ -22,7 +22,7 @@ STARTING = 180_000_000_000
 _LOOK_AGAIN = 50_000_000
 _LAST_LINES = 6
 _FAILURE, _WARNING = ("Test NCCL failure", "Test CUDA failure", "Test failure"), "NCCL WARN"
-"""What a test prints when it ends by an error (nccl-tests, src/common.h), and what NCCL does."""
+"""Texts of a test that ends by an error (nccl-tests, src/common.h), and of a warning of NCCL."""
 
 
 class CommandJob:
@@ -117,9 +117,11 @@ class CommandJob:
     def stop(self) -> StreamState:
         """Return its last state and end it, with all that it has started here."""
         state = self.state()
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self._process.pid, signal.SIGTERM)  # a launcher passes it to its ranks
-        self._channel.close()
+        if self._channel.status is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGTERM)  # a launcher passes it to its ranks
+        if not self._channel.closed:
+            self._channel.close()
         return state
 
     def _fail(self, error: str) -> None:

@@ -112,7 +112,7 @@ def test_the_interval_of_another_run_has_both_ways_in_which_it_deviates() -> Non
     assert (mean.lower, mean.upper) == pytest.approx((25 - half, 25 + half), rel=1e-4)
 
 
-def test_changes_deviate_from_others_of_as_many_commands() -> None:
+def test_deviations_are_those_of_changes_with_equal_numbers_of_commands() -> None:
     """By hand: 10 and 14, of one command, 2 from their mean; 20, 30, 40 of two; two steps."""
     events = [
         event
