@@ -274,9 +274,18 @@ class WireSequence(sequences.Sequence):
         self.log.append("killed")
         self.service = self.started()
 
+    def _status(self) -> Mapping[str, Any]:
+        """Return the status, again where a busy service has closed the connection meanwhile."""
+        while True:
+            try:
+                return self.service.status()
+            except httpx.TransportError:
+                if self.service.has_ended():
+                    self.restart()
+
     def step(self, *, last: bool = False) -> list[str]:
         self.room.commands.clear()
-        epoch = self.service.status()["epoch"]
+        epoch = self._status()["epoch"]
         if not last:
             self.log.append(self.event())
         self.room.fail()
@@ -284,12 +293,7 @@ class WireSequence(sequences.Sequence):
         problems: list[str] = []
         while steady < STEADY and time.monotonic() < began + CONVERGES_S:
             self.service.step()
-            try:
-                status = self.service.status()
-            except httpx.TransportError:
-                if self.service.has_ended():
-                    self.restart()
-                continue
+            status = self._status()
             problems = self.case.problems(self.room, status)
             if not status["settled"]:
                 problems.append("not settled")
