@@ -6,7 +6,8 @@ On testbeds/mixnet6.yaml, six namespaces: real packets, a simulated switch, exam
 Of each gate (a seed of the script) the times of a step and of its all-to-alls over uniform circuits
 and over as many Ethernet ports, by those over circuits that follow; medians with the interval from
 both 95 % intervals. Ratios below 1 are losses of the circuits that follow. All networks must print
-the same losses, to the last bit.
+the same losses, to the last bit. Then, of each gate, the wait of a step over circuits that follow
+by its causes (harness/systems/mixnet/measurements/circuit_waits.py): means over steps.
 """
 
 import argparse
@@ -20,6 +21,7 @@ from lightrig.harness.bench import Fabric, bind
 from lightrig.harness.statistics.quantiles import NotEnough
 from lightrig.harness.systems.mixnet.planning.calendar import FirstExchange
 from lightrig.harness.systems.mixnet.runtime.training import ExpertTraining, TrainedExperts
+from lightrig.harness.systems.opus.measurements.training import mean_of
 from lightrig.instruments.servers.traffic.training import Script
 from lightrig.suites.claims.mixnet.expert_training import (
     StepFigures,
@@ -74,6 +76,8 @@ def main(arguments: Sequence[str] = ()) -> None:
             gates.append(_gate(training, fabric, number, options.steps, options.first))
             print(_line(gates[-1]), flush=True)
         _summary(gates)
+        for gate in gates:
+            _waits(gate)
     finally:
         training.close()
         fabric.restore()
@@ -139,6 +143,13 @@ def _summary(gates: Sequence[Gate]) -> None:
         print(f"{name}, {len(gates)} gates: uniform/chosen {against('uniform', what)}")
         print(f"{name}, {len(gates)} gates: packet/chosen {against('packet', what)}")
     print(f"losses equal over all networks in {sum(g.equal for g in gates)} of {len(gates)} gates")
+
+
+def _waits(gate: Gate) -> None:
+    chosen = gate.chosen
+    print(f"gate {gate.number}, wait of a step: {mean_of(chosen.waited)}")
+    for cause, waits in chosen.causes.items():
+        print(f"    {cause:<21}{mean_of(waits)}")
 
 
 if __name__ == "__main__":

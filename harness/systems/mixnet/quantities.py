@@ -31,7 +31,9 @@ experts.step  ns lower
 experts.exchanges  ns lower title="all-to-alls"
     time of all all-to-alls of a step, each from the last rank's beginning to its last end
 experts.waited  ns lower title="waited for circuits"
-    time that the all-to-alls of a step wait for circuits
+    time that the all-to-alls of a step wait for circuits, each until its last rank has begun
+experts.waited_by_cause  ns lower unjudged title="waited, by cause"
+    part of the time that the all-to-alls of a step wait for circuits, by its condition `cause`
 experts.optical  share none unjudged title="on circuits"
     share of the bytes between ranks that take circuits
 experts.changes  1 none unjudged

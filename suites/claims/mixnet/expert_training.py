@@ -1,11 +1,12 @@
 """Steps of a mixture of experts over circuits and packets: traffic, waits and ratios, as rows."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from lightrig.harness.record import Row, Scalar
 from lightrig.harness.statistics.quantiles import NotEnough, Quantile, quantile
+from lightrig.harness.systems.mixnet.measurements.circuit_waits import CAUSES, Cause, step_waits
 from lightrig.harness.systems.mixnet.runtime.training import (
     TrainedExperts,
     TrainingExchange,
@@ -21,6 +22,7 @@ class StepFigures:
         exchanges: time of its all-to-alls together, each from the last rank's beginning to the
             last rank's end, in ns.
         waited: how long its all-to-alls waited for circuits together, in ns.
+        causes: the same, by cause.
         predicted: time of its all-to-alls by the model of flows, in ns.
         optical: share of the bytes between ranks that took circuits.
         changes: changes of circuits that moved any.
@@ -30,6 +32,7 @@ class StepFigures:
     steps: Sequence[int]
     exchanges: Sequence[int]
     waited: Sequence[int]
+    causes: Mapping[Cause, Sequence[int]]
     predicted: Sequence[float]
     optical: Sequence[float]
     changes: Sequence[int]
@@ -47,10 +50,12 @@ def step_figures(trained: TrainedExperts) -> StepFigures:
         for step in sorted(by_step)
         if step
     ]
+    waits = step_waits(trained)
     return StepFigures(
         trained.step_times(),
         [sum(one.ended - one.began for one in step) for step in later],
         [sum(one.waited for one in step) for step in later],
+        {cause: [one[cause] for one in waits] for cause in CAUSES},
         [sum(one.predicted for one in step) for step in later],
         [_mean(one.optical for one in step) for step in later],
         [len(found) for found in moved],
@@ -111,6 +116,10 @@ def training_rows(trained: TrainedExperts, at: int, conditions: dict[str, Scalar
         for step, value in enumerate(values, 1):
             given = {**conditions, "step": step}
             yield Row("job", quantity, value, value, value, unit, at, given)
+    for cause, waits in found.causes.items():
+        for step, value in enumerate(waits, 1):
+            given = {**conditions, "step": step, "cause": cause}
+            yield Row("job", "experts.waited_by_cause", value, value, value, "ns", at, given)
 
 
 def loss_rows(trained: TrainedExperts, reference: TrainedExperts, at: int) -> Iterator[Row]:

@@ -13,6 +13,7 @@ from lightrig.harness.systems.mixnet.runtime.exchanges import TCP, Exchanges
 from lightrig.harness.systems.mixnet.runtime.training import (
     CircuitChange,
     ExpertTraining,
+    NewCircuits,
     TrainedExperts,
 )
 from lightrig.instruments.clock import Span
@@ -67,12 +68,14 @@ class Controlled:
 
     def plan_for(self, due: DueChange, present: Plan) -> Plan:
         assert present.name in ("before", "planned")
+        self.at += 2
         return self.planned
 
-    def bring_in(self, plan: Plan, present: Plan | None) -> tuple[str, int]:
+    def bring_in(self, plan: Plan, present: Plan | None) -> NewCircuits:
         self.brought.append((plan.name, present and present.name))
         self.at += 40
-        return "next routing", 4
+        routing: Any = "next routing"
+        return NewCircuits(routing, 4, 1003, 1010, 1021, 1040)
 
 
 class Control:
@@ -131,30 +134,34 @@ def test_a_rank_receives_its_rows_and_columns_of_each_lane_in_use(run: Any) -> N
         [0, [3, 3, 0], [10, 3, 15]],
         [2, [4, 3, 0], [10, 3, 15]],
     ]})]  # fmt: skip
-    one, waited, times = run._running[1]
-    assert (one.step, waited, times) == (4, 30, {})
+    begun = run._running[1]
+    assert (begun.one.step, begun.wanted, begun.permitted, begun.ended) == (4, 970, 1000, 0)
 
 
 def test_an_exchange_lasts_from_the_last_begin_to_the_last_end(run: Any) -> None:
     for rank, asked in ((0, 900), (1, 990), (2, 930)):
         run._asked[rank], run._sizes[rank] = asked, 16
+        run._training.at += 3
         run._permit(Permitted(rank, 4, 3, "dispatch", TRAFFIC))
     # An exchange of another phase, which has ended, does not count.
-    run._running[7] = Permitted(0, 4, 3, "combine", TRAFFIC), 1, {"began": 1, "over": 2}
-    for rank, began, over in ((2, 510, 590), (0, 500, 620)):
+    combine = Permitted(0, 4, 3, "combine", TRAFFIC)
+    run._running[7] = training._Begun(combine, 9990, 9991, 9992, 9993)
+    for rank, began, over in ((2, 1510, 1590), (0, 1500, 1620)):
         run._take(rank, {"ended": [3, "dispatch"], "began": began, "over": over}, 0)
         assert run._exchanges == []
-    run._take(1, {"ended": [3, "dispatch"], "began": 530, "over": 600}, 0)
+    run._take(1, {"ended": [3, "dispatch"], "began": 1530, "over": 1600}, 0)
     (found,) = run._exchanges
     assert (found.step, found.layer, found.phase) == (4, 3, "dispatch")
-    assert (found.began, found.ended, found.waited, found.optical) == (530, 620, 10, 0.25)
+    assert (found.wanted, found.permitted, found.began, found.ended) == (990, 1009, 1530, 1620)
+    assert (found.waited, found.optical) == (540, 0.25)
     assert found.traffic.tolist() == [[80, 320, 48], [112, 96, 0], [16, 480, 128]]
     assert (found.predicted, found.plan.name) == (80 * 16, "before")
     assert run._control.heard == [("ended", 2), ("ended", 0), ("ended", 1)]
 
 
 def test_circuits_change_where_the_plan_differs(run: Any) -> None:
-    due = DueChange(5, 1, "dispatch", "gate", TRAFFIC)  # type: ignore[arg-type]
+    place: Any = (5, 1, "dispatch", "gate")
+    due = DueChange(*place, TRAFFIC)
     run._training.planned = Plan("same", dict(run._plan.circuits))
     run._change(due)
     assert run._training.brought == []
@@ -163,8 +170,8 @@ def test_circuits_change_where_the_plan_differs(run: Any) -> None:
     assert run._training.brought == [("planned", "before")]
     assert (run._plan.name, run._routing) == ("planned", "next routing")
     assert run._changes == [
-        CircuitChange(5, 1, "dispatch", "gate", 0, 1000, 1000),  # type: ignore[arg-type]
-        CircuitChange(5, 1, "dispatch", "gate", 4, 1000, 1040),  # type: ignore[arg-type]
+        CircuitChange(*place, 0, 1000, *[1002] * 5),
+        CircuitChange(*place, 4, 1002, 1004, 1003, 1010, 1021, 1040),
     ]
     assert run._control.heard == ["changed", "changed"]
 
@@ -239,13 +246,14 @@ def test_packets_leave_circuits_before_they_move(monkeypatch: pytest.MonkeyPatch
 
     made._routing, made._route = routed, lambda _: order.append("route")
     made._lanes = SimpleNamespace(dark="dark")
+    made.clock = SimpleNamespace(now=lambda: len(order))
     transition = SimpleNamespace(apply=lambda: order.append("apply"), moved=3)
     made._fabric = SimpleNamespace(prepare=lambda _: transition, bench="bench")
     monkeypatch.setattr(training, "await_carriers", lambda *given: order.append(given))
     kept, left, new = Circuit(1, 2), Circuit(3, 4), Circuit(3, 5)
     present = Plan("old", {"ocs": frozenset({kept, left})})
     plan = Plan("new", {"ocs": frozenset({kept, new})})
-    assert made.bring_in(plan, present) == (routing, 3)
+    assert made.bring_in(plan, present) == NewCircuits(routing, 3, 2, 3, 5, 6)
     assert order == [
         ("routing", {"ocs": [kept]}), "route", "apply", ("routing", {"ocs": [kept, new]}),
         ("bench", "dark", {a, b, c, d}), "route",

@@ -52,9 +52,10 @@ class TrainingExchange:
         traffic: bytes from each rank to each.
         plan: the circuits that it ran over.
         optical: share of its bytes between ranks that took circuits.
+        wanted: when the last rank announced it, in ns.
+        permitted: when the last rank was permitted to begin it, in ns.
         began: when the last rank began it, in ns.
         ended: when the last rank had ended it, in ns.
-        waited: how long the last rank to announce it waited for its circuits, in ns.
         predicted: its duration by the model of flows, in ns.
     """
 
@@ -64,10 +65,16 @@ class TrainingExchange:
     traffic: Matrix
     plan: Plan
     optical: float
+    wanted: int
+    permitted: int
     began: int
     ended: int
-    waited: int
     predicted: float
+
+    @property
+    def waited(self) -> int:
+        """How long it waited after its last rank had announced it, in ns."""
+        return self.began - self.wanted
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +85,13 @@ class CircuitChange:
         before: the all-to-all that it served first.
         knows: where its demand came from.
         moved: circuits that were made.
-        began, done: when the controller began it, and when packets took the new circuits, in ns.
+        began: when the controller began it, in ns.
+        planned: when its circuits were planned.
+        left: when packets had left the circuits that were to move.
+        switched: when the switch had been read back.
+        lit: when all NIC ports had carrier.
+        done: when packets had taken the new circuits. A change that moves none is done as soon as
+            it is planned.
     """
 
     step: int
@@ -87,6 +100,22 @@ class CircuitChange:
     knows: Knowledge
     moved: int
     began: int
+    planned: int
+    left: int
+    switched: int
+    lit: int
+    done: int
+
+
+@dataclass(frozen=True, slots=True)
+class NewCircuits:
+    """Circuits that were brought in, and the moments of that; see `CircuitChange`."""
+
+    routing: Routing
+    moved: int
+    left: int
+    switched: int
+    lit: int
     done: int
 
 
@@ -170,22 +199,26 @@ class ExpertTraining:
         """The devices of the lanes that follow the circuits."""
         return self._lanes.devices[: self._width]
 
-    def bring_in(self, plan: Plan, present: Plan | None) -> tuple[Routing, int]:
-        """Change from the circuits of `present` to those of `plan`; return routes, circuits made.
+    def bring_in(self, plan: Plan, present: Plan | None) -> NewCircuits:
+        """Change from the circuits of `present` to those of `plan`.
 
         First packets leave the circuits that are to move.
         """
+        now = self.clock.now
         if present is not None:
             unmoved = {name: each & plan.circuits[name] for name, each in present.circuits.items()}
             self._route(self._routing(Plan(f"{present.name} and {plan.name}", unmoved)))
+        left = now()
         transition = self._fabric.prepare(plan)
         transition.apply()
+        switched = now()
         routing = self._routing(plan)
         used = {port for link in routing.links for port in (link.a, link.b)}
         used |= {port for server in routing.region.servers for port in server.packet}
         await_carriers(self._fabric.bench, self._lanes.dark, used)
+        lit = now()
         self._route(routing)
-        return routing, transition.moved
+        return NewCircuits(routing, transition.moved, left, switched, lit, now())
 
     def plan_for(self, due: DueChange, present: Plan) -> Plan:
         """Plan circuits for a demand."""
@@ -218,6 +251,21 @@ class ExpertTraining:
         self._lanes.route([*lane_routes(routing, self._width), *packets])
 
 
+@dataclass(slots=True)
+class _Begun:
+    """An all-to-all on one rank: when it was wanted and permitted, then when it began and ended."""
+
+    one: Permitted
+    wanted: int
+    permitted: int
+    began: int = 0
+    ended: int = 0
+
+    @property
+    def place(self) -> tuple[int, int, Phase]:
+        return self.one.step, self.one.layer, self.one.phase
+
+
 class _Run:
     """One script: the controller's loop over what ranks announce."""
 
@@ -239,12 +287,12 @@ class _Run:
         self._exchanges: list[TrainingExchange] = []
         self._asked: dict[int, int] = {}
         self._sizes: dict[int, int] = {}
-        self._running: dict[int, tuple[Permitted, int, dict[str, int]]] = {}
+        self._running: dict[int, _Begun] = {}
 
     def result(self) -> TrainedExperts:
         """Run it to its end."""
         training = self._training
-        self._routing, _ = training.bring_in(self._plan, None)
+        self._routing = training.bring_in(self._plan, None).routing
         module = ScriptModule(
             "mixnet",
             resources.files(__package__).joinpath("script_module.py").read_text("utf-8"),
@@ -295,14 +343,17 @@ class _Run:
 
     def _change(self, due: DueChange) -> None:
         began = self._clock.now()
-        plan, moved = self._training.plan_for(due, self._plan), 0
+        plan = self._training.plan_for(due, self._plan)
+        planned = self._clock.now()
+        new = NewCircuits(self._routing, 0, planned, planned, planned, planned)
         if plan.circuits != self._plan.circuits:
-            self._routing, moved = self._training.bring_in(plan, self._plan)
-            self._plan = plan
+            new = self._training.bring_in(plan, self._plan)
+            self._routing, self._plan = new.routing, plan
         self._control.changed()
         self._changes.append(
             CircuitChange(
-                *(due.step, due.layer, due.before, due.knows, moved, began, self._clock.now())
+                *(due.step, due.layer, due.before, due.knows, new.moved, began, planned),
+                *(new.left, new.switched, new.lit, new.done),
             )
         )
 
@@ -313,23 +364,17 @@ class _Run:
             for number, lane in enumerate(lanes)
             if lane.any()
         ]
-        self._running[one.rank] = one, self._clock.now() - self._asked[one.rank], {}
+        self._running[one.rank] = _Begun(one, self._asked[one.rank], self._clock.now())
         self._training.session.ranks[one.rank].tell({"lanes": message})
 
     def _finish(self, rank: int, message: Any) -> None:
-        one, waited, _ = self._running[rank]
-        self._running[rank] = one, waited, {"began": message["began"], "over": message["over"]}
-        ranks = len(self._training.region.servers)
-        same = [
-            each
-            for each in self._running.values()
-            if each[2]
-            and (each[0].step, each[0].layer, each[0].phase) == (one.step, one.layer, one.phase)
-        ]
-        if len(same) < ranks:
+        begun = self._running[rank]
+        begun.began, begun.ended = message["began"], message["over"]
+        same = [each for each in self._running.values() if each.ended and each.place == begun.place]
+        if len(same) < len(self._training.region.servers):
             return
+        one, size = begun.one, self._sizes[rank]
         lanes, optical = self._training.shares(self._routing, one.traffic)
-        size = self._sizes[rank]
         self._exchanges.append(
             TrainingExchange(
                 step=one.step,
@@ -338,9 +383,10 @@ class _Run:
                 traffic=one.traffic * size,
                 plan=self._plan,
                 optical=optical,
-                began=max(each[2]["began"] for each in same),
-                ended=max(each[2]["over"] for each in same),
-                waited=min(each[1] for each in same),
+                wanted=max(each.wanted for each in same),
+                permitted=max(each.permitted for each in same),
+                began=max(each.began for each in same),
+                ended=max(each.ended for each in same),
                 predicted=self._training.predicted(self._plan, self._routing, lanes, size),
             )
         )
