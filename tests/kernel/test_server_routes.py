@@ -11,6 +11,8 @@ from lightrig.instruments.core.errors import InstrumentError
 from lightrig.instruments.namespaces import namespaces as kernel
 from lightrig.instruments.servers.host.commands import (
     CommandResult,
+    Commands,
+    Started,
     ToolFailedError,
     ToolMissingError,
 )
@@ -172,6 +174,32 @@ def test_further_settings_are_restored(
     assert run(namespaces.pid("a"), "cat", *paths).split() == before
 
 
+def test_one_ip_changes_all_routes_until_ports_went_down(
+    servers: dict[str, LinuxServer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    routes, started = servers["a"].routes, list[str]()
+    whole = Commands.start
+
+    def start(self: Commands, command: Sequence[str]) -> Started:
+        if "batch" in command[-1]:
+            started.append(command[-1])
+        return whole(self, command)
+
+    monkeypatch.setattr(Commands, "start", start)
+    routes.open(ADDRESS["a"], ["fabric0", "fabric1"])
+    try:
+        for netdev in ("fabric0", "fabric1"):
+            routes.set([Route(ADDRESS["b"], ADDRESS["b"], netdev)])
+            (line,) = (one for one in routes.present() if one.startswith(ADDRESS["b"]))
+            assert netdev in line
+        assert len(started) == 1
+        routes.invalidate()
+        routes.set([Route(ADDRESS["b"], ADDRESS["b"], "fabric0")])
+        assert len(started) == 2
+    finally:
+        routes.close()
+
+
 def test_a_refusal_of_the_kernel_names_the_command(servers: dict[str, LinuxServer]) -> None:
     routes = servers["a"].routes
     routes.open(ADDRESS["a"], ["fabric0"])
@@ -198,6 +226,16 @@ def test_routes_are_closed_on_all_servers_though_one_refuses() -> None:
     class Shell:
         def __init__(self, server: str) -> None:
             self.server, self.status, self.scripts = server, 0, list[str]()
+            self.ended = False
+
+        def start(self, _: Sequence[str]) -> "Shell":
+            return self
+
+        def query(self, _: Sequence[str]) -> str:
+            return "1: lo"
+
+        def close(self) -> None:
+            self.ended = True
 
         def run(self, command: Sequence[str]) -> CommandResult:
             self.scripts.append(command[-1])
@@ -219,3 +257,4 @@ def test_routes_are_closed_on_all_servers_though_one_refuses() -> None:
     lines = shells[1].scripts[0].splitlines()
     assert lines.index("route del 198.18.0.2/32") < lines.index("END")
     assert "ip link del lightrig0" in shells[1].scripts[0]
+    assert all(shell.ended for shell in shells)

@@ -75,6 +75,19 @@ def test_large_stdout_and_stderr_do_not_block(commands: Commands) -> None:
     assert result.stderr.endswith("complaint 19999\n")
 
 
+def test_a_program_that_stays_answers_the_last_of_some_lines(commands: Commands) -> None:
+    script = "while read line; do case $line in last*) echo $line;; end) exit 7;; esac; done"
+    stays = commands.start(["sh", "-c", script])
+    assert [stays.query(["one", f"last {n}"]) for n in range(3)] == ["last 0", "last 1", "last 2"]
+    with pytest.raises(NoReplyError, match=r"did not answer within 0\.1 s"):
+        stays.query(["one"], timeout_ns=100_000_000)
+    for ended in (stays, commands.start(["sh", "-c", "exit 7"])):
+        with pytest.raises(ToolFailedError) as failed:
+            ended.query(["end", "last 3"])
+        assert failed.value.status == 7
+        ended.close()
+
+
 def test_missing_tool_error_names_its_package(commands: Commands) -> None:
     with pytest.raises(ToolMissingError, match="server0 has no program mlxlink") as missing:
         commands.run(["mlxlink", "-d", "mlx5_0"])

@@ -1,5 +1,6 @@
-"""Programs that are run on a server, one at a time, to their end."""
+"""Programs that are run on a server to their end, or answer lines until they are closed."""
 
+import contextlib
 import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -195,6 +196,35 @@ class Started:
     _channel: LineChannel
     _output: "_Output"
 
+    def query(self, lines: Sequence[str], timeout_ns: int = DEFAULT_TIMEOUT) -> str:
+        """Write lines of which it answers the last one, with one line; return that.
+
+        Raises:
+            NoReplyError: it has not answered in time.
+            ToolFailedError: it has ended instead.
+        """
+        commands, output = self._commands, self._output
+        answered = output.answered = commands.clock.event()
+        text = "\n".join(lines)
+        commands.trace.sent(text)
+        with contextlib.suppress(OSError):  # it has ended
+            self._channel.send(text)
+        if not output.over.is_set() and not answered.wait(timeout_ns):
+            raise NoReplyError(
+                commands.server,
+                f"did not answer within {timeout_ns / 1e9:g} s",
+                command=text,
+                trace=commands.trace.tail(),
+            )
+        if output.over.is_set():
+            raise ToolFailedError(commands.server, self.result(), text)
+        commands.trace.received(output.lines[-1])
+        return output.lines.pop()
+
+    def close(self) -> None:
+        """End it, by the end of its input."""
+        self._channel.close()
+
     def result(self, timeout_ns: int = DEFAULT_TIMEOUT) -> CommandResult:
         """Wait for its end; raises what `Commands.run` raises, but for a missing program."""
         commands, output, channel = self._commands, self._output, self._channel
@@ -230,19 +260,21 @@ class Started:
 
 
 class _Output(LineListener):
-    """Collects lines until the program has ended."""
+    """Collects lines until the program has ended; `answered` is set by the next line or the end."""
 
     def __init__(self, clock: Clock) -> None:
         self.lines: list[str] = []
         self.reason = ""
-        self.over = clock.event()
+        self.over, self.answered = clock.event(), clock.event()
 
     def line(self, text: str) -> None:
         self.lines.append(text)
+        self.answered.set()
 
     def ended(self, reason: str) -> None:
         self.reason = reason
         self.over.set()
+        self.answered.set()
 
 
 def _is_missing(tool: str, result: CommandResult) -> bool:

@@ -3,13 +3,19 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from lightrig.instruments.servers.host.commands import Commands, ToolFailedError, ToolMissingError
+from lightrig.instruments.servers.host.commands import (
+    Commands,
+    Started,
+    ToolFailedError,
+    ToolMissingError,
+)
 from lightrig.testbeds import LightrigError
 
 DEVICE = "lightrig0"
 """The device with a server's address: a bridge without ports, which is up without any link."""
 
 _NO_IP = 44
+_PATH = "PATH=$PATH:/usr/sbin:/sbin"
 _ARP_RETRANS_MS = 50
 
 
@@ -44,6 +50,9 @@ class Route(NamedTuple):
 class ServerRoutes:
     """Sets addresses and routes on one server, with the program ip, and removes them again.
 
+    One ip stays there for all changes of routes: on a server whose processors are busy, its start
+    takes far longer than the changes.
+
     It creates devices with addresses and routes, and changes kernel settings, which it restores:
     forwarding, reverse-path filtering, ARP replies by port, ARP retransmission time, and what a
     caller adds. It needs root.
@@ -59,6 +68,7 @@ class ServerRoutes:
         self._addresses: Sequence[str] = ()
         self._found: Mapping[str, str] = {}
         self._routes: dict[str, Route] = {}
+        self._ip: Started | None = None
 
     def open(
         self,
@@ -99,7 +109,7 @@ class ServerRoutes:
             self._line(route) for to, route in wanted.items() if self._routes.get(to) != route
         ]
         if lines:
-            self._sh(*self._batch(lines))
+            self._change(lines)
         self._routes = wanted
 
     def present(self) -> list[str]:
@@ -111,11 +121,16 @@ class ServerRoutes:
         return sorted(line.replace(" linkdown", "").strip() for line in listed.splitlines())
 
     def invalidate(self) -> None:
-        """Drop the list of present routes: the kernel removes routes over a port that goes down."""
+        """Drop the list of present routes: the kernel removes routes over a port that goes down.
+
+        A device of the same name may be another one by now, whose number ip does not know.
+        """
         self._routes = {}
+        self._end_ip()
 
     def close(self) -> None:
         """Remove addresses and routes and restore the settings."""
+        self._end_ip()
         if not self._addresses:
             return
         self._sh(
@@ -127,6 +142,22 @@ class ServerRoutes:
             *(f"echo {text} >{path}" for path, text in self._found.items()),
         )
         self._addresses, self._routes = (), {}
+
+    def _change(self, lines: Sequence[str]) -> None:
+        """Let ip carry out lines; the first failure ends it, and is raised."""
+        if self._ip is None:
+            self._ip = self._commands.start(["sh", "-c", f"{_PATH}; exec ip -o -batch -"])
+        try:
+            # Only the last line is answered, with the one link that every server has.
+            self._ip.query([*lines, "link show dev lo"])
+        except LightrigError:
+            self._end_ip()
+            raise
+
+    def _end_ip(self) -> None:
+        ip, self._ip = self._ip, None
+        if ip is not None:
+            ip.close()
 
     @staticmethod
     def _batch(lines: Sequence[str]) -> Sequence[str]:
@@ -140,8 +171,7 @@ class ServerRoutes:
 
     def _sh(self, *lines: str) -> str:
         """Run shell lines; the first failure ends them."""
-        path = "PATH=$PATH:/usr/sbin:/sbin"
-        script = "\n".join((path, f"command -v ip >/dev/null || exit {_NO_IP}", *lines))
+        script = "\n".join((_PATH, f"command -v ip >/dev/null || exit {_NO_IP}", *lines))
         command = ["sh", "-ec", script]
         result = self._commands.run(command)
         if result.status == _NO_IP:

@@ -148,9 +148,9 @@ def test_an_exchange_lasts_from_the_last_begin_to_the_last_end(run: Any) -> None
     run._running[7] = training._Begun(combine, 9990, 9991, 9992, 9993)
     for rank, began, over in ((2, 1510, 1590), (0, 1500, 1620)):
         run._take(rank, {"ended": [3, "dispatch"], "began": began, "over": over}, 0)
-        assert run._exchanges == []
+        assert run._finished == []
     run._take(1, {"ended": [3, "dispatch"], "began": 1530, "over": 1600}, 0)
-    (found,) = run._exchanges
+    (found,) = map(run._described, run._finished)
     assert (found.step, found.layer, found.phase) == (4, 3, "dispatch")
     assert (found.wanted, found.permitted, found.began, found.ended) == (990, 1009, 1530, 1620)
     assert (found.waited, found.optical) == (540, 0.25)

@@ -266,6 +266,16 @@ class _Begun:
         return self.one.step, self.one.layer, self.one.phase
 
 
+@dataclass(frozen=True, slots=True)
+class _Finished:
+    """An all-to-all that has ended on all ranks; size: bytes of a row."""
+
+    ranks: Sequence[_Begun]
+    plan: Plan
+    routing: Routing
+    size: int
+
+
 class _Run:
     """One script: the controller's loop over what ranks announce."""
 
@@ -284,7 +294,8 @@ class _Run:
         self._messages: queue.SimpleQueue[tuple[int, Any, int]] = queue.SimpleQueue()
         self._listener = PrintedLines()
         self._changes: list[CircuitChange] = []
-        self._exchanges: list[TrainingExchange] = []
+        self._finished: list[_Finished] = []
+        self._lanes_of: tuple[tuple[int, int, Phase] | None, Any] = (None, None)
         self._asked: dict[int, int] = {}
         self._sizes: dict[int, int] = {}
         self._running: dict[int, _Begun] = {}
@@ -308,7 +319,7 @@ class _Run:
         )
         return TrainedExperts(
             run.printed,
-            self._exchanges,
+            list(map(self._described, self._finished)),
             self._changes,
             self._control.predictions,
         )
@@ -358,10 +369,12 @@ class _Run:
         )
 
     def _permit(self, one: Permitted) -> None:
-        lanes, _ = self._training.shares(self._routing, one.traffic)
+        place = (one.step, one.layer, one.phase)
+        if self._lanes_of[0] != place:
+            self._lanes_of = place, self._training.shares(self._routing, one.traffic)[0]
         message = [
             [number, lane[one.rank].tolist(), lane[:, one.rank].tolist()]
-            for number, lane in enumerate(lanes)
+            for number, lane in enumerate(self._lanes_of[1])
             if lane.any()
         ]
         self._running[one.rank] = _Begun(one, self._asked[one.rank], self._clock.now())
@@ -371,22 +384,23 @@ class _Run:
         begun = self._running[rank]
         begun.began, begun.ended = message["began"], message["over"]
         same = [each for each in self._running.values() if each.ended and each.place == begun.place]
-        if len(same) < len(self._training.region.servers):
-            return
-        one, size = begun.one, self._sizes[rank]
-        lanes, optical = self._training.shares(self._routing, one.traffic)
-        self._exchanges.append(
-            TrainingExchange(
-                step=one.step,
-                layer=one.layer,
-                phase=one.phase,
-                traffic=one.traffic * size,
-                plan=self._plan,
-                optical=optical,
-                wanted=max(each.wanted for each in same),
-                permitted=max(each.permitted for each in same),
-                began=max(each.began for each in same),
-                ended=max(each.ended for each in same),
-                predicted=self._training.predicted(self._plan, self._routing, lanes, size),
-            )
+        if len(same) == len(self._training.region.servers):
+            self._finished.append(_Finished(same, self._plan, self._routing, self._sizes[rank]))
+
+    def _described(self, what: _Finished) -> TrainingExchange:
+        """Return an all-to-all with what takes time to compute, for which no rank is to wait."""
+        training, one = self._training, what.ranks[0].one
+        lanes, optical = training.shares(what.routing, one.traffic)
+        return TrainingExchange(
+            step=one.step,
+            layer=one.layer,
+            phase=one.phase,
+            traffic=one.traffic * what.size,
+            plan=what.plan,
+            optical=optical,
+            wanted=max(each.wanted for each in what.ranks),
+            permitted=max(each.permitted for each in what.ranks),
+            began=max(each.began for each in what.ranks),
+            ended=max(each.ended for each in what.ranks),
+            predicted=training.predicted(what.plan, what.routing, lanes, what.size),
         )
