@@ -63,6 +63,12 @@ def attention_by_shards() -> None:
     functions.scaled_dot_product_attention = attention
 
 
+def shorter_sequences(length: int) -> None:
+    """Generate sequences of that many tokens with `torch.randint`."""
+    generate = torch.randint
+    torch.randint = lambda high, size, **options: generate(high, (size[0], length), **options)
+
+
 def filled_when_empty() -> None:
     """Fill what `to_empty` leaves as the memory was."""
     to_empty = torch.nn.Module.to_empty
