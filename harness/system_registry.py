@@ -48,6 +48,7 @@ class TrainingRequest:
         mode: when circuits are requested.
         results: regular expression of the numbers that are compared between runs.
         ranks: how many; None: one on each NIC of the testbed.
+        also: degrees of further sizes in which to run it, each on the first servers.
     """
 
     source: str
@@ -57,6 +58,7 @@ class TrainingRequest:
     mode: Literal["default", "provisioning"]
     results: str
     ranks: int | None = None
+    also: Sequence[Mapping[str, int]] = ()
 
 
 class TrainingReport(Protocol):

@@ -46,6 +46,14 @@ Parallel = Annotated[
         metavar="NAME=N,...", help="Degrees, such as pp=2,dp=2; by default two pipeline stages."
     ),
 ]
+Also = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="NAME=N,...",
+        help="Run it with these degrees as well, on the first servers, and compute how waits grow; "
+        "may be repeated.",
+    ),
+]
 Mode = Annotated[
     Literal["default", "provisioning"],
     typer.Option(help="Request circuits when needed, or once the phase before is over."),
@@ -70,6 +78,7 @@ def train(
     file: File,
     command: Command,
     parallel: Parallel = "",
+    also: Also = None,
     ranks: Ranks = None,
     mode: Mode = "provisioning",
     results: Results = RESULTS,
@@ -86,7 +95,8 @@ def train(
     ended it.
     """
     testbed = load_testbed(file)
-    request = replace(_request(command, parallel, mode, results), ranks=ranks)
+    sizes = [_degrees(each, "--also") for each in also or ()]
+    request = replace(_request(command, parallel, mode, results), ranks=ranks, also=sizes)
     trainer = _trainer(testbed)
 
     def printed(part: str, rank: int, line: str) -> None:
@@ -134,13 +144,13 @@ def _request(
     return TrainingRequest(source, Path(path).name, arguments, _degrees(parallel), mode, results)
 
 
-def _degrees(parallel: str) -> Mapping[str, int]:
+def _degrees(parallel: str, option: str = "--parallel") -> Mapping[str, int]:
     """Read `pp=2,dp=2`, or end the command."""
     degrees = {}
     for each in filter(None, parallel.split(",")):
         name, _, degree = each.partition("=")
         if not (name.isalpha() and degree.isdecimal() and int(degree) > 0) or name in degrees:
-            give_up(f"--parallel {parallel}: {each!r} is not NAME=N; write pp=2,dp=2", BAD_INPUT)
+            give_up(f"{option} {parallel}: {each!r} is not NAME=N; write pp=2,dp=2", BAD_INPUT)
         degrees[name] = int(degree)
     return degrees
 

@@ -88,6 +88,16 @@ def test_a_script_is_run_with_its_arguments(trainer: Trainer) -> None:
     assert trainer.restored == 1
 
 
+def test_a_script_is_run_in_further_sizes(trainer: Trainer) -> None:
+    sizes = ("--also", "pp=3,dp=2", "--also", "pp=5,dp=2")
+    assert run("--parallel", "pp=2,dp=2", *sizes, "--", SCRIPT).exit_code == 0
+    (request,) = trainer.given
+    assert request.also == [{"pp": 3, "dp": 2}, {"pp": 5, "dp": 2}]
+    refused = run("--also", "pp=3,pp=2", "--", SCRIPT)
+    assert refused.exit_code == 2
+    assert "--also pp=3,pp=2: 'pp=2' is not NAME=N" in refused.stderr
+
+
 def test_other_numbers_are_a_no(trainer: Trainer) -> None:
     trainer.ends = lambda: Report(as_printed_before=False)
     assert run("--", SCRIPT).exit_code == 1
@@ -168,6 +178,20 @@ def test_ranks_that_fill_no_servers_are_refused(ranks: str) -> None:
     done = run("--ranks", ranks, "--", SCRIPT)
     assert done.exit_code == 2, done.output
     assert f"a rank on each of 2 NICs; {ranks} ranks do not fit" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("size", "says"),
+    [
+        ("pp=2,dp=3", "12 ranks do not fit"),  # six servers with two NICs each
+        ("pp=4,dp=1", "2 stages of 4 ranks, 4 stages of 2 ranks: expected sizes that differ in"),
+        ("pp=2,dp=2", "differ in stages alone"),
+    ],
+)
+def test_further_sizes_that_show_no_growth_are_refused(size: str, says: str) -> None:
+    done = run("--parallel", "pp=2,dp=2", "--also", size, "--", SCRIPT)
+    assert done.exit_code == 2, done.output
+    assert says in done.stderr
 
 
 def test_a_testbed_of_another_system_is_refused() -> None:
