@@ -2,9 +2,7 @@
 
     torchrun --nproc-per-node 4 examples/train_moe.py --steps 4
 
-Gates send each token to the experts that score it highest; no loss balances them. Where a module
-`mixnet` can be imported, as in a run by Lightrig, tokens pass through its all-to-alls, and it knows
-what the gates have chosen. Without it they pass through those of torch.distributed.
+Gates send each token to the experts that score it highest; no loss balances them.
 """
 
 import argparse
@@ -14,25 +12,16 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn import functional
 
-try:
-    import mixnet
-except ImportError:
-    mixnet = None
 
-
-def announced(layer, given):
+def announced(given):
     """Tell all ranks how many rows each is sent; return how many come from each."""
-    if mixnet is not None:
-        return mixnet.gate(layer, given)
     come = torch.empty(len(given), dtype=torch.int64)
     dist.all_to_all_single(come, torch.tensor(given))
     return come.tolist()
 
 
-def all_to_all(rows, given, taken, layer, phase):
+def all_to_all(rows, given, taken):
     """Send `given` rows to each rank, and return those that come, `taken` from each."""
-    if mixnet is not None:
-        return mixnet.all_to_all(rows, given, taken, layer, phase)
     out = rows.new_empty(sum(taken), rows.shape[1])
     dist.all_to_all_single(out, rows.contiguous(), taken, given)
     return out
@@ -42,30 +31,24 @@ class Exchange(torch.autograd.Function):
     """An all-to-all whose gradient goes the way back."""
 
     @staticmethod
-    def forward(ctx, rows, given, taken, layer, phase):
+    def forward(ctx, rows, given, taken):
         """Send rows."""
-        ctx.shares = given, taken, layer, phase
-        return all_to_all(rows, given, taken, layer, phase)
+        ctx.shares = given, taken
+        return all_to_all(rows, given, taken)
 
     @staticmethod
     def backward(ctx, gradient):
         """Send their gradients back."""
-        given, taken, layer, phase = ctx.shares
-        return (
-            all_to_all(gradient, taken, given, layer, f"{phase} gradient"),
-            None,
-            None,
-            None,
-            None,
-        )
+        given, taken = ctx.shares
+        return all_to_all(gradient, taken, given), None, None
 
 
 class Experts(nn.Module):
     """A gate that chooses `top` of the ranks for each token, and this rank's expert."""
 
-    def __init__(self, width, ranks, top, layer):
+    def __init__(self, width, ranks, top):
         super().__init__()
-        self.top, self.layer, self.ranks = top, layer, ranks
+        self.top, self.ranks = top, ranks
         self.gate = nn.Linear(width, ranks, bias=False)
         self.expert = nn.Sequential(
             nn.Linear(width, 2 * width), nn.SiLU(), nn.Linear(2 * width, width)
@@ -76,10 +59,10 @@ class Experts(nn.Module):
         weights, chosen = self.gate(x).softmax(dim=-1).topk(self.top, dim=-1)
         order = chosen.flatten().argsort(stable=True)
         given = chosen.flatten().bincount(minlength=self.ranks).tolist()
-        taken = announced(self.layer, given)
+        taken = announced(given)
         token = order // self.top
-        come = Exchange.apply(x[token], given, taken, self.layer, "dispatch")
-        back = Exchange.apply(self.expert(come), taken, given, self.layer, "combine")
+        come = Exchange.apply(x[token], given, taken)
+        back = Exchange.apply(self.expert(come), taken, given)
         back = back * weights.flatten()[order].unsqueeze(1)
         return torch.zeros_like(x).index_add(0, token, back)
 
@@ -87,11 +70,11 @@ class Experts(nn.Module):
 class Block(nn.Module):
     """One layer: causal attention, then experts, each normalised before."""
 
-    def __init__(self, width, ranks, top, layer):
+    def __init__(self, width, ranks, top):
         super().__init__()
         self.before, self.between = nn.RMSNorm(width), nn.RMSNorm(width)
         self.mix, self.out = nn.Linear(width, 3 * width, bias=False), nn.Linear(width, width)
-        self.experts = Experts(width, ranks, top, layer)
+        self.experts = Experts(width, ranks, top)
 
     def forward(self, x):
         """Add what both find."""
@@ -117,7 +100,7 @@ def main():
     dist.init_process_group("gloo")
     rank, ranks = dist.get_rank(), dist.get_world_size()
     torch.manual_seed(options.seed)
-    blocks = [Block(options.width, ranks, options.top, layer) for layer in range(options.layers)]
+    blocks = [Block(options.width, ranks, options.top) for _ in range(options.layers)]
     model = nn.Sequential(
         nn.Embedding(options.tokens, options.width),
         *blocks,

@@ -19,7 +19,6 @@ from lightrig.instruments.servers.traffic.training import (
     Control,
     RunningScript,
     Script,
-    ScriptModule,
     TrainingFailedError,
     TrainingRank,
     Wanted,
@@ -207,7 +206,6 @@ def begin(follower: Follower) -> Callable[..., list[RunningScript]]:
         *arguments: str,
         groups: Mapping[str, Sequence[int]] | None = None,
         servers: Sequence[Sequence[int]] = (),
-        module: ScriptModule | None = None,
     ) -> list[RunningScript]:
         while len(follower.ranks) < ranks:
             number = len(follower.ranks)
@@ -228,7 +226,6 @@ def begin(follower: Follower) -> Callable[..., list[RunningScript]]:
                 {**common, "RANK": str(rank.rank)},
                 store,
                 servers,
-                module=module,
             )
             for rank in follower.ranks
         ]
@@ -461,38 +458,3 @@ def test_server_without_pytorch_is_reported(
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     with pytest.raises(NoPyTorchError, match="server0 has no PyTorch"):
         begin(1, ALONE, "watched")
-
-
-ASKING = """
-import queue
-answers = queue.SimpleQueue()
-def connect(emit, settings):
-    global ask
-    def ask(question):
-        emit({"asked": question, **settings})
-        return answers.get()
-def receive(message):
-    answers.put(message)
-"""
-
-
-def test_a_script_talks_to_the_harness_through_its_module(
-    follower: Follower, begin: Callable[..., list[RunningScript]], stand_in: None
-) -> None:
-    """The module of one run is none of the next."""
-    asked = []
-
-    def answer(rank: int, message: object, at: Span) -> None:
-        asked.append((rank, message))
-        threading.Thread(target=follower.ranks[rank].tell, args=("seven",)).start()
-
-    module = ScriptModule("oracle", ASKING, {"tone": "low"}, answer)
-    source = "import oracle; print('step', oracle.ask('how many'))"
-    (running,) = begin(1, source, "none", module=module)
-    running.result()
-    assert asked == [(0, {"asked": "how many", "tone": "low"})]
-    assert follower.lines == {0: ["step seven"]}
-    (alone,) = begin(1, source, "none")
-    with pytest.raises(TrainingFailedError) as failed:
-        alone.result()
-    assert "No module named 'oracle'" in str(failed.value)

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from lightrig.instruments.servers.programs.training_front_end import FrontEnd
-from lightrig.instruments.servers.programs.training_gate import Gate
+from lightrig.instruments.servers.programs.training_gate import Gate, RefusedError
 from lightrig.instruments.servers.programs.training_store import Exchanges, harness_store
 
 __all__ = ["wrapped_groups"]
@@ -96,8 +96,12 @@ def _backend(
     started: queue.SimpleQueue[Any],
     servers: Sequence[frozenset[int]],
     exchanges: Exchanges,
+    carrier: Any,
 ) -> Callable[..., Any]:
-    """Return a factory of process groups whose operations pass `gate` and run on `inner`."""
+    """Return a factory of process groups whose operations pass `gate` and run on `inner`.
+
+    carrier: carries all-to-alls of rows among all ranks; None: none.
+    """
     distributed = torch.distributed
 
     class Handle(distributed.Work):  # type: ignore[misc, name-defined, unused-ignore]
@@ -192,6 +196,17 @@ def _backend(
             started.put((getattr(self._inner, kind)(tensors, peer, tag), number, future, tensors))
             return Handle(number, future)
 
+        def _carried(self, out: Any, rows: Any, taken: Any, given: Any, *_: Any, **__: Any) -> Any:
+            """Hand an all-to-all to `carrier`; without counts all ranks get as many rows."""
+            if self.size() != distributed.get_world_size():
+                raise RefusedError(f"an all-to-all among ranks {self._members()}, not all ranks")
+            counts = (
+                each or [tensor.shape[0] // self.size()] * self.size()
+                for each, tensor in ((taken, out), (given, rows))
+            )
+            future = carrier.begin(self._group_on, self.rank(), out, rows, *counts)
+            return torch._C._distributed_c10d._create_work_from_future(future)
+
         def _members(self) -> list[int]:
             return list(distributed.get_process_group_ranks(self))
 
@@ -204,13 +219,16 @@ def _backend(
             if inner != "gloo":
                 return self._inner
             if self._within is None:
-                options = distributed.ProcessGroupGloo._Options()
-                options._timeout = self._timeout
-                options._devices = [distributed.ProcessGroupGloo.create_device(interface="lo")]
-                store = distributed.PrefixStore("scale-up", self._store)
-                made = distributed.ProcessGroupGloo(store, self.rank(), self.size(), options)
-                self._within = made
+                self._within = self._group_on("lo", "scale-up")
             return self._within
+
+        def _group_on(self, device: str, name: str) -> Any:
+            """Return a group of Gloo's with the same ranks on a network device."""
+            options = distributed.ProcessGroupGloo._Options()
+            options._timeout = self._timeout
+            options._devices = [distributed.ProcessGroupGloo.create_device(interface=device)]
+            store = distributed.PrefixStore(name, self._store)
+            return distributed.ProcessGroupGloo(store, self.rank(), self.size(), options)
 
     def collective(kind: str, method: str) -> Callable[..., Any]:
         def begin(group: Any, given: Sequence[Any], more: dict[str, Any]) -> Any:
@@ -222,6 +240,8 @@ def _backend(
 
         def operate(self: Any, *given: Any, **more: Any) -> Any:
             ranks = self._members()
+            if carrier is not None and method == "alltoall_base" and carrier.takes(given[1]):
+                return self._carried(*given, **more)
             if not gate.carries(ranks) and self._is_within(ranks):
                 work = begin(self._scale_up(), given, more)
                 if not isinstance(work, _Works):
@@ -269,9 +289,12 @@ def _bytes(torch: Any, given: Any) -> int:
 
 @contextlib.contextmanager
 def wrapped_groups(
-    torch: Any, gate: Gate, exchanges: Exchanges, request: dict[str, Any]
+    torch: Any, gate: Gate, exchanges: Exchanges, request: dict[str, Any], carrier: Any = None
 ) -> Iterator[None]:
-    """Replace PyTorch's factories of process groups, so that each group passes `gate`."""
+    """Replace PyTorch's factories of process groups, so that each group passes `gate`.
+
+    carrier: carries all-to-alls of rows, see training_program.py.
+    """
     distributed = torch.distributed
     module = distributed.distributed_c10d
     found = {name: getattr(module, name) for name in ("init_process_group", "new_group")}
@@ -287,7 +310,7 @@ def wrapped_groups(
         if inner == "lightrig":
             inner = "nccl" if accelerated else "gloo"
         servers = [frozenset(ranks) for ranks in request["servers"]]
-        maker = _backend(torch, gate, inner, started, servers, exchanges)
+        maker = _backend(torch, gate, inner, started, servers, exchanges, carrier)
         distributed.Backend.register_backend("lightrig", maker, devices=["cpu", "cuda"])
         if not given and "store" not in more:
             # Rendezvous over the control connection: circuits of the rail may move meanwhile.

@@ -12,11 +12,13 @@ are those of the probe (docs/probe.md); events are lines `{"event": ..., "at": [
   r, of sends and receives that are joined), those of the `front_end` without `parts`, and `steps`,
   how many operations were begun before the end of each step of an optimizer.
 - `go` with `number`, and `refused` with a reason if it must not run: permits an operation.
-- `tell` with `message`: hand it to the module that scripts may import.
+- `tell` with `message`: hand it to the module that carries all-to-alls.
 
-`module` of `train`, or null, is one more module that the script may import: its `name`, `source`
-and `settings`. It defines `connect(emit, settings)`, called before the script begins, and
-`receive(message)`, called on another thread; what it emits becomes the event `message`.
+`module` of `train`, or null, is the `source` of a module that carries all-to-alls of the script,
+and its `settings`. It defines `connect(torch, emit, settings)`, called before the script begins;
+what it emits becomes the event `message`. `connect` returns an object with `takes(rows)`, whether
+it carries the all-to-all of a tensor, `begin(group_on, rank, out, rows, taken, given)`, which
+begins it and returns the future of its end, and `receive(message)`, called on another thread.
 
 `control` is "none": PyTorch is not wrapped; "watched": operations are recorded; "gated": each is
 announced and waits for `go`. Events are `wants` (a number, group, index, kind and bytes), `ended`
@@ -169,7 +171,8 @@ class _Worker:
                 script=path,
             )
             try:
-                with wrapped or wrapped_groups(self._torch, gate, self._exchanges, request):
+                arguments = (self._torch, gate, self._exchanges, request, self._module)
+                with wrapped or wrapped_groups(*arguments):
                     _run(path, request["script"])
             except BaseException as error:  # a script may also exit
                 if not isinstance(error, SystemExit) or error.code:
@@ -178,8 +181,6 @@ class _Worker:
         if self._torch.distributed.is_initialized():
             with contextlib.suppress(Exception):
                 self._torch.distributed.destroy_process_group()
-        if module:
-            sys.modules.pop(module["name"], None)
         gate.finish()
         return {
             "failure": failure,
@@ -189,13 +190,13 @@ class _Worker:
         }
 
     def _connected(self, described: dict[str, Any]) -> Any:
-        module: Any = types.ModuleType(described["name"])
-        exec(compile(described["source"], described["name"], "exec"), vars(module))  # noqa: S102
-        module.connect(
-            lambda message: self._replies.event({"message": message}), described["settings"]
+        module: Any = types.ModuleType("carrier")
+        exec(compile(described["source"], "carrier", "exec"), vars(module))  # noqa: S102
+        return module.connect(
+            self._torch,
+            lambda message: self._replies.event({"message": message}),
+            described["settings"],
         )
-        sys.modules[described["name"]] = module
-        return module
 
 
 @contextlib.contextmanager

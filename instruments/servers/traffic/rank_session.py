@@ -112,7 +112,7 @@ class RankSession:
             control: of the script's operations.
             groups: ranks of the groups whose operations are controlled, by name.
             phases: of each rank, if it decides by itself about some of its operations.
-            module: which the script may import.
+            module: carries all-to-alls of the script, unless `control` is "none".
             beside: tasks that run beside the ranks.
             ended: called with each rank whose script has ended or failed.
             lost: called after a failure, to end the waits of tasks and of ranks' listeners.

@@ -166,18 +166,15 @@ class LocalPhases:
 
 @dataclass(frozen=True, slots=True)
 class ScriptModule:
-    """A module that a script may import, and which talks to the harness while the script runs.
+    """A module beside a script that carries its all-to-alls, and talks to the harness meanwhile.
 
     Attributes:
-        name: by which the script imports it.
-        source: code that defines `connect` and `receive` (see training_program.py) and what the
-            script calls.
+        source: code that defines `connect`, see training_program.py.
         settings: JSON for `connect`.
         on_message: called with a rank, what its module emitted, and when on the bench's clock;
             on a reader thread, so it must not wait.
     """
 
-    name: str
     source: str
     settings: Mapping[str, Any]
     on_message: Callable[[int, Any, Span], None]
@@ -229,7 +226,7 @@ class TrainingRank:
         whose operations among themselves stay there. environment: variables to add
         to the server's. store: through which the ranks find each other where `control` is not
         "none"; one a run. phases: by which the rank decides itself; without them it asks for each
-        operation. module: which the script may import.
+        operation. module: carries all-to-alls, unless `control` is "none".
         """
         self._listener, self._store, self._phases = listener, store, phases
         self._module = module
@@ -244,8 +241,7 @@ class TrainingRank:
             "groups": {name: list(ranks) for name, ranks in groups.items()},
             "servers": [list(ranks) for ranks in servers],
             "phases": phases and {"first": list(phases.first), "then": list(phases.then)},
-            "module": module
-            and {"name": module.name, "source": module.source, "settings": dict(module.settings)},
+            "module": module and {"source": module.source, "settings": dict(module.settings)},
         }
         return RunningScript(self, self._run.submit("train", body, LONGEST), self._clocks)
 
@@ -255,7 +251,7 @@ class TrainingRank:
         self._run.submit("go", body)
 
     def tell(self, message: Any) -> None:
-        """Hand a message, as JSON, to the module that the script imports."""
+        """Hand a message, as JSON, to the module that carries all-to-alls."""
         self._run.submit("tell", {"message": message})
 
     def close(self) -> None:

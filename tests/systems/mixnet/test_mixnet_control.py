@@ -2,7 +2,8 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given as drawn
+from hypothesis import settings
 from hypothesis import strategies as st
 
 from lightrig.harness.systems.mixnet.planning.calendar import LayerTimes, calendar, exchanges
@@ -12,39 +13,40 @@ RANKS, LAYERS = 3, 2
 GIVEN = [[1, 5, 0], [2, 0, 7], [0, 3, 4]]
 
 
-def gates(control, layer, given=GIVEN):
-    answers = {}
-    for rank, each in enumerate(given):
-        answers |= control.gate(rank, layer, each)
-    return answers
+def rows(phase, given=GIVEN):
+    """Return the rows from each rank to each of an all-to-all of a layer."""
+    return given if phase in ("dispatch", "combine gradient") else np.transpose(given).tolist()
 
 
-def run(control, layer, phase):
+def run(control, phase, given=GIVEN):
     """Let every rank run an all-to-all; return what they were permitted."""
-    for rank in range(control.ranks):
-        control.wants(rank, layer, phase)
+    for rank, sent in enumerate(rows(phase, given)):
+        control.wants(rank, sent)
     found = control.permitted()
     for rank in range(control.ranks):
         control.ended(rank)
     return found
 
 
-def test_a_gate_is_answered_once_all_have_announced_theirs():
+def test_a_dispatch_is_permitted_once_all_have_announced_theirs():
     control = CircuitControl(RANKS, LAYERS, None)
-    assert control.gate(0, 0, GIVEN[0]) == {}
-    assert control.gate(2, 0, GIVEN[2]) == {}
-    assert control.gate(1, 0, GIVEN[1]) == {0: [1, 2, 0], 1: [5, 0, 3], 2: [0, 7, 4]}
+    for rank in (0, 2):
+        control.wants(rank, GIVEN[rank])
+        assert control.permitted() == []
+    control.wants(1, GIVEN[1])
+    found = control.permitted()
+    assert [one.rank for one in found] == [0, 1, 2]
+    np.testing.assert_array_equal(found[0].traffic, GIVEN)
 
 
 def test_an_all_to_all_waits_for_its_circuits_and_a_change_for_all_ranks():
     control = CircuitControl(RANKS, LAYERS, "predict")
-    gates(control, 0)
-    assert control.due() is None  # the first all-to-all takes the circuits that are there
     for rank in range(RANKS):
-        control.wants(rank, 0, "dispatch")
+        control.wants(rank, GIVEN[rank])
+    assert control.due() is None  # the first all-to-all takes the circuits that are there
     assert [one.rank for one in control.permitted()] == [0, 1, 2]
     control.ended(0)
-    control.wants(0, 0, "combine")
+    control.wants(0, [1, 2, 0])
     control.ended(1)
     assert (control.due(), control.permitted()) == (None, [])
     control.ended(2)
@@ -59,8 +61,7 @@ def test_an_all_to_all_waits_for_its_circuits_and_a_change_for_all_ranks():
 
 def test_the_gradients_go_the_way_back():
     control = CircuitControl(RANKS, 1, None)
-    gates(control, 0)
-    found = {phase: run(control, 0, phase)[0].traffic for _, phase in exchanges(1)}
+    found = {phase: run(control, phase)[0].traffic for _, phase in exchanges(1)}
     np.testing.assert_array_equal(found["dispatch"], GIVEN)
     np.testing.assert_array_equal(found["combine"], np.transpose(GIVEN))
     np.testing.assert_array_equal(found["combine gradient"], GIVEN)
@@ -69,15 +70,21 @@ def test_the_gradients_go_the_way_back():
 
 def test_an_all_to_all_out_of_order_is_named():
     control = CircuitControl(RANKS, LAYERS, "block")
-    gates(control, 0)
-    with pytest.raises(OutOfOrderError, match="rank 1 announced combine of layer 0, expected disp"):
-        control.wants(1, 0, "combine")
+    with pytest.raises(OutOfOrderError, match=r"rank 1 sends .* dispatch of layer 0 of 2.*3 ranks"):
+        control.wants(1, [2, 0])
+    run(control, "dispatch")
+    control.wants(0, [1, 2, 0])
+    with pytest.raises(OutOfOrderError) as refused:
+        control.wants(1, [2, 0, 7])
+    assert "rank 1 sends [2, 0, 7] rows in combine of layer 0 of 2, expected [5, 0, 3]" in str(
+        refused.value
+    )
 
 
 @settings(max_examples=20, deadline=None)
-@given(st.sampled_from(["block", "predict", "reuse", None]), st.integers(1, 3), st.randoms())
+@drawn(st.sampled_from(["block", "predict", "reuse", None]), st.integers(1, 3), st.randoms())
 def test_changes_are_the_calendars_and_copilot_learns(first, layers, random):
-    control, made = CircuitControl(RANKS, layers, first), []
+    control, made, given = CircuitControl(RANKS, layers, first), [], {}
     for _ in range(3):
         for layer, phase in exchanges(layers):
             early = control.due()
@@ -85,12 +92,16 @@ def test_changes_are_the_calendars_and_copilot_learns(first, layers, random):
                 made.append((early.step, early.layer, early.before))
                 control.changed()
             if phase == "dispatch":
-                gates(control, layer, [[random.randint(1, 9) for _ in range(3)] for _ in range(3)])
+                given[layer] = [[random.randint(1, 9) for _ in range(3)] for _ in range(3)]
+            for rank, sent in enumerate(rows(phase, given[layer])):
+                control.wants(rank, sent)
             due = control.due()
             if due is not None:
                 made.append((due.step, due.layer, due.before))
                 control.changed()
-            assert len(run(control, layer, phase)) == RANKS
+            assert len(control.permitted()) == RANKS
+            for rank in range(RANKS):
+                control.ended(rank)
     planned = list(calendar(layers, LayerTimes(0, 0, 0, 0), 0, first)) if first else []
     assert made == [(step, one.layer, one.before) for step in range(3) for one in planned]
     assert len(control.predictions) == 3 * (layers - 1)

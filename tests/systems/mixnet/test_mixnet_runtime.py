@@ -1,5 +1,7 @@
 """MixNet's controller and lanes at run time, with servers that note what they are asked."""
 
+import concurrent.futures
+import contextlib
 from types import SimpleNamespace
 from typing import Any
 
@@ -8,7 +10,7 @@ import pytest
 
 from lightrig.harness.systems.mixnet.planning.control import DueChange, Permitted
 from lightrig.harness.systems.mixnet.planning.region import Failures
-from lightrig.harness.systems.mixnet.runtime import exchanges, script_module, training
+from lightrig.harness.systems.mixnet.runtime import exchanges, lane_exchange, training
 from lightrig.harness.systems.mixnet.runtime.exchanges import TCP, Exchanges
 from lightrig.harness.systems.mixnet.runtime.training import (
     CircuitChange,
@@ -87,12 +89,8 @@ class Control:
         self.ready: list[Permitted] = []
         self.predictions = ()
 
-    def gate(self, rank: int, layer: int, given: list[int]) -> dict[int, list[int]]:
-        self.heard.append(("gate", rank, layer, given))
-        return {2: [1, 2, 3], 0: [4, 5, 6]}
-
-    def wants(self, rank: int, layer: int, phase: str) -> None:
-        self.heard.append(("wants", rank, layer, phase))
+    def wants(self, rank: int, given: list[int]) -> None:
+        self.heard.append(("wants", rank, given))
 
     def ended(self, rank: int) -> None:
         self.heard.append(("ended", rank))
@@ -119,11 +117,9 @@ def run() -> Any:
     return made
 
 
-def test_gates_are_answered_and_wants_are_noted(run: Any) -> None:
-    run._take(1, {"gate": 3, "given": [7, 8, 9]}, 50)
-    run._take(2, {"wants": [3, "dispatch"], "size": 16}, 60)
-    assert run._control.heard == [("gate", 1, 3, [7, 8, 9]), ("wants", 2, 3, "dispatch")]
-    assert run._training.told == [(2, {"taken": [1, 2, 3]}), (0, {"taken": [4, 5, 6]})]
+def test_wants_are_noted_with_their_moment_and_the_size_of_a_row(run: Any) -> None:
+    run._take(2, {"wants": [7, 8, 9], "size": 16}, 60)
+    assert run._control.heard == [("wants", 2, [7, 8, 9])]
     assert (run._asked, run._sizes) == ({2: 60}, {2: 16})
 
 
@@ -147,9 +143,9 @@ def test_an_exchange_lasts_from_the_last_begin_to_the_last_end(run: Any) -> None
     combine = Permitted(0, 4, 3, "combine", TRAFFIC)
     run._running[7] = training._Begun(combine, 9990, 9991, 9992, 9993)
     for rank, began, over in ((2, 1510, 1590), (0, 1500, 1620)):
-        run._take(rank, {"ended": [3, "dispatch"], "began": began, "over": over}, 0)
+        run._take(rank, {"began": began, "over": over}, 0)
         assert run._finished == []
-    run._take(1, {"ended": [3, "dispatch"], "began": 1530, "over": 1600}, 0)
+    run._take(1, {"began": 1530, "over": 1600}, 0)
     (found,) = map(run._described, run._finished)
     assert (found.step, found.layer, found.phase) == (4, 3, "dispatch")
     assert (found.wanted, found.permitted, found.began, found.ended) == (990, 1009, 1530, 1620)
@@ -379,7 +375,7 @@ def test_an_exchange_is_among_all_servers_unless_ranks_are_given(
     assert asked[-1] == (made.testbed, "plan", "routing", ("s0", "s1"), shares, TCP)
 
 
-# --------------------------------------------------------------------- the script's module
+# --------------------------------------------------------------------- the rank's exchange
 
 
 class Rows(np.ndarray):
@@ -398,59 +394,79 @@ class Rows(np.ndarray):
         self[...] = other
 
 
+class Lane:
+    """The process group of a lane: notes what is sent, and delivers rows that name the lane."""
+
+    def __init__(self, device: str, sent: list[Any]) -> None:
+        self.device, self.sent = device, sent
+
+    def alltoall_base(self, landing: Any, given: Any, come: Any, counts: Any) -> Any:
+        self.sent.append((given.tolist(), come, counts, self.device))
+        number = 100 * len(self.sent)
+
+        def wait() -> None:
+            landing[...] = number + np.arange(landing.size).reshape(landing.shape)
+
+        return SimpleNamespace(wait=wait)
+
+
+def exchange(emitted: list[Any]) -> lane_exchange.LaneExchange:
+    torch = SimpleNamespace(
+        cat=np.concatenate, no_grad=contextlib.nullcontext, futures=concurrent.futures
+    )
+    return lane_exchange.connect(torch, emitted.append, {"lanes": ("x", "y")})
+
+
 def test_rows_go_over_their_lanes_and_what_stays_is_copied(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Rank 1 of 3 sends 2, 1 and 3 rows; of those to rank 2, one goes over the second lane."""
     rows = np.ndarray.view(np.arange(12, dtype=np.float32).reshape(6, 2), Rows)
-    told: list[Any] = []
+    emitted: list[Any] = []
     sent: list[Any] = []
+    opened: list[tuple[str, str]] = []
+    stamps = iter([1000, 1500, 2000, 2500])
+    monkeypatch.setattr(lane_exchange, "time", SimpleNamespace(monotonic_ns=lambda: next(stamps)))
+    made = exchange(emitted)
 
-    def exchanged(
-        landing: Any, given: Any, come: Any, counts: Any, group: str, async_op: bool
-    ) -> Any:
-        assert async_op
-        sent.append((given.tolist(), come, counts, group))
+    def group_on(device: str, name: str) -> Lane:
+        opened.append((device, name))
+        return Lane(device, sent)
 
-        def wait() -> None:
-            landing[...] = 100 * len(sent) + np.arange(landing.size).reshape(landing.shape)
+    def begin(taken: tuple[int, ...], given: tuple[int, ...]) -> Any:
+        out = rows.new_empty(sum(taken), 2)
+        return made.begin(group_on, 1, out, rows, taken, given).result(60)
 
-        return SimpleNamespace(wait=wait)
-
-    modules = {
-        "torch.distributed": SimpleNamespace(all_to_all_single=exchanged, get_rank=lambda: 1),
-        "torch": SimpleNamespace(cat=np.concatenate),
-    }
-    monkeypatch.setattr(script_module.importlib, "import_module", modules.__getitem__)
-    stamps = iter([1000, 1500])
-    monkeypatch.setattr(script_module, "time", SimpleNamespace(monotonic_ns=lambda: next(stamps)))
-    script_module.connect(told.append, {"lanes": ("x", "y")})
-    script_module._state.groups = ["gx", "gy"]
-    script_module.receive({"lanes": [[0, [2, 0, 2], [1, 0, 0]], [1, [0, 0, 1], [1, 0, 1]]]})
-    room = script_module.all_to_all(rows, [2, 1, 3], [2, 1, 1], 4, "dispatch")
-    assert told == [
-        {"wants": [4, "dispatch"], "size": 8},
-        {"ended": [4, "dispatch"], "began": 1000, "over": 1500},
-    ]
+    made.receive({"lanes": [[0, [2, 0, 2], [1, 0, 0]], [1, [0, 0, 1], [1, 0, 1]]]})
+    out = begin((2, 1, 1), (2, 1, 3))
+    assert emitted == [{"wants": [2, 1, 3], "size": 8}, {"began": 1000, "over": 1500}]
     assert sent == [
-        ([[0, 1], [2, 3], [6, 7], [8, 9]], [1, 0, 0], [2, 0, 2], "gx"),
-        ([[10, 11]], [1, 0, 1], [0, 0, 1], "gy"),
+        ([[0, 1], [2, 3], [6, 7], [8, 9]], [1, 0, 0], [2, 0, 2], "x"),
+        ([[10, 11]], [1, 0, 1], [0, 0, 1], "y"),
     ]
     # From rank 0 a row over each lane, our own, and one of rank 2 over the second lane.
-    assert room.tolist() == [[200, 201], [200, 201], [4, 5], [202, 203]]
+    assert out.tolist() == [[100, 101], [200, 201], [4, 5], [202, 203]]
+    made.receive({"lanes": [[1, [6, 0, 0], [0, 0, 1]]]})
+    assert begin((0, 0, 1), (6, 0, 0)).tolist() == [[300, 301]]
+    assert opened == [("x", "lane 0"), ("y", "lane 1")]
 
 
-def test_a_lane_s_group_is_made_while_its_device_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    environment = {"GLOO_SOCKET_IFNAME": "eth0"}
-    monkeypatch.setattr(script_module.os, "environ", environment)
-    distributed = SimpleNamespace(new_group=lambda backend: (
-        backend, environment["GLOO_SOCKET_IFNAME"]))  # fmt: skip
-    monkeypatch.setattr(script_module.importlib, "import_module", lambda _: distributed)
-    told: list[Any] = []
-    script_module.connect(told.append, {"lanes": ("x", "y")})
-    for number in (2, 3):
-        script_module.receive({"taken": [number, 5, 6]})
-        assert script_module.gate(7, (1, 2, 3)) == [number, 5, 6]  # type: ignore[arg-type]
-        assert script_module._state.groups == [("gloo", "x"), ("gloo", "y")]
-    assert told == [{"gate": 7, "given": [1, 2, 3]}] * 2
-    assert environment == {"GLOO_SOCKET_IFNAME": "eth0"}
+def test_an_all_to_all_that_fails_raises_in_the_script() -> None:
+    made = exchange([])
+    rows = np.ndarray.view(np.zeros((2, 3), np.float32), Rows)
+
+    def refused(device: str, name: str) -> Any:
+        raise RuntimeError(f"no device {device}, {name}")
+
+    with pytest.raises(RuntimeError, match="no device x"):
+        made.begin(refused, 0, rows, rows, (1, 1), (1, 1)).result(60)
+
+
+@pytest.mark.parametrize(
+    ("floating", "dimensions", "taken"), [(True, 2, True), (True, 1, False), (False, 2, False)]
+)
+def test_only_rows_of_floating_point_numbers_take_circuits(
+    floating: bool, dimensions: int, taken: bool
+) -> None:
+    tensor = SimpleNamespace(is_floating_point=lambda: floating, dim=lambda: dimensions)
+    assert exchange([]).takes(tensor) is taken

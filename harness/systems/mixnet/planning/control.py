@@ -1,9 +1,10 @@
 """Control of a region's circuits while a mixture of experts trains, as a state machine.
 
-Gates announce how many rows each rank sends to each; ranks announce all-to-alls and their ends. The
-calendar says which all-to-alls get circuits of their own, and what of the gates is known then. A
-change begins once every rank has ended the all-to-all before, so that none runs over circuits
-that move, and the next all-to-all begins once it is made. The caller has the wire.
+Ranks announce all-to-alls, with the rows that each sends to each, and their ends. The first one of
+a layer, its dispatch, has what the layer's gate has chosen; the other three take the same rows back
+and forth. The calendar says which all-to-alls get circuits of their own, and what of the gates is
+known then. A change begins once every rank has ended the all-to-all before, so that none runs over
+circuits that move, and the next all-to-all begins once it is made. The caller has the wire.
 """
 
 from collections.abc import Sequence
@@ -30,7 +31,7 @@ from lightrig.harness.systems.mixnet.planning.demand import (
 
 
 class OutOfOrderError(DemandError):
-    """A rank announced another all-to-all than the calendar's next one."""
+    """A rank announced another all-to-all than the next one of a step of `layers` layers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +95,6 @@ class CircuitControl:
             (each.layer, each.before): each for each in changes
         }
         self._given: dict[tuple[int, int], dict[int, Sequence[int]]] = {}
-        self._gates = [0] * self.ranks
         self._announced = [0] * self.ranks
         self._ended = [0] * self.ranks
         self._permitted = [0] * self.ranks
@@ -102,35 +102,30 @@ class CircuitControl:
         self._copilots = [Copilot() for _ in range(self.layers - 1)]
         self._expected: dict[tuple[int, int], Matrix] = {}
 
-    def gate(self, rank: int, layer: int, given: Sequence[int]) -> dict[int, list[int]]:
-        """Take what a rank's gate sends to each rank.
+    def wants(self, rank: int, given: Sequence[int]) -> None:
+        """Take an all-to-all that a rank wants to begin, and the rows that it sends to each rank.
 
-        Return what comes from each rank, by rank, once the gates of all are known; else nothing.
+        Raises `OutOfOrderError` where these are not those of the layer's dispatch.
         """
-        step, expected = divmod(self._gates[rank], self.layers)
-        if layer != expected or len(given) != self.ranks:
-            raise OutOfOrderError(
-                f"rank {rank} announced a gate of layer {layer} for {len(given)} ranks, expected "
-                f"layer {expected} of {self.layers} for {self.ranks} ranks"
-            )
-        self._gates[rank] += 1
-        known = self._given.setdefault((step, layer), {})
-        known[rank] = given
-        if len(known) < self.ranks:
-            return {}
-        self._learn(step, layer)
-        sent = self.sent(step, layer)
-        return {rank: sent[:, rank].astype(int).tolist() for rank in range(self.ranks)}
-
-    def wants(self, rank: int, layer: int, phase: str) -> None:
-        """Take an all-to-all that a rank wants to begin; raises `OutOfOrderError`."""
-        _, expected = self._place(self._announced[rank])
-        if (layer, phase) != expected:
-            raise OutOfOrderError(
-                f"rank {rank} announced {phase} of layer {layer}, expected {expected[1]} of layer "
-                f"{expected[0]}"
-            )
-        self._announced[rank] += 1
+        step, (layer, phase) = self._place(self._announced[rank])
+        if phase == "dispatch" and len(given) == self.ranks:
+            known = self._given.setdefault((step, layer), {})
+            known[rank] = given
+            if len(known) == self.ranks:
+                self._learn(step, layer)
+            self._announced[rank] += 1
+            return
+        expected = f"those of {self.ranks} ranks"
+        if phase != "dispatch":
+            rows = self.traffic(step, layer, phase)[rank].astype(int).tolist()
+            if rows == list(given):
+                self._announced[rank] += 1
+                return
+            expected = str(rows)
+        raise OutOfOrderError(
+            f"rank {rank} sends {list(given)} rows in {phase} of layer {layer} of {self.layers}, "
+            f"expected {expected}: are there all-to-alls between those of the layers?"
+        )
 
     def ended(self, rank: int) -> None:
         """Note that the all-to-all that `rank` was permitted last has ended on it."""
@@ -159,6 +154,8 @@ class CircuitControl:
         number = self._next
         step, (layer, phase) = self._place(number)
         if (layer, phase) in self._changes and self._changed <= number:
+            return []
+        if len(self._given.get((step, layer), {})) < self.ranks:
             return []
         found = []
         for rank in range(self.ranks):

@@ -1,9 +1,9 @@
 """A training script whose all-to-alls run over circuits that follow its gates (MixNet §5, B.2).
 
-The script's module `mixnet` announces gates and all-to-alls; the regional controller changes the
-circuits between them, behind the experts' computation and the backward pass. Packets leave a
-circuit before it moves. Attention's gradients are reduced over packet NICs alone, on a lane of
-their own, at any time.
+Each rank announces the script's all-to-alls of rows; the regional controller changes the circuits
+between them, behind the experts' computation and the backward pass. Packets leave a circuit before
+it moves. Whatever else ranks exchange, such as the gradients of the attention, goes over packet
+NICs alone, on a lane of their own, at any time.
 """
 
 import itertools
@@ -176,7 +176,10 @@ class ExpertTraining:
     def train(
         self, script: Script, layers: int, plan: Plan, first: FirstExchange | None = None
     ) -> TrainedExperts:
-        """Run `script`, whose gates are of `layers` layers, beginning with the circuits of `plan`.
+        """Run `script`, a mixture of `layers` layers, beginning with the circuits of `plan`.
+
+        Its step has four all-to-alls of rows a layer: dispatch and combine, and backwards those of
+        their gradients.
 
         first: strategy for the first all-to-all of a layer; None: the circuits never change.
 
@@ -305,14 +308,13 @@ class _Run:
         training = self._training
         self._routing = training.bring_in(self._plan, None).routing
         module = ScriptModule(
-            "mixnet",
-            resources.files(__package__).joinpath("script_module.py").read_text("utf-8"),
+            resources.files(__package__).joinpath("lane_exchange.py").read_text("utf-8"),
             {"lanes": training.lane_devices},
             lambda rank, message, at: self._messages.put((rank, message, at.latest)),
         )
         ranks = range(len(training.region.servers))
         run = training.session.run(
-            *(self._script, self._listener),
+            *(self._script, self._listener, "watched", {"all": ranks}),
             module=module,
             beside=[partial(self._loop, len(ranks))],
             ended=lambda rank: self._messages.put((rank, None, 0)),
@@ -335,15 +337,11 @@ class _Run:
                 self._advance()
 
     def _take(self, rank: int, message: Any, at: int) -> None:
-        control, ranks = self._control, self._training.session.ranks
-        if "gate" in message:
-            for to, taken in control.gate(rank, message["gate"], message["given"]).items():
-                ranks[to].tell({"taken": taken})
-        elif "wants" in message:
-            control.wants(rank, *message["wants"])
+        if "wants" in message:
+            self._control.wants(rank, message["wants"])
             self._asked[rank], self._sizes[rank] = at, message["size"]
         else:
-            control.ended(rank)
+            self._control.ended(rank)
             self._finish(rank, message)
 
     def _advance(self) -> None:
