@@ -75,7 +75,10 @@ class ProcessChannel:
         return self._stderr.decode("utf-8", "backslashreplace")
 
     def send(self, text: str) -> None:
-        self._input.write(text.encode() + b"\n")
+        try:
+            self._input.write(text.encode() + b"\n")
+        except ValueError as error:  # on another thread it was closed
+            raise BrokenPipeError("the input of the program is closed") from error
 
     def close(self) -> None:
         with contextlib.suppress(OSError):
@@ -87,6 +90,9 @@ class ProcessChannel:
                 os.killpg(self._process.pid, signal.SIGKILL)
             self._process.kill()
             self._process.wait()
+        if self._process.returncode < 0:  # killed: it has ended nothing of what it forked
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self._process.pid, signal.SIGKILL)
         # A process that the program has started may hold the pipe open, and outlive its group.
         self._reader.join(_END_SECONDS)
         self.closed = True
@@ -97,7 +103,10 @@ class ProcessChannel:
                 self._listener.line(line.decode("utf-8", "backslashreplace").rstrip("\n"))
         self._stderr_reader.join(_END_SECONDS)  # what the program has left behind may hold it open
         self.status = self._process.wait()
-        self._listener.ended(end_of_stderr(self.stderr) or "the program ended")
+        reason = end_of_stderr(self.stderr) or "the program ended"
+        if self.status < 0:
+            reason = f"{signal.Signals(-self.status).name} ended it; {reason}"
+        self._listener.ended(reason)
 
     def _read_stderr(self) -> None:
         """Read on a second thread: a program with much to stderr would block on a full pipe."""

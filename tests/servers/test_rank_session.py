@@ -1,6 +1,7 @@
 """A session of three ranks on two servers, each the same machine, with a stand-in for PyTorch."""
 
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,7 +12,12 @@ from lightrig.instruments.clock import SystemClock
 from lightrig.instruments.core.errors import InstrumentError
 from lightrig.instruments.servers.host.linux import LinuxServer
 from lightrig.instruments.servers.traffic.rank_session import RankSession
-from lightrig.instruments.servers.traffic.training import PrintedLines, Script, TrainingFailedError
+from lightrig.instruments.servers.traffic.training import (
+    PrintedLines,
+    RankLostError,
+    Script,
+    TrainingFailedError,
+)
 
 STAND_IN = Path(__file__).parent / "stand_in_training"
 VARIABLES = "RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "GLOO_SOCKET_IFNAME"
@@ -66,6 +72,46 @@ def test_a_failed_rank_ends_its_peers_and_raises_its_error(session: RankSession)
         )
     assert sorted(ended) == [0, 1, 2]
     assert woken == [True]
+
+
+ENDED = """
+import os
+import sys
+import time
+print("begun", flush=True)
+if os.environ["RANK"] == "1":
+    assert os.environ["FURTHER"] == "given"
+    time.sleep(60)
+while not os.path.exists(sys.argv[1]):
+    time.sleep(0.01)
+raise ConnectionError("closed by peer")
+"""
+
+
+def test_the_end_of_a_rank_explains_the_errors_of_its_peers(
+    session: RankSession, tmp_path: Path
+) -> None:
+    """Peers fail when rank 1 is about to be killed, and so before its end is noticed."""
+    listener, gone = PrintedLines(), tmp_path / "gone"
+
+    def kill() -> None:
+        while len(listener.lines) < 3:
+            time.sleep(0.01)
+        gone.touch()
+        time.sleep(0.1)
+        session.ranks[1].kill()
+
+    began = time.monotonic()
+    with pytest.raises(RankLostError, match="left lost rank 1 of a training job"):
+        session.run(
+            Script(ENDED, "ended.py", (str(gone),)),
+            listener,
+            beside=[kill],
+            environment={"FURTHER": "given"},
+        )
+    assert time.monotonic() - began < 30
+    session.renew()
+    assert session.run(SHOWN, PrintedLines()).printed.keys() == {0, 1, 2}
 
 
 def test_failed_task_beside_the_ranks_ends_them(session: RankSession) -> None:

@@ -240,3 +240,4 @@ def test_steps_are_those_of_the_first_optimizer(free: Rank) -> None:
         free.gate.done(free.gate.begin("allreduce", (0, 1), 4))
         free.gate.stepped(optimizer)
     assert free.gate.steps == [1, 3]
+    assert [each["stepped"] for each in free.events if "stepped" in each] == [1, 2]

@@ -166,6 +166,7 @@ class Follower:
         self.wanted: list[tuple[int, Wanted]] = []
         self.over: list[tuple[int, int]] = []
         self.lines: dict[int, list[str]] = {}
+        self.steps: list[int] = []
         self.ranks: list[TrainingRank] = []
         self.refused: str | None = None
         self.news = threading.Event()
@@ -180,6 +181,9 @@ class Follower:
     def printed(self, rank: int, line: str, at: Span) -> None:
         self.lines.setdefault(rank, []).append(line)
         self.news.set()
+
+    def stepped(self, rank: int, at: Span) -> None:
+        self.steps.append(rank)
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 
 import pytest
 
@@ -16,12 +17,16 @@ LENGTH = 4 << 20
 class Listener:
     def __init__(self) -> None:
         self.lines: list[int] = []
+        self.texts: list[str] = []
+        self.reason = ""
         self.over = threading.Event()
 
     def line(self, text: str) -> None:
         self.lines.append(len(text))
+        self.texts.append(text[:100])
 
     def ended(self, reason: str) -> None:
+        self.reason = reason
         self.over.set()
 
 
@@ -59,3 +64,37 @@ def test_a_child_that_holds_the_output_open_does_not_hold_the_closing_up(
     channel.close()
     assert time.monotonic() - began < 4
     assert channel.closed
+
+
+def test_what_a_killed_program_has_forked_ends_with_it() -> None:
+    process = subprocess.Popen(
+        ["sh", "-c", "sleep 600 > /dev/null 2>&1 & echo $!; exec sleep 600"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        bufsize=0,
+        start_new_session=True,
+    )
+    listener = Listener()
+    channel = ProcessChannel(process, listener)
+    while not listener.texts:
+        time.sleep(0.01)
+    child = Path(f"/proc/{listener.texts[0]}/cmdline")
+    assert child.read_bytes().startswith(b"sleep")
+    process.kill()
+    assert listener.over.wait(60)
+    assert listener.reason.startswith("SIGKILL ended it")
+    channel.close()
+    until = time.monotonic() + 30
+    while child.exists() and child.read_bytes() and time.monotonic() < until:
+        time.sleep(0.01)
+    assert not child.exists() or not child.read_bytes()  # a zombie's is empty
+
+
+def test_nothing_is_sent_to_a_program_whose_input_is_closed() -> None:
+    pipe = subprocess.PIPE
+    process = subprocess.Popen(["cat"], stdin=pipe, stdout=pipe, stderr=pipe, bufsize=0)
+    channel = ProcessChannel(process, Listener())
+    channel.close()
+    with pytest.raises(OSError, match="input of the program is closed"):
+        channel.send("late")

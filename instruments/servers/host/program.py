@@ -126,6 +126,11 @@ class ProgramRun:
         """Whether the program has ended."""
         return self._end is not None
 
+    @property
+    def reason(self) -> str:
+        """Why the program has ended, as far as is known; "" while it runs."""
+        return self._end or ""
+
     def submit(self, verb: str, body: Mapping[str, Any], duration: int = 0) -> "ProgramRequest":
         """Send a request; resolve it with an error at once if the program has ended.
 

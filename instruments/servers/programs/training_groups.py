@@ -324,7 +324,12 @@ def wrapped_groups(
         return found["new_group"](ranks, timeout=timeout, backend="lightrig", **more)
 
     def note_step(optimizer: Any, *_: Any) -> None:
-        gate.stepped(optimizer)
+        # PyTorch makes the state of a new optimizer, for a checkpoint, by a step without gradients.
+        frame = sys._getframe()
+        while frame.f_back is not None and frame.f_code.co_name != "_init_optim_state":
+            frame = frame.f_back
+        if frame.f_back is None:
+            gate.stepped(optimizer)
 
     steps = None
     if hasattr(torch, "optim"):

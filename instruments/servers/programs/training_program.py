@@ -4,7 +4,8 @@ It needs Python and PyTorch there and no Lightrig. The script is sent as well an
 calls `init_process_group`, `new_group`, then collectives, `send` and `recv`. Requests and replies
 are those of the probe (docs/probe.md); events are lines `{"event": ..., "at": [stamp, stamp]}`.
 
-- `hello`: `torch` (its version, or null and `why` not), `boot`; the first one loads it.
+- `hello`: `torch` (its version, or null and `why` not), `boot`, and its process `group`; the first
+  one loads PyTorch.
 - `train` with `script`, `name`, `argv`, `environment`, `control`, `rank`, `ranks`, `groups`,
   `servers` (the ranks of each), `phases` (or null): run the script to its end; answered by its
   `failure` (or null), its `operations`, `[group, index, kind, bytes, asked, began, ended, line,
@@ -22,7 +23,8 @@ begins it and returns the future of its end, and `receive(message)`, called on a
 
 `control` is "none": PyTorch is not wrapped; "watched": operations are recorded; "gated": each is
 announced and waits for `go`. Events are `wants` (a number, group, index, kind and bytes), `ended`
-(a number) and `printed` (a line of the script's output).
+(a number), `printed` (a line of the script's output) and `stepped` (how many steps of the first
+optimizer have ended).
 
 With `phases`, a gated rank decides by itself: `phases` lists, for the operations of the `first`
 step and of each step `then`, the group, whether to ask, and how many sends and receives are joined
@@ -149,7 +151,8 @@ class _Worker:
                 self._torch = load_torch()
             except ImportError as error:
                 return {"torch": None, "why": str(error)}
-        return {"torch": str(self._torch.__version__), "boot": boot_id()}
+        version = str(self._torch.__version__)
+        return {"torch": version, "boot": boot_id(), "group": os.getpgrp()}
 
     def _train(self, request: dict[str, Any]) -> dict[str, Any]:
         control = request["control"]

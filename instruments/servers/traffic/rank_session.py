@@ -15,13 +15,18 @@ from lightrig.instruments.servers.traffic.training import (
     Done,
     LocalPhases,
     PrintedLines,
+    RankLostError,
     RankResult,
     Script,
     ScriptModule,
+    TrainingFailedError,
     TrainingRank,
 )
 
 _FIRST_PORT = 27_300  # below those that Linux gives to connections
+
+_CAUSE = 300_000_000
+"""Time, in ns, in which a rank's end explains the error of another rank that came before it."""
 
 
 @dataclass
@@ -100,11 +105,13 @@ class RankSession:
         ended: Callable[[int], None] = lambda rank: None,
         lost: Task = lambda: None,
         parallel: Callable[[Sequence[Task]], object] | None = None,
+        environment: Mapping[str, str] | None = None,
     ) -> ScriptRun:
         """Run `script` on all ranks to its end.
 
         Where a rank or a task beside them fails, all ranks end, since they would wait for it, and
-        the session with them; the first error is raised.
+        the session with them. The first error is raised; but if the program of a rank has ended,
+        its error is, as the scripts of its peers fail too and may do so first.
 
         Args:
             script: runs on every rank.
@@ -117,6 +124,7 @@ class RankSession:
             ended: called with each rank whose script has ended or failed.
             lost: called after a failure, to end the waits of tasks and of ranks' listeners.
             parallel: runs the tasks of ranks and those beside them; by default the clock.
+            environment: further variables of the script.
         """
         store = RendezvousStore()
         port = str(next(self._ports))
@@ -134,6 +142,7 @@ class RankSession:
                     "RANK": str(rank.rank),
                     "LOCAL_RANK": str(local[rank.rank]),
                     "GLOO_SOCKET_IFNAME": self._devices[rank.rank],
+                    **(environment or {}),
                 },
                 store,
                 self._on_server,
@@ -144,6 +153,7 @@ class RankSession:
         ]
         done: dict[int, RankResult] = {}
         failed: list[BaseException] = []
+        causes: list[BaseException] = []
 
         def guard(task: Task) -> None:
             try:
@@ -151,6 +161,10 @@ class RankSession:
             except BaseException as error:  # of any type: the ranks would wait for ever
                 failed.append(error)
                 lost()
+                if isinstance(failed[0], TrainingFailedError):
+                    self._clock.sleep(_CAUSE)
+                if not causes:
+                    causes.append(_cause(failed))
                 self.close()
 
         def follow(rank: int) -> None:
@@ -166,7 +180,7 @@ class RankSession:
         else:
             parallel(guarded)
         if failed:
-            raise failed[0]
+            raise causes[0]
         return ScriptRun(
             {rank: one.operations for rank, one in done.items()},
             {rank: list(of) for rank, of in listener.lines.items()},
@@ -177,3 +191,10 @@ class RankSession:
     def close(self) -> None:
         """End all programs, and what they run."""
         self._clock.parallel(*(rank.close for rank in self.ranks))
+
+
+def _cause(failed: Sequence[BaseException]) -> BaseException:
+    """Return the error that explains the others, which came in this order."""
+    if isinstance(failed[0], TrainingFailedError):
+        return next((each for each in failed if isinstance(each, RankLostError)), failed[0])
+    return failed[0]

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any, Literal, Protocol, TypeAlias
 
 from lightrig.instruments.clock import Clock, Span
-from lightrig.instruments.core.errors import InstrumentError
+from lightrig.instruments.core.errors import DisconnectedError, InstrumentError
 from lightrig.instruments.servers.host.linux import LinuxServer, this_boot_id
 from lightrig.instruments.servers.host.offset import ClockMap
 from lightrig.instruments.servers.host.program import Program, ProgramRequest
@@ -95,17 +95,22 @@ class RankListener(Protocol):
     def printed(self, rank: int, line: str, at: Span) -> None:
         """A rank's script has printed a line, when on the bench's clock."""
 
+    def stepped(self, rank: int, at: Span) -> None:
+        """A step of the script's first optimizer has ended on a rank, when on the bench's clock."""
+
 
 class PrintedLines:
     """Listener that keeps what ranks print, and leaves their operations alone.
 
     lines: of each rank, in order, with the time on the bench's clock.
+    steps: end of each step of each rank, as far as its script has an optimizer.
     heard: called with a rank and each line; it must not wait.
     """
 
     def __init__(self, heard: Callable[[int, str], None] = lambda rank, line: None) -> None:
         self._heard = heard
         self.lines: defaultdict[int, list[tuple[Span, str]]] = defaultdict(list)
+        self.steps: defaultdict[int, list[Span]] = defaultdict(list)
 
     def wants(self, rank: int, number: int, operation: Wanted) -> None:
         """Do nothing: no rank waits."""
@@ -117,6 +122,10 @@ class PrintedLines:
         """Keep a line."""
         self.lines[rank].append((at, line))
         self._heard(rank, line)
+
+    def stepped(self, rank: int, at: Span) -> None:
+        """Keep the end of a step."""
+        self.steps[rank].append(at)
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,6 +193,10 @@ class TrainingFailedError(InstrumentError):
     """A rank's script has failed."""
 
 
+class RankLostError(DisconnectedError):
+    """A rank's program has ended before its script."""
+
+
 class TrainingRank:
     """The program of one rank on its server.
 
@@ -192,6 +205,7 @@ class TrainingRank:
 
     def __init__(self, rank: int, server: LinuxServer, clock: Clock) -> None:
         self.rank, self.name = rank, server.name
+        self._server, self._group = server, 0
         self._clocks = ClockMap(name=server.name)
         self._listener: RankListener | None = None
         self._store: RendezvousStore | None = None
@@ -206,6 +220,7 @@ class TrainingRank:
         self._clocks.same_clock = answer.get("boot") == this_boot_id()
         if answer.get("torch") is None:
             raise NoPyTorchError(self.name, str(answer.get("why")))
+        self._group = int(answer["group"])
         return str(answer["torch"])
 
     def train(
@@ -254,6 +269,10 @@ class TrainingRank:
         """Hand a message, as JSON, to the module that carries all-to-alls."""
         self._run.submit("tell", {"message": message})
 
+    def kill(self) -> None:
+        """Kill the program and what it runs on its server: a fault that a test makes."""
+        self._server.commands.run(["sh", "-c", f"kill -s KILL -- -{self._group}"])
+
     def close(self) -> None:
         """End the program, and what it runs."""
         self._run.close()
@@ -286,6 +305,8 @@ class TrainingRank:
             listener.ended(self.rank, int(event["ended"]))
         elif "printed" in event:
             listener.printed(self.rank, str(event["printed"]), self._clocks.here(at))
+        elif "stepped" in event:
+            listener.stepped(self.rank, self._clocks.here(at))
         elif "message" in event and self._module is not None:
             self._module.on_message(self.rank, event["message"], self._clocks.here(at))
 
@@ -303,9 +324,15 @@ class RunningScript:
     def whole(self) -> RankResult:
         """Wait for its end; return what it did.
 
-        Raises `TrainingFailedError`, and `InstrumentError` where the program ended.
+        Raises `TrainingFailedError`, and `RankLostError` where the program ended.
         """
-        answer = self._request.result()
+        try:
+            answer = self._request.result()
+        except DisconnectedError as error:
+            reason = self._request.run.reason or "the connection was lost"
+            problem = f"lost rank {self._rank.rank} of a training job: its program has ended"
+            details = [("because", reason)]
+            raise RankLostError(self._rank.name, problem, details=details) from error
         if answer.get("failure"):
             lines = str(answer["failure"]).rstrip().splitlines()
             raise TrainingFailedError(
