@@ -49,6 +49,8 @@ class TrainingRequest:
         results: regular expression of the numbers that are compared between runs.
         ranks: how many; None: one on each NIC of the testbed.
         also: degrees of further sizes in which to run it, each on the first servers.
+        max_restarts: how often the script is started again after a failure.
+        faults: that are made in a simulation, such as `cut:5s,step=4`.
     """
 
     source: str
@@ -59,6 +61,8 @@ class TrainingRequest:
     results: str
     ranks: int | None = None
     also: Sequence[Mapping[str, int]] = ()
+    max_restarts: int = 0
+    faults: Sequence[str] = ()
 
 
 class TrainingReport(Protocol):

@@ -72,6 +72,24 @@ Results = Annotated[
         show_default=False,
     ),
 ]
+MaxRestarts = Annotated[
+    int,
+    typer.Option(
+        metavar="N", min=0, help="Start the script again after a failure, as torchrun does."
+    ),
+]
+Faults = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--fault",
+        metavar="FAULT",
+        help=(
+            "Made in a simulation: cut:5s,step=4; cut:5s,step=4,port=server1.nic0.p0; "
+            "kill:server1,step=4. Several are made one after another."
+        ),
+        show_default=False,
+    ),
+]
 
 
 def train(
@@ -82,6 +100,8 @@ def train(
     ranks: Ranks = None,
     mode: Mode = "provisioning",
     results: Results = RESULTS,
+    max_restarts: MaxRestarts = 0,
+    fault: Faults = None,
     instruments: Instruments = "auto",
     seed: Seed = 0,
     as_json: AsJson = False,
@@ -96,7 +116,13 @@ def train(
     """
     testbed = load_testbed(file)
     sizes = [_degrees(each, "--also") for each in also or ()]
-    request = replace(_request(command, parallel, mode, results), ranks=ranks, also=sizes)
+    request = replace(
+        _request(command, parallel, mode, results),
+        ranks=ranks,
+        also=sizes,
+        max_restarts=max_restarts,
+        faults=fault or (),
+    )
     trainer = _trainer(testbed)
 
     def printed(part: str, rank: int, line: str) -> None:

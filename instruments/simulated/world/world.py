@@ -158,6 +158,14 @@ class World:
         switch(False)
         return partial(switch, True)
 
+    def cut(self, port: Port, lasting: int) -> int:
+        """Interrupt both fibers of a NIC port for `lasting` ns; return when that begins: now."""
+        began = self._clock.now()
+        for fiber in self._testbed.fibers:
+            if port in (fiber.source, fiber.sink):
+                self._interrupt(Interruption(fiber.source, 0, lasting, None), began)
+        return began
+
     def forget_circuits(self, switch: str) -> None:
         """Let a switch lose its circuits, as one that restarts."""
         if switch in self._matrices:

@@ -83,6 +83,35 @@ def test_late_wait_uses_events_from_before(clock: VirtualClock) -> None:
     assert clock.now() == 1000 * MS
 
 
+def test_a_rise_that_another_look_has_taken_counts(clock: VirtualClock) -> None:
+    links = watched(clock, server0=SettledCarriers(clock, (5 * MS, False), (20 * MS, True)))
+    clock.sleep(30 * MS)
+    assert links.dark([A]) == {}
+    links.await_back({A}, 0)
+    assert clock.now() == 30 * MS
+    assert links.longest == 30 * MS
+
+
+def test_dark_ports_are_those_without_carrier_and_since_when(clock: VirtualClock) -> None:
+    a = SettledCarriers(clock, (5 * MS, False), (20 * MS, True), (50 * MS, False), (70 * MS, True))
+    links = watched(clock, server0=a, server1=SettledCarriers(clock, (60 * MS, False)))
+    clock.sleep(61 * MS)
+    assert links.dark([A]) == {A: Span(50 * MS, 50 * MS)}
+    assert links.dark([A, B]).keys() == {A, B}
+    links.await_up([A])
+    assert clock.now() == pytest.approx(70 * MS, abs=module.LOOK_AGAIN)
+    with pytest.raises(CarriersDownError, match=r"within 30 s: server1\.nic0\.p0$"):
+        links.await_up([A, B])
+
+
+def test_no_link_is_awaited_once_the_job_has_failed(clock: VirtualClock) -> None:
+    links = watched(clock, server0=SettledCarriers(clock, (5 * MS, False)))
+    clock.schedule(400 * MS, "failure", lambda: setattr(links, "abandoned", True))
+    with pytest.raises(CarriersDownError, match=r"no longer awaited: server0\.nic0\.p0$"):
+        links.await_back({A}, 0)
+    assert clock.now() == pytest.approx(400 * MS, abs=module.LOOK_AGAIN)
+
+
 def test_a_port_that_stays_down_is_named(clock: VirtualClock) -> None:
     links = watched(
         clock, server0=SettledCarriers(clock, (5 * MS, False)), server1=SettledCarriers(clock)

@@ -11,6 +11,7 @@ from lightrig.harness.systems.opus.planning.operations import OpusError
 from lightrig.harness.systems.opus.planning.wiring import Attachment
 from lightrig.harness.systems.opus.runtime import on_fabric, rails, training
 from lightrig.harness.systems.opus.runtime.carriers import Carriers
+from lightrig.harness.systems.opus.runtime.controlled_ranks import ControlledRanks, local_phases
 from lightrig.harness.systems.opus.runtime.on_fabric import FabricRails, fitting_job
 from lightrig.harness.systems.opus.runtime.rails import RailsLostError
 from lightrig.harness.systems.opus.runtime.training import TrainingJob
@@ -92,15 +93,18 @@ SECOND = Wired(({5}, {6, 7}), t=circuits((5, 6)), ring=circuits((5, 7)))
 OTHER = Wired(({1}, {2}), t=circuits((1, 2)), ring=circuits((1, 9)))
 
 
-def rails_of(applied: list[Any]) -> Any:
+def rails_of(applied: list[Any], settled: list[Any] | None = None) -> Any:
     """Rails 0 and 2 are on one switch, rail 1 on another."""
+    settled = [] if settled is None else settled
     made: Any = object.__new__(FabricRails)
 
     def apply(plan: Plan) -> None:
+        settled.append(made.settled())
         applied.append({name: sorted(each) for name, each in plan.circuits.items()})
 
     made._fabric = SimpleNamespace(apply=apply)
     made.switches, made.wirings, made._circuits = ["x", "y", "x"], [FIRST, OTHER, SECOND], {}
+    made._moving = {}
     return made
 
 
@@ -121,6 +125,18 @@ def test_rails_that_share_a_switch_are_set_together_and_rewired_apart() -> None:
     assert made.cabled_ports() == {"x": ({1, 2, 5}, {3, 6, 7}), "y": ({1}, {2})}
     with pytest.raises(ValueError, match="too many values"):
         made.apply([rewire(0, frozenset(), frozenset()), rewire(1, frozenset(), frozenset())])
+
+
+def test_circuits_are_settled_where_no_command_changes_their_ports() -> None:
+    """Rail 2's change touches ingress 5 alone; after it all circuits are settled."""
+    settled: list[Any] = []
+    made = rails_of([], settled)
+    made.set("t")
+    made.apply([rewire(2, circuits((5, 6)), circuits((5, 7)))])
+    assert settled == [{}, {"x": circuits((1, 3)), "y": circuits((1, 2))}]
+    assert (
+        made.settled() == made.circuits() == {"x": circuits((1, 3), (5, 7)), "y": circuits((1, 2))}
+    )
 
 
 def test_a_rail_is_on_one_switch() -> None:
@@ -205,7 +221,7 @@ def ranks_of(control: Control, went: list[Any]) -> Any:
         for rank in range(2)
     ]
     rails: Any = control
-    return training._ControlledRanks(lambda *_: None, rails, ranks, lambda: {"x": circuits((1, 2))})
+    return ControlledRanks(lambda *_: None, rails, ranks, lambda: {"x": circuits((1, 2))})
 
 
 def test_first_operations_wait_for_all_ranks_and_then_go_by_the_rails() -> None:
@@ -283,12 +299,12 @@ class Table:
 
 def test_a_rank_decides_by_its_table() -> None:
     table: Any = Table()
-    found = training._local_phases(table, print)
+    found = local_phases(table, print)
     assert found.first == [("g0", True, 1), ("g1", False, 2), ("g2", True, 3), ("g3", False, 4),
                            ("g4", True, 5)]  # fmt: skip
     assert found.then == [("g5", False, 6), ("g6", True, 7), ("g7", False, 8)]
     table = Table(whole=2)
-    found = training._local_phases(table, print)
+    found = local_phases(table, print)
     assert (found.first, found.then) == ([("g0", True, 1), ("g1", False, 2)], [])
 
 
@@ -360,7 +376,8 @@ def job(monkeypatch: pytest.MonkeyPatch) -> Any:
         servers={"s0": 0, "s1": 0}, follow=lambda *routes: made.asked.append(("follow", *routes))
     )
     made._carriers = SimpleNamespace(
-        await_back=lambda ports, since: made.asked.append((sorted(p.name for p in ports), since))
+        abandoned=False,
+        await_back=lambda ports, since: made.asked.append((sorted(p.name for p in ports), since)),
     )
 
     def shortest(servers: list[str], found: list[Any]) -> Any:

@@ -7,12 +7,12 @@ from types import SimpleNamespace
 import pytest
 
 from lightrig.harness.system_registry import RESULTS
+from lightrig.harness.systems.opus.measurements.printed_numbers import Lines, compare
 from lightrig.harness.systems.opus.measurements.training import (
     deviation_of_steps,
     predicted_mean,
 )
 from lightrig.harness.systems.opus.measurements.training_answer import (
-    compare,
     front_end_uses,
     shares_by_step,
 )
@@ -128,9 +128,9 @@ def test_deviations_are_those_of_changes_with_equal_numbers_of_commands() -> Non
     assert deviation_of_steps(run, [table(("a", 1))]) == pytest.approx(deviation * 5 / 2)
 
 
-def trained(*lines: Sequence[str]) -> Trained:
+def trained(*lines: Sequence[str]) -> Lines:
     at = Span(0, 0)
-    return Trained({}, {rank: [(at, line) for line in each] for rank, each in enumerate(lines)})
+    return {rank: [(at, line) for line in each] for rank, each in enumerate(lines)}
 
 
 @pytest.mark.parametrize(

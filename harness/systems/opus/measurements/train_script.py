@@ -1,7 +1,8 @@
 """`lightrig train` on photonic rails: profile a script, then run it on circuits that follow it."""
 
 import math
-from collections.abc import Mapping
+import uuid
+from collections.abc import Mapping, Sequence
 
 from lightrig.harness.bench import Fabric
 from lightrig.harness.signals import postponed
@@ -13,11 +14,23 @@ from lightrig.harness.systems.opus.measurements.growth import (
 )
 from lightrig.harness.systems.opus.measurements.training_answer import TrainingAnswer, answer
 from lightrig.harness.systems.opus.planning.operations import Job, OpusError
+from lightrig.harness.systems.opus.planning.schedule import PhaseTable
 from lightrig.harness.systems.opus.runtime import Script, TrainingJob, fitting_job
-from lightrig.testbeds import Testbed
+from lightrig.harness.systems.opus.runtime.link_watch import LinkLostError
+from lightrig.harness.systems.opus.runtime.restarts import RestartedTraining
+from lightrig.harness.systems.opus.runtime.training_faults import (
+    TrainingFault,
+    TrainingFaultError,
+    check_possible,
+    parse_training_fault,
+)
+from lightrig.instruments.core.errors import InstrumentError
+from lightrig.testbeds import LightrigError, Testbed
 
 _FEWEST_STEPS = 3
 """The first is left out, and an interval of what the others wait needs two."""
+
+_RUN_ID = "TORCHELASTIC_RUN_ID"
 
 
 def train(
@@ -32,9 +45,9 @@ def train(
         NoPyTorchError: a server has none.
         NotRoutedError: a server is simulated.
         OpusError: the script has too few steps.
-        RailsLostError: a switch is lost, and the ring of all ranks too.
-        TrainingFailedError: a rank's script has failed.
-        TrainingRequestError: the job does not fit the testbed.
+        TrainingFailedError, LinkLostError: the first run has failed.
+        TrainingRequestError: the job does not fit the testbed, or a fault does not.
+        TrainingStoppedError: the second one has, more often than restarts are allowed.
     """
     try:
         ranks = request.ranks
@@ -47,9 +60,13 @@ def train(
         ]
         sizes = [(job.stages, len(job.stage_of) // job.stages) for job in jobs]
         axis = axis_of(sizes) if request.also else None
-    except (OpusError, ValueError) as error:
+        faults = [parse_training_fault(text, fabric.testbed) for text in request.faults]
+        check_possible(faults, fabric)
+        if faults and request.also:
+            raise OpusError("a fault is made in a job of one size: --fault or --also")
+    except (OpusError, TrainingFaultError, ValueError) as error:
         raise TrainingRequestError(str(error)) from error
-    answers = [_trained(fabric, request, job, printed) for job in jobs]
+    answers = [_trained(fabric, request, job, faults, printed) for job in jobs]
     return answers[0] if axis is None else answer_in_sizes(axis, answers)
 
 
@@ -71,22 +88,48 @@ def _needed(testbed: Testbed, degrees: Mapping[str, int]) -> int:
 
 
 def _trained(
-    fabric: Fabric, request: TrainingRequest, job: Job, printed: Printed
+    fabric: Fabric,
+    request: TrainingRequest,
+    job: Job,
+    faults: Sequence[TrainingFault],
+    printed: Printed,
 ) -> TrainingAnswer:
-    script = Script(request.source, request.name, tuple(request.arguments))
     running = TrainingJob(fabric, job)
+    number = uuid.uuid4().hex[:8]
+    restart = ""
+
+    def restarted(error: LightrigError, count: int) -> None:
+        nonlocal restart
+        restart = f", restart {count}"
+        cause = str(error).partition("\n")[0]
+        server = error.link.port.owner if isinstance(error, LinkLostError) else ""
+        server = error.instrument if isinstance(error, InstrumentError) else server
+        rank = next((rank.rank for rank in running.ranks if rank.name == server), 0)
+        printed("failure", rank, f"{cause}; restart {count} of {request.max_restarts}")
+
     try:
         running.printed = lambda rank, line: printed("on the ring of all ranks", rank, line)
-        tables, ring = running.profile(script)
+        running.environment = {_RUN_ID: f"ring-{number}"}
+        tables, ring = running.profile(_script(request, running))
         steps = len(tables[0].steps_in(len(ring.operations[0])))
         if steps < _FEWEST_STEPS:
             raise OpusError(
                 f"{request.name} has {steps} steps that are alike, expected at least "
                 f"{_FEWEST_STEPS}: the first is left out, and an interval needs two"
             )
+        if request.max_restarts or faults:
+            _check_restartable(request, tables, len(ring.steps[0]))
         running.renew()  # torchrun starts each run in processes of its own, too
-        running.printed = lambda rank, line: printed("on circuits", rank, line)
-        trained = running.train(script, tables, request.mode)
+        running.printed = lambda rank, line: printed(f"on circuits{restart}", rank, line)
+        running.environment = {_RUN_ID: f"circuits-{number}"}
+        training = RestartedTraining(running, request.max_restarts, faults, restarted)
+        trained = training.run(_script(request, running), tables, request.mode)
+        if not training.failures and len(trained.steps[0]) < len(ring.steps[0]):
+            raise OpusError(
+                f"{request.name} took {len(trained.steps[0])} steps on circuits, and "
+                f"{len(ring.steps[0])} on the ring of all ranks: if it goes on from a checkpoint "
+                f"of that run, name its checkpoints by {_RUN_ID}, or by {{run}} in its arguments"
+            )
     finally:
         # After it comes the answer, which a signal must prevent.
         with postponed():
@@ -97,4 +140,29 @@ def _trained(
         simulated=sorted(fabric.bench.simulated),
         pattern=request.results,
         source=request.source,
+        failures=training.failures,
+        faults=training.made,
+        last=running.attempt,
     )
+
+
+def _script(request: TrainingRequest, running: TrainingJob) -> Script:
+    """Return the script with its arguments for the run whose ID is set."""
+    run = running.environment[_RUN_ID]
+    arguments = tuple(argument.replace("{run}", run) for argument in request.arguments)
+    return Script(request.source, request.name, arguments)
+
+
+def _check_restartable(request: TrainingRequest, tables: Sequence[PhaseTable], steps: int) -> None:
+    """Raise `OpusError` where it is not known which operations follow a restart."""
+    if not steps:
+        raise OpusError(
+            f"{request.name} has no optimizer of PyTorch: its steps are not known, which "
+            "--max-restarts and --fault need"
+        )
+    if request.max_restarts and any(table.whole for table in tables):
+        unlike = ", ".join(f"{step} ({count} operations)" for step, count in tables[0].unlike)
+        raise OpusError(
+            f"{request.name} cannot be started again: its steps are not alike on the rails, so it "
+            f"is not known which operations follow a checkpoint; unlike are {unlike or 'the last'}"
+        )

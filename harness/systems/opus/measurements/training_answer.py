@@ -1,13 +1,13 @@
 """Time that a training script spends on circuits in each step, measured and for other switches."""
 
 import itertools
-import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from lightrig.harness.record import Row, Scalar
+from lightrig.harness.systems.opus.measurements.printed_numbers import Comparison, compare
 from lightrig.harness.systems.opus.measurements.training import (
     MeanEstimate,
     Shift,
@@ -20,9 +20,15 @@ from lightrig.harness.systems.opus.measurements.training import (
     predicted_mean,
     shifts_by_step,
 )
+from lightrig.harness.systems.opus.measurements.training_failures import (
+    FailureCost,
+    failure_costs,
+)
 from lightrig.harness.systems.opus.planning.operations import ASYMMETRIC
 from lightrig.harness.systems.opus.planning.schedule import PhaseTable
 from lightrig.harness.systems.opus.runtime import Trained
+from lightrig.harness.systems.opus.runtime.restarts import Failure
+from lightrig.harness.systems.opus.runtime.training import Attempt
 from lightrig.instruments.servers.traffic.training import Done
 
 MS = 1_000_000
@@ -34,37 +40,6 @@ SHARES = (
 )
 """Shares of a step, from the one that counts where no other does to the one that always counts."""
 Interval = tuple[int, int]
-
-
-@dataclass(frozen=True, slots=True)
-class Comparison:
-    """Numbers that ranks print, compared one by one between two runs of one script.
-
-    pattern: whose group, or whole match, is a number. count: how many there were in the first run.
-    different: rank, what it printed first, and then; "" for what one run lacks.
-    """
-
-    pattern: str
-    count: int
-    different: tuple[tuple[int, str, str], ...]
-
-
-def compare(pattern: str, ring: Trained, trained: Trained) -> Comparison:
-    """Compare what all ranks printed in two runs, as texts: equal to the last digit."""
-    count, different = 0, []
-    for rank in sorted({*ring.printed, *trained.printed}):
-        first, then = (
-            [
-                found[found.lastindex or 0]
-                for _, line in run.printed.get(rank, ())
-                for found in re.finditer(pattern, line)
-            ]
-            for run in (ring, trained)
-        )
-        count += len(first)
-        pairs = itertools.zip_longest(first, then, fillvalue="")
-        different += [(rank, a, b) for a, b in pairs if a != b]
-    return Comparison(pattern, count, tuple(different))
 
 
 def shares_by_step(trained: Trained, tables: Sequence[PhaseTable]) -> list[dict[str, float]]:
@@ -189,14 +164,16 @@ class TrainingAnswer:
         changes: of circuits in a usual step; like `waited`, `exposed` and `hidden` only where all
             ranks pass through the same phases.
         front_end: what no rail carries.
-        step, shares, waited: means over steps, in ns.
+        step, shares, waited: means over steps, in ns; none for fewer than two.
         change: mean over changes of circuits, from the command until links were back, in ns.
         exposed: wait of a step by switching time, both in ns, computed, in `mode`; the interval
             is that of another run's mean.
         hidden: the part of a step's changes that passes before operations are wanted, by
             switching time, computed by the same replay.
         stamps: greatest uncertainty of a rank's stamps on the bench's clock, in ns.
-        incidents: retries, fallbacks and refused changes.
+        incidents: retries, fallbacks and refused changes, and faults that were made.
+        failures: what each failure cost that a restart followed. All else but `comparison` is of
+            the steps since the last one.
     """
 
     ranks: int
@@ -211,7 +188,7 @@ class TrainingAnswer:
     unlike: tuple[tuple[int, int], ...]
     changes: tuple[PhaseChange, ...]
     front_end: tuple[FrontEndUse, ...]
-    step: MeanEstimate
+    step: MeanEstimate | None
     shares: Mapping[str, MeanEstimate]
     waited: MeanEstimate | None
     change: MeanEstimate | None
@@ -219,6 +196,7 @@ class TrainingAnswer:
     hidden: Mapping[int, MeanEstimate]
     stamps: int
     incidents: tuple[str, ...]
+    failures: tuple[FailureCost, ...] = ()
 
     @property
     def as_printed_before(self) -> bool:
@@ -234,10 +212,14 @@ class TrainingAnswer:
 
     def rows(self, at: int, about: Mapping[str, Scalar]) -> Iterator[Row]:
         """Yield rows that limits can judge: means over steps with their intervals."""
-        means = {"train.step": self.step, "train.front_end": self.shares["uses the front end"]}
-        if self.waited is not None:
-            means["train.exposed_wait"] = self.waited
+        means = {
+            "train.step": self.step,
+            "train.front_end": self.shares.get("uses the front end"),
+            "train.exposed_wait": self.waited,
+        }
         for quantity, mean in means.items():
+            if mean is None:
+                continue
             value, lower, upper = map(round, (mean.value, mean.lower, mean.upper))
             yield Row("job", quantity, value, lower, upper, "ns", at, {**about, "n": mean.n})
 
@@ -254,8 +236,17 @@ class TrainingAnswer:
                 on_ring = first or "nothing"
                 yield f"          rank {rank} printed {then or 'nothing'}, on the ring {on_ring}"
         else:
-            yield f"results   {compared.count} numbers, each equal to that on the ring of all ranks"
-        yield f"step      {self.step}, of which a rank, in the mean over ranks,"
+            again = f"; {compared.again} were printed again, and equal" if compared.again else ""
+            yield (f"results   {compared.count} numbers, each equal to that on the ring of all "
+                   f"ranks{again}")  # fmt: skip
+        for failure in self.failures:
+            yield from failure.lines()
+        if self.failures:
+            yield "          what follows is of the steps since the last restart"
+        if self.step is None:
+            yield "step      too few steps since then for a mean with an interval"
+        else:
+            yield f"step      {self.step}, of which a rank, in the mean over ranks,"
         for kind, share in self.shares.items():
             yield f"          {kind:<21} {share}"
         yield f"steps     {self.steps} alike" + "".join(
@@ -305,13 +296,20 @@ def answer(
     simulated: Sequence[str],
     pattern: str,
     source: str = "",
+    failures: Sequence[Failure] = (),
+    faults: Sequence[str] = (),
+    last: Attempt | None = None,
 ) -> TrainingAnswer:
     """Return what a run on circuits cost, beside the profiled run on the ring of all ranks.
 
-    Raises `ValueError` for a script of fewer than three steps.
+    failures: that restarts followed, and `last` the attempt that ended well. faults: as made.
     """
     assert trained.rails is not None
+    attempts = [failure.attempt.listener.lines for failure in failures]
+    comparison = compare(pattern, ring.printed, *attempts, trained.printed)
+    count = len(ring.steps.get(0, ()))
     shares = shares_by_step(trained, tables)
+    shares = shares if len(shares) > 1 else []
     changed = changes(trained)
     change = mean_of(changed) if len(changed) > 1 else None
     steps = shifts_by_step(trained, tables) if passes_alike(trained, tables) else []
@@ -332,15 +330,18 @@ def answer(
         rails=trained.rails.job.rails,
         mode=mode,
         simulated=tuple(simulated),
-        comparison=compare(pattern, ring, trained),
+        comparison=comparison,
         operations=len(tables[0].operations),
         phases=tables[0].shifts,
         steps=len(tables[0].steps_in(len(trained.operations[0]))),
         unlike=tables[0].unlike,
         changes=tuple(phase_changes(steps, source.splitlines())),
         front_end=tuple(front_end_uses(trained)),
-        step=mean_of([round(sum(step.values())) for step in shares]),
-        shares={kind: mean_of([round(step[kind]) for step in shares]) for kind in SHARES},
+        step=mean_of([round(sum(step.values())) for step in shares]) if shares else None,
+        shares={
+            kind: mean_of([round(step[kind]) for step in shares])
+            for kind in (SHARES if shares else ())
+        },
         waited=mean_of(waited) if len(waited) > 1 else None,
         change=change,
         exposed={
@@ -356,7 +357,8 @@ def answer(
             for operations in trained.operations.values()
             for done in operations
         ),
-        incidents=tuple(map(str, trained.rails.journal.incidents)),
+        incidents=(*map(str, trained.rails.journal.incidents), *faults),
+        failures=tuple(failure_costs(failures, last, count, comparison.begins) if last else ()),
     )
 
 

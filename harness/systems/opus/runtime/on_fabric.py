@@ -61,6 +61,7 @@ class FabricRails:
         self.switches = [switch for switch, _ in attached]
         self.wirings = [Wiring.of(job, rail, ports) for rail, (_, ports) in enumerate(attached)]
         self._circuits: dict[str, frozenset[Circuit]] = {}
+        self._moving: dict[str, frozenset[Circuit]] = {}
 
     def set(self, topology: Topology) -> None:
         """Bring every rail to `topology`; raises as `Fabric.apply` does."""
@@ -77,8 +78,12 @@ class FabricRails:
         """
         switch, wanted = self._wanted(rewires)
         name = ", ".join(f"rail {rewire.rail} v{rewire.version}" for rewire in rewires)
-        self._fabric.apply(Plan(name, {switch: wanted}))
-        self._circuits[switch] = wanted
+        self._moving[switch] = self._circuits[switch] ^ wanted
+        try:
+            self._fabric.apply(Plan(name, {switch: wanted}))
+            self._circuits[switch] = wanted
+        finally:
+            self._moving[switch] = frozenset()
 
     def commands(self, rewires: Sequence[Rewire]) -> int:
         """Return how many commands, one after another, `apply` would be; 1 if no switch says it."""
@@ -108,6 +113,19 @@ class FabricRails:
     def circuits(self) -> dict[str, frozenset[Circuit]]:
         """Return the job's circuits on each switch, as last read back."""
         return dict(self._circuits)
+
+    def settled(self) -> dict[str, frozenset[Circuit]]:
+        """Return those circuits that no command changes now, nor others at their ports."""
+        found = {}
+        for switch, circuits in list(self._circuits.items()):
+            moving = self._moving.get(switch, frozenset[Circuit]())
+            ingress, egress = {each.ingress for each in moving}, {each.egress for each in moving}
+            found[switch] = frozenset(
+                each
+                for each in circuits
+                if each.ingress not in ingress and each.egress not in egress
+            )
+        return found
 
 
 def attachments_of(

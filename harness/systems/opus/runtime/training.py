@@ -1,6 +1,5 @@
 """A training job on photonic rails: its scripts run on servers, its circuits follow them."""
 
-import threading
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,27 +10,65 @@ from lightrig.harness.bench.overlay import Overlay
 from lightrig.harness.planning.routes import Hop, Routes, shortest_routes
 from lightrig.harness.systems.opus.planning.controller import Controller
 from lightrig.harness.systems.opus.planning.messages import Rewire
-from lightrig.harness.systems.opus.planning.operations import Job, Operation
+from lightrig.harness.systems.opus.planning.operations import Job
 from lightrig.harness.systems.opus.planning.profiling import Seen, profiled
 from lightrig.harness.systems.opus.planning.schedule import PhaseTable
 from lightrig.harness.systems.opus.planning.shim import Mode, Shim
 from lightrig.harness.systems.opus.planning.topology import GIANT_RING, Topology, TopologyId
-from lightrig.harness.systems.opus.runtime.carriers import Carriers
+from lightrig.harness.systems.opus.runtime.carriers import Carriers, CarriersDownError
+from lightrig.harness.systems.opus.runtime.controlled_ranks import ControlledRanks, local_phases
+from lightrig.harness.systems.opus.runtime.link_watch import LinkWatch
 from lightrig.harness.systems.opus.runtime.on_fabric import FabricRails
-from lightrig.harness.systems.opus.runtime.rails import Applier, Rails, RailsLostError
-from lightrig.instruments.clock import Span
+from lightrig.harness.systems.opus.runtime.rails import Applier, Rails
+from lightrig.instruments.clock import Event, Span
+from lightrig.instruments.clock.workers import Task
 from lightrig.instruments.servers.traffic.rank_session import RankSession, ScriptRun
 from lightrig.instruments.servers.traffic.training import (
     Control,
-    LocalBegin,
-    LocalEnd,
     LocalPhases,
     PrintedLines,
     Script,
     TrainingRank,
-    Wanted,
 )
-from lightrig.testbeds import Circuit, LightrigError, Plan, Port
+from lightrig.testbeds import Circuit, Plan, Port
+
+_LATELY = 10_000_000_000
+"""Time, in ns, in which a delay of simulated light counts."""
+
+
+@dataclass
+class Attempt:
+    """A run of a script, from its begin to its end or failure.
+
+    Attributes:
+        listener: what its ranks print, when their steps end, and what they announce.
+        over: set once all ranks have ended, or one has failed.
+        fault: when a fault was made in it, on the bench's clock; None without one.
+        failed: when the first failure was noticed, on the bench's clock; None without one.
+        unfinished: the operation that each rank waited for then.
+    """
+
+    listener: ControlledRanks
+    over: Event
+    fault: int | None = None
+    failed: int | None = None
+    unfinished: Mapping[int, str] = field(default_factory=dict)
+
+    @property
+    def steps(self) -> int:
+        """Number of steps that all ranks have ended."""
+        ends = self.listener.steps
+        return min((len(ends.get(rank, ())) for rank in range(self.listener.count)), default=0)
+
+    def end_of(self, steps: int) -> Span | None:
+        """Return when all ranks had ended that many steps, 0 for their begin; None before."""
+        if not steps:
+            began = self.listener.began
+            return None if began is None else Span(began, began)
+        if steps > self.steps:
+            return None
+        ends = [each[steps - 1] for each in self.listener.steps.values()]
+        return Span(max(at.earliest for at in ends), max(at.latest for at in ends))
 
 
 @dataclass
@@ -59,6 +96,9 @@ class TrainingJob:
 
     Attributes:
         printed: called with a rank and each line that it prints; it must not wait.
+        environment: further variables of the scripts.
+        attempt: the last run on circuits that follow it; None before.
+        beside: called with it, returns tasks that run beside its ranks.
     """
 
     def __init__(self, fabric: Fabric, job: Job) -> None:
@@ -71,6 +111,9 @@ class TrainingJob:
         self._rails: Rails | None = None
         self._session: RankSession | None = None
         self.printed: Callable[[int, str], None] = lambda rank, line: None
+        self.environment: Mapping[str, str] = {}
+        self.attempt: Attempt | None = None
+        self.beside: Callable[[Attempt], Sequence[Task]] = lambda attempt: ()
         try:
             self._carriers = Carriers(fabric.bench)
             servers = list(self._overlay.servers.values())
@@ -86,10 +129,27 @@ class TrainingJob:
             self.close()
             raise
 
+    @property
+    def ranks(self) -> Sequence[TrainingRank]:
+        """The programs of the ranks, by number."""
+        assert self._session is not None
+        return self._session.ranks
+
     def renew(self) -> None:
         """Start the ranks' programs anew, as if no script had run; raises `NoPyTorchError`."""
         assert self._session is not None
         self._session.renew()
+
+    def reform(self) -> None:
+        """Set the ring of all ranks anew after a failure, with a carrier at each of its ports.
+
+        Raises `CarriersDownError` where one stays dark, and as `Fabric.apply` does.
+        """
+        assert self._carriers is not None
+        self._carriers.abandoned = False
+        self._ring()
+        links = self.fabric.links(self._plan(GIANT_RING))
+        self._carriers.await_up({port for link in links for port in (link.a, link.b)})
 
     def on_plan(self, script: Script, plan: Plan, control: Control = "none") -> Trained:
         """Run `script` while the switches stay in `plan`; raises what a rank raises."""
@@ -100,10 +160,10 @@ class TrainingJob:
     def profile(self, script: Script) -> tuple[tuple[PhaseTable, ...], Trained]:
         """Run a few steps on the giant ring; every rank's phase table, and what was seen.
 
-        Raises `OpusError` for ranks that do not fit together.
+        Raises `LinkLostError`, and `OpusError` for ranks that do not fit together.
         """
         self._ring()
-        seen = self._run(script, PrintedLines(self.printed), "watched")
+        seen = self._run(script, PrintedLines(self.printed), "watched", watched=True)
         by_rank = {
             rank: Seen(
                 [done.operation.group for done in operations],
@@ -122,11 +182,12 @@ class TrainingJob:
         Ranks find each other over the giant ring. When all have announced their first operation
         the rails take the topology that the first rank wants, and the control plane begins.
 
-        Raises `RailsLostError`, `ScheduleError`, and what a rank raises.
+        Raises `LinkLostError`, `RailsLostError`, `ScheduleError`, and what a rank raises.
         """
         self._ring()
         count = self.on_fabric.commands
-        return self._control(script, tables, mode, self._apply, self._take, retries, count=count)
+        given = (script, tables, mode, self._apply, self._take, retries)
+        return self._control(*given, count=count, watched=True)
 
     def emulate(
         self,
@@ -161,6 +222,8 @@ class TrainingJob:
         retries: int = 2,
         commands: int = 1,
         count: Callable[[Sequence[Rewire]], int] = lambda _: 1,
+        *,
+        watched: bool = False,
     ) -> Trained:
         first = tables[0].at(0)
         assert first is not None
@@ -180,10 +243,9 @@ class TrainingJob:
             count=count,
         )
         self._rails = rails
-        assert self._session is not None
-        listener = _ControlledRanks(self.printed, rails, self._session.ranks, partial(take, begun))
-        phases = [_local_phases(table, listener.ran) for table in tables]
-        trained = self._run(script, listener, "gated", listener, phases)
+        listener = ControlledRanks(self.printed, rails, self.ranks, partial(take, begun))
+        phases = [local_phases(table, listener.ran) for table in tables]
+        trained = self._run(script, listener, "gated", listener, phases, watched=watched)
         rails.journal.sort()
         trained.rails, trained.found = rails, listener.found
         return trained
@@ -204,24 +266,59 @@ class TrainingJob:
         script: Script,
         listener: PrintedLines,
         control: Control,
-        controlled: "_ControlledRanks | None" = None,
+        controlled: ControlledRanks | None = None,
         phases: Sequence[LocalPhases] = (),
+        *,
+        watched: bool = False,
     ) -> Trained:
+        """Run `script` on all ranks; watched: whether the links of its circuits must stay."""
         assert self._session is not None
-        groups = {group.name: group.ranks for group in self.job.groups.values()}
-        if controlled is None:
-            run = self._session.run(script, listener, control, groups)
-        else:
-            run = self._session.run(
-                *(script, listener, control, groups),
-                phases=phases,
-                beside=[controlled.begin],
-                lost=controlled.lose,
-                parallel=controlled.rails.run,
-            )
+        assert self._carriers is not None
+        carriers, clock = self._carriers, self.fabric.bench.clock
+        circuits, cabling = self.on_fabric.settled, self.fabric.testbed.cabling
+        over = clock.event()
+        watch = LinkWatch(clock, carriers, cabling, circuits, self._late)
+        beside: list[Task] = [partial(watch.run, over)] if watched else []
+        attempt = None
+        if controlled is not None:
+            attempt = self.attempt = Attempt(controlled, over)
+            beside += [controlled.begin, *self.beside(attempt)]
+        running = set(range(len(self.ranks)))
+
+        def ended(rank: int) -> None:
+            running.discard(rank)
+            if not running:
+                over.set()
+                if controlled is not None:  # they may end without an operation
+                    controlled.lose()
+
+        def lost() -> None:
+            if attempt is not None and attempt.failed is None:
+                attempt.failed, attempt.unfinished = clock.now(), attempt.listener.unfinished()
+            carriers.abandoned = True
+            over.set()
+            if controlled is not None:
+                controlled.lose()
+
+        run = self._session.run(
+            *(script, listener, control),
+            {group.name: group.ranks for group in self.job.groups.values()},
+            phases=phases,
+            beside=beside,
+            ended=ended,
+            lost=lost,
+            parallel=None if controlled is None else controlled.rails.run,
+            environment=self.environment,
+        )
         return Trained(run.operations, run.printed, run.front_end, run.steps)
 
     # ---------------------------------------------------------------------- circuits
+
+    def _late(self) -> int:
+        """Return by how much links were behind simulated light lately, in ns."""
+        bench = self.fabric.bench
+        delay = bench.world and bench.world.longest_delay(bench.clock.now() - _LATELY)
+        return delay.by if delay else 0
 
     def _ring(self) -> None:
         self._move(self._plan(GIANT_RING))
@@ -238,6 +335,9 @@ class TrainingJob:
         return self.on_fabric.circuits()
 
     def _apply(self, rewires: Sequence[Rewire]) -> None:
+        assert self._carriers is not None
+        if self._carriers.abandoned:
+            raise CarriersDownError("no circuits are changed: the job has failed")
         clock = self.fabric.bench.clock
         began = clock.now()
         self.on_fabric.apply(rewires)
@@ -294,113 +394,3 @@ class TrainingJob:
             for source, hops in self._rail_routes(rail, topology).items():
                 hops_by_server[source] |= hops
         return hops_by_server
-
-
-class _ControlledRanks(PrintedLines):
-    """Hands what ranks announce to the control plane, and its word back to them.
-
-    Args:
-        printed: called with a rank and each line that it prints.
-        rails: the control plane.
-        ranks: who announce.
-        take: sets the first topology; returns what each switch holds then.
-    """
-
-    def __init__(
-        self,
-        printed: Callable[[int, str], None],
-        rails: Rails,
-        ranks: Sequence[TrainingRank],
-        take: Callable[[], Mapping[str, frozenset[Circuit]]],
-    ) -> None:
-        super().__init__(printed)
-        self.rails, self._ranks, self._take = rails, ranks, take
-        self.found: Mapping[str, frozenset[Circuit]] = {}
-        self._running: dict[tuple[int, int], Operation] = {}
-        self._granted: dict[int, int] = {}
-        self._first: list[tuple[int, int, Wanted]] = []
-        self._all_waiting = rails.clock.event()
-        self._lost = self._begun = False
-        self._turn = threading.Lock()
-
-    def begin(self) -> None:
-        """Wait for everybody's first operation, set the topology, and let the rails decide."""
-        self._all_waiting.wait()
-        if self._lost:
-            return
-        self.found = self._take()
-        with self._turn:
-            self._begun = True
-            for rank, number, operation in self._first:
-                self._announce(rank, number, operation)
-
-    def lose(self) -> None:
-        """A rank is lost: those that have not begun never will."""
-        self._lost = True
-        self._all_waiting.set()
-
-    def wants(self, rank: int, number: int, operation: Wanted) -> None:
-        """Announce the operation, or hold it until all ranks wait."""
-        with self._turn:
-            if not self._begun:
-                self._first.append((rank, number, operation))
-                if len(self._first) == len(self._ranks):
-                    self._all_waiting.set()
-                return
-        self._announce(rank, number, operation)
-
-    def ended(self, rank: int, number: int) -> None:
-        """Report the end of an operation to the rails."""
-        self.rails.after(rank, self._running.pop((rank, number)))
-
-    def ran(self, rank: int, entries: Sequence[LocalBegin | LocalEnd]) -> None:
-        """Tell the rails what a rank has begun and ended by itself.
-
-        Clocks of servers are mapped with a width; no stamp is before the grant, nor after now.
-        """
-        for entry in entries:
-            if isinstance(entry, LocalBegin):
-                operation = self._operation(entry.operation)
-                self._running[rank, entry.number] = operation
-                granted = self._granted[rank]
-                times = max(entry.asked.earliest, granted), max(entry.began.earliest, granted)
-                self.rails.began(rank, operation, *times)
-            else:
-                ended = min(entry.at.latest, self.rails.clock.now())
-                self.rails.after(rank, self._running.pop((rank, entry.number)), ended)
-
-    def _operation(self, wanted: Wanted) -> Operation:
-        dimension = self.rails.job.groups[wanted.group].dimension
-        return Operation(wanted.group, wanted.index, dimension)
-
-    def _announce(self, rank: int, number: int, wanted: Wanted) -> None:
-        operation = self._operation(wanted)
-        self._running[rank, number] = operation
-        try:
-            self.rails.announce(rank, operation, partial(self._begin, rank, number))
-        except LightrigError as error:
-            self._ranks[rank].go(number, str(error))
-
-    def _begin(self, rank: int, number: int) -> None:
-        refused, self._granted[rank] = None, self.rails.clock.now()
-        try:
-            self.rails.begin(rank, self._running[rank, number])
-        except RailsLostError as error:
-            refused = str(error)
-        self._ranks[rank].go(number, refused)
-
-
-def _local_phases(
-    table: PhaseTable, ran: Callable[[int, Sequence[LocalBegin | LocalEnd]], None]
-) -> LocalPhases:
-    """Return by which a rank's program decides: the group at each position, and who asks."""
-
-    def at(position: int) -> tuple[str, bool, int]:
-        operation = table.at(position)
-        assert operation is not None
-        return operation.group, table.asks(position), table.joined_at(position)
-
-    if table.whole:
-        return LocalPhases([*map(at, range(len(table.whole)))], [], ran)
-    first, step = len(table.before) + len(table.operations), len(table.operations)
-    return LocalPhases([*map(at, range(first))], [*map(at, range(first, first + step))], ran)

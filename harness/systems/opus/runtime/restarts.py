@@ -1,0 +1,146 @@
+"""Restarts of a training job after a failure: on circuits formed anew, from its last checkpoint."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from lightrig.harness.systems.opus.planning.schedule import PhaseTable
+from lightrig.harness.systems.opus.planning.shim import Mode
+from lightrig.harness.systems.opus.runtime.link_watch import LinkLostError
+from lightrig.harness.systems.opus.runtime.training import Attempt, Trained, TrainingJob
+from lightrig.harness.systems.opus.runtime.training_faults import (
+    FaultMaker,
+    TrainingFault,
+    TrainingFaultError,
+)
+from lightrig.instruments.servers.traffic.training import Script
+from lightrig.testbeds import LightrigError
+
+
+class TrainingStoppedError(LightrigError):
+    """A job failed and was not started again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A failure that a restart followed; moments are on the bench's clock, in ns.
+
+    Attributes:
+        error: that ended the attempt.
+        attempt: which it ended.
+        ended: when all ranks had ended.
+        circuits: when the ring of all ranks was set, with a carrier at each of its ports.
+        programs: when the ranks' programs had been started again, with PyTorch loaded.
+    """
+
+    error: LightrigError
+    attempt: Attempt
+    ended: int
+    circuits: int
+    programs: int
+
+    @property
+    def cause(self) -> str:
+        """The error in one line."""
+        return str(self.error).partition("\n")[0]
+
+
+class RestartedTraining:
+    """A script on circuits, started again after each failure as often as is allowed.
+
+    The script is told as by torchrun: TORCHELASTIC_RESTART_COUNT and TORCHELASTIC_MAX_RESTARTS.
+
+    Args:
+        job: whose ranks run it; `environment` and `beside` are this training's.
+        restarts: how many are allowed.
+        faults: to make in a simulation.
+        restarted: called with each failure that a restart follows, before it.
+
+    Attributes:
+        failures: so far.
+    """
+
+    def __init__(
+        self,
+        job: TrainingJob,
+        restarts: int,
+        faults: Sequence[TrainingFault],
+        restarted: Callable[[LightrigError, int], None],
+    ) -> None:
+        self._job, self._restarts, self._restarted = job, restarts, restarted
+        self.failures: list[Failure] = []
+        self._faults = FaultMaker(job, faults, self._ended)
+        job.beside = self._faults.beside
+
+    @property
+    def made(self) -> Sequence[str]:
+        """The faults that were made, and when."""
+        return self._faults.made
+
+    def run(self, script: Script, tables: Sequence[PhaseTable], mode: Mode) -> Trained:
+        """Run the script to its end.
+
+        Raises `TrainingStoppedError` after the last allowed failure, or where no circuits can be
+        formed, `TrainingFaultError` for a fault in a step that was not run, and as
+        `TrainingJob.renew`.
+        """
+        given = dict(self._job.environment)
+        while True:
+            self._job.environment = {
+                **given,
+                "TORCHELASTIC_RESTART_COUNT": str(len(self.failures)),
+                "TORCHELASTIC_MAX_RESTARTS": str(self._restarts),
+            }
+            before = self._job.attempt
+            try:
+                trained = self._job.train(script, tables, mode)
+            except LightrigError as error:
+                attempt = self._job.attempt
+                if attempt is None or attempt is before or attempt.failed is None:
+                    raise
+                if len(self.failures) == self._restarts:
+                    raise TrainingStoppedError(self._described(error, attempt)) from error
+                self._restart(error, attempt)
+            else:
+                if left := self._faults.left:
+                    raise TrainingFaultError(f"{left[0]} in step {left[0].step}: none was so late")
+                return trained
+
+    def _restart(self, error: LightrigError, attempt: Attempt) -> None:
+        clock = self._job.fabric.bench.clock
+        ended = clock.now()
+        self._restarted(error, len(self.failures) + 1)
+        try:
+            self._job.reform()
+        except LightrigError as refused:
+            described = self._described(error, attempt)
+            raise TrainingStoppedError(
+                f"{described}\n  restart   impossible, since without it there is no ring of all "
+                f"ranks: {refused}"
+            ) from refused
+        circuits = clock.now()
+        self._job.renew()
+        self.failures.append(Failure(error, attempt, ended, circuits, clock.now()))
+
+    def _ended(self) -> int:
+        return sum(failure.attempt.steps for failure in self.failures)
+
+    def _described(self, error: LightrigError, attempt: Attempt) -> str:
+        """Return the error with the step, what ranks waited for, and what may help."""
+        lines = [str(error)]
+        if attempt.listener.steps:
+            after = f" after restart {len(self.failures)}" if self.failures else ""
+            lines.append(f"  step      {attempt.steps + 1}{after}")
+        began = attempt.listener.began
+        if began is not None and attempt.failed is not None:
+            after_s = (attempt.failed - began) / 1e9
+            lines.append(f"  noticed   {after_s:.3f} s after the first operation")
+        if isinstance(error, LinkLostError) and attempt.unfinished:
+            waiting = (f"rank {rank} for {name}" for rank, name in attempt.unfinished.items())
+            lines.append(f"  waiting   {', '.join(waiting)}")
+        if self._restarts:
+            lines.append(f"  restarts  {len(self.failures)} of {self._restarts} were made")
+        else:
+            lines.append(
+                "  try       --max-restarts 1, for a script that goes on from its last checkpoint"
+            )
+        return "\n".join(lines)

@@ -1,0 +1,170 @@
+"""`lightrig train` under faults: named, or survived by a restart from the last checkpoint."""
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lightrig.instruments.namespaces import namespaces as kernel
+
+RAILS = "testbeds/rails4.yaml"
+LIGHTRIG = (sys.executable, "-c", "from lightrig.harness.cli import main; main()")
+STEPS = 9
+SCRIPT = """
+import os
+import sys
+
+import torch
+import torch.distributed as dist
+import torch.distributed.checkpoint as dcp
+from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+
+steps, folder = int(sys.argv[1]), sys.argv[2]
+dist.init_process_group("gloo")
+restarts = [os.environ[f"TORCHELASTIC_{name}"] for name in ("RESTART_COUNT", "MAX_RESTARTS")]
+print("attempt", *restarts)
+mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("replicas", "shards"))
+torch.manual_seed(7)
+model = torch.nn.Sequential(torch.nn.Linear(24, 40), torch.nn.Linear(40, 24))
+fully_shard(model, mesh=mesh)
+optimizer = torch.optim.AdamW(model.parameters())
+
+
+def states():
+    return dict(zip(("model", "optimizer"), get_state_dict(model, optimizer)))
+
+
+done, last = 0, f"{folder}/last"
+if os.path.exists(last):
+    done, found = int(open(last).read()), states()
+    dcp.load(found, checkpoint_id=f"{folder}/{done}")
+    set_state_dict(
+        model, optimizer, model_state_dict=found["model"], optim_state_dict=found["optimizer"]
+    )
+for step in range(done, steps):
+    torch.manual_seed(100 * step + dist.get_rank())
+    loss = model(torch.randn(5 + dist.get_rank(), 24)).square().mean()
+    print(f"step {step} loss {loss.item()!r}", flush=True)
+    loss.backward()
+    torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+    optimizer.step()
+    optimizer.zero_grad()
+    if step % 2:
+        dcp.save(states(), checkpoint_id=f"{folder}/{step + 1}")
+        if dist.get_rank() == 0:
+            open(f"{last}.new", "w").write(str(step + 1))
+            os.replace(f"{last}.new", last)
+        dist.barrier()
+dist.destroy_process_group()
+"""
+
+
+@pytest.fixture
+def script(tmp_path: Path) -> Path:
+    """A script that stores a checkpoint after each second step, and goes on from the last one."""
+    if reason := kernel.available():
+        pytest.skip(reason)
+    pytest.importorskip("torch", reason="PyTorch is not installed")
+    path = tmp_path / "script.py"
+    path.write_text(SCRIPT)
+    return path
+
+
+def run(script: Path, *options: str) -> subprocess.CompletedProcess[str]:
+    command = [*LIGHTRIG, "train", RAILS, "--instruments", "simulated", "--json"]
+    command += ["--parallel", "dp=2,sdp=2", *options, "--", str(script), str(STEPS)]
+    command += [str(script.parent / "checkpoints-{run}")]
+    return subprocess.run(command, check=False, capture_output=True, text=True, timeout=600)
+
+
+def torchrun(script: Path) -> dict[int, list[str]]:
+    """Return what each rank prints without circuits and faults."""
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=4"]
+    command += ["--log-dir", str(script.parent / "logs"), "--redirects", "1"]
+    command += [str(script), str(STEPS), str(script.parent / "checkpoints-alone")]
+    subprocess.run(command, check=True, capture_output=True, timeout=300)
+    logs = sorted((script.parent / "logs").rglob("stdout.log"))
+    return {int(path.parent.name): losses(path.read_text().splitlines()) for path in logs}
+
+
+def losses(lines: Sequence[str]) -> list[str]:
+    return [line for line in lines if line.startswith("step")]
+
+
+def printed(part: str, rank: int, done: "subprocess.CompletedProcess[str]") -> list[str]:
+    begin = f"[{part}, rank {rank}] "
+    return [line.removeprefix(begin) for line in done.stderr.splitlines() if line.startswith(begin)]
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1200)
+def test_restarts_lead_to_the_losses_of_an_undisturbed_run(script: Path) -> None:
+    """A server is killed in the fourth step, a fiber is cut for 3 s in the ninth that is run.
+
+    The first restart goes on from the checkpoint after two steps, and so repeats the third; the
+    ninth step that is run is the sixth of the second attempt, the eighth of the script, and the
+    seventh is repeated after the checkpoint before it.
+    """
+    faults = ("--fault", "kill:server1,step=4", "--fault", "cut:3s,step=9,port=server3.nic0.p1")
+    done = run(script, "--max-restarts", "3", *faults)
+    assert done.returncode == 0, done.stderr
+    found: dict[str, Any] = json.loads(done.stdout)
+    assert found["comparison"]["count"] == 4 * STEPS
+    assert found["comparison"]["different"] == []
+
+    alone = torchrun(script)
+    parts = ("on circuits", "on circuits, restart 1", "on circuits, restart 2")
+    for rank in range(4):
+        attempts = [printed(part, rank, done) for part in parts]
+        assert [lines[0] for lines in attempts] == [f"attempt {number} 3" for number in range(3)]
+        first, second, third = map(losses, attempts)
+        assert first == alone[rank][: len(first)]
+        assert second == alone[rank][2 : 2 + len(second)]
+        assert third == alone[rank][6:]
+    killed, cut = found["failures"]
+    assert "server1 lost rank 1 of a training job" in killed["cause"]
+    assert (
+        "server3.nic0.p1 has no carrier" in cut["cause"] or "with server3.nic0.p1" in cut["cause"]
+    )
+    assert [(each["step"], each["again"]) for each in (killed, cut)] == [(4, 1), (8, 1)]
+    for failure in (killed, cut):
+        assert all(earliest <= latest for earliest, latest in failure["parts"].values())
+    # 2 s without carrier and a look each 200 ms; the light is back 3 s after the cut.
+    noticed = cut["parts"]["until it is noticed"][0]
+    assert noticed > 2e9
+    back = noticed + sum(
+        cut["parts"][part][0] for part in ("until all ranks ended", "ring of all ranks set")
+    )
+    assert back >= 3e9
+
+
+@pytest.mark.long
+@pytest.mark.timeout(600)
+def test_without_restarts_a_lost_link_ends_the_command_with_its_port(script: Path) -> None:
+    """Within 10 s of the cut, which is made when all ranks have ended their second step."""
+    command = [*LIGHTRIG, "train", RAILS, "--instruments", "simulated"]
+    command += ["--parallel", "dp=2,sdp=2", "--fault", "cut:10m,step=3,port=server2.nic0.p0"]
+    command += ["--", str(script), str(STEPS), str(script.parent / "checkpoints-{run}")]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        last = 0.0
+        for line in process.stdout:
+            if line.startswith("[on circuits, "):
+                last = time.monotonic()
+        said = process.stderr.read()
+        assert process.wait(60) == 3
+    assert time.monotonic() - last < 10
+    assert "server2.nic0.p0" in said.splitlines()[0]
+    assert "no carrier" in said.splitlines()[0]
+    assert "  step      3\n" in said
+    assert "  try       --max-restarts 1" in said
