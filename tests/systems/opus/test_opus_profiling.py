@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -39,7 +40,7 @@ def test_operations_before_the_first_step_run_once() -> None:
     step = {rank: [pair.format(rank % 2)] * 2 + [data.format(rank // 2)] for rank in range(4)}
     groups = {rank: [data.format(rank // 2)] * 3 + step[rank] * 3 for rank in range(4)}
     for rank, table in enumerate(profiled(JOB, of(groups))):
-        assert (len(table.before), len(table.operations)) == (3, 3)
+        assert (len(table.before), len(table.operations), table.profiled_steps) == (3, 3, 3)
         longer = groups[rank] + step[rank] * 4
         foretold = [table.at(position) for position in range(len(longer))]
         assert [op.group for op in foretold if op is not None] == longer
@@ -114,13 +115,23 @@ def test_messages_in_one_direction_must_agree() -> None:
         profiled(JOB, seen_by("ssc", "ssc", "rsc", "rrc"))
 
 
+def test_profiled_steps_are_counted_where_a_rank_joins_their_messages() -> None:
+    """One rank waits for its four messages at once, the other for each."""
+    each = seen_by(*["(ssrr)c" * 4] * 2, *["rrssc" * 4] * 2)
+    ends = {
+        rank: [len(one.groups) * step // 4 for step in (1, 2, 3, 4)] for rank, one in each.items()
+    }
+    tables = profiled(JOB, {rank: replace(one, steps=ends[rank]) for rank, one in each.items()})
+    assert [table.profiled_steps for table in tables] == [4] * 4
+
+
 def test_steps_with_different_operations_are_listed_as_unlike() -> None:
     """Three usual steps, one with an evaluation before its last, and a checkpoint at the end."""
     ranks = ["csr" + "csr" + "ccsr" + "csr" + "cc", "crs" + "crs" + "ccrs" + "crs" + "cc"]
     tables = profiled(JOB, seen_by(*[ranks[0]] * 2, *[ranks[1]] * 2, steps=[3, 6, 10, 13]))
     for table in tables:
         assert table.steps_in(15) == [(0, 3), (3, 6), (10, 13)]
-        assert table.unlike == ((3, 4), (5, 2))
+        assert (table.unlike, table.profiled_steps) == (((3, 4), (5, 2)), 3)
         assert [table.at(at) is None for at in (14, 15)] == [False, True]
         assert table.shifts == 2
 
@@ -134,6 +145,7 @@ def test_any_number_of_steps_may_follow_those_that_end_alike() -> None:
     for table in tables:
         assert (len(table.before), len(table.operations), table.unlike) == (7, 6, ((1, 7),))
         assert table.at(100) is not None
+        assert table.profiled_steps == 2
         assert table.steps_in(31) == [(7, 13), (13, 19), (19, 25), (25, 31)]
 
 

@@ -154,6 +154,7 @@ def _table_of_steps(
             before=made[:once],
             joined=tuple(size for _, size in every[: once + length]),
             unlike=unlike,
+            profiled_steps=len(steps) - 1 - first,
         )
     whole = _operations(job, every)
     return PhaseTable(
@@ -162,6 +163,7 @@ def _table_of_steps(
         begins=tuple(begins),
         joined=tuple(size for _, size in every),
         unlike=unlike,
+        profiled_steps=len(alike),
     )
 
 
@@ -169,7 +171,8 @@ def _table_of_cycle(job: Job, seen: Sequence[_Named]) -> PhaseTable:
     once, period = _cycle(seen)
     made = _operations(job, seen[: once + period])
     joined = tuple(size for _, size in seen[: once + period])
-    return PhaseTable(made[once:], before=made[:once], joined=joined)
+    steps = (len(seen) - once) // max(period, 1)
+    return PhaseTable(made[once:], before=made[:once], joined=joined, profiled_steps=steps)
 
 
 def _operations(job: Job, names: Sequence[_Named]) -> tuple[Operation, ...]:

@@ -21,7 +21,7 @@ class PhaseTable:
     the positions at which a step like `operations` begins. joined: how many sends and receives
     are one operation, for each of `before` and `operations`, or of `whole`; 1 where it is empty.
     unlike: steps with other operations, counted from 1, and how many those are; what follows the
-    last step counts as one more.
+    last step counts as one more. profiled_steps: how many steps like `operations` the profile has.
     """
 
     operations: tuple[Operation, ...]
@@ -31,6 +31,7 @@ class PhaseTable:
     begins: tuple[int, ...] = ()
     joined: tuple[int, ...] = ()
     unlike: tuple[tuple[int, int], ...] = ()
+    profiled_steps: int = 0
 
     def __post_init__(self) -> None:
         if not self.operations:
