@@ -8,7 +8,9 @@ import pytest
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
-@pytest.mark.parametrize("script", ["train_llama", "train_llama_3d", "train_overlapped"])
+@pytest.mark.parametrize(
+    "script", ["train_llama", "train_llama_3d", "train_overlapped", "train_pipeline"]
+)
 def test_the_script_imports_nothing_of_ours(script: str) -> None:
     tree = ast.parse((EXAMPLES / f"{script}.py").read_text("utf-8"))
     nodes = [node for node in ast.walk(tree) if isinstance(node, ast.Import | ast.ImportFrom)]
