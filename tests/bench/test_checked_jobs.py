@@ -57,7 +57,7 @@ def test_wrong_results_of_each_job_are_found(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, library: Library, bug: str
 ) -> None:
     if library == "gloo":
-        pytest.importorskip("torch", reason="the extra torch is not installed")
+        pytest.importorskip("torch", reason="PyTorch is not installed")
     if library == "mpich":
         try:
             mpiexec()

@@ -67,6 +67,27 @@ def test_every_target_with_tests_stands_in_a_workflow_with_its_permitted_skips()
     assert all("--allowed-skips" in each for each in several if "-m pytest" in each)
 
 
+def test_every_test_that_needs_pytorch_is_run_with_it() -> None:
+    skips = re.compile(r"""(skip\(|reason=)["']PyTorch is not installed""")
+    need = {
+        str(path.relative_to(ROOT))
+        for path in (ROOT / "tests").rglob("test_*.py")
+        if skips.search(path.read_text())
+    }
+    makefile = (ROOT / "Makefile").read_text()
+    (recipe,) = re.findall(r"^test-torch:.*\n((?:\t.*\n)+)", makefile, re.MULTILINE)
+    assert need == {*re.findall(r"tests/\S+\.py", recipe)}
+
+
+def test_every_testbed_that_a_claim_names_is_run() -> None:
+    claims = "\n".join(path.read_text() for path in (ROOT / "suites" / "claims").glob("*.py"))
+    marks = re.findall(r"mark\.of_testbed\((.*?)\)", claims)
+    named = {name for mark in marks for name in re.findall(r'"(.+?)"', mark)}
+    files = re.findall(r"--testbed (testbeds/\S+)", (ROOT / "Makefile").read_text())
+    run = {YAML(typ="safe").load(ROOT / file)["name"] for file in files}
+    assert {"acos-train4", "mixnet6", "mixnet8", "rails4"} <= named <= run
+
+
 @pytest.mark.parametrize("status", [0, 3])
 def test_the_page_shows_how_a_command_has_ended(tmp_path: Path, status: int) -> None:
     page = tmp_path / "page.md"
