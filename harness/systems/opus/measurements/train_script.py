@@ -17,7 +17,7 @@ from lightrig.harness.systems.opus.planning.operations import Job, OpusError
 from lightrig.harness.systems.opus.planning.schedule import PhaseTable
 from lightrig.harness.systems.opus.runtime import Script, TrainingJob, fitting_job
 from lightrig.harness.systems.opus.runtime.link_watch import LinkLostError
-from lightrig.harness.systems.opus.runtime.restarts import RestartedTraining
+from lightrig.harness.systems.opus.runtime.restarts import RestartedTraining, restart_variables
 from lightrig.harness.systems.opus.runtime.training_faults import (
     TrainingFault,
     TrainingFaultError,
@@ -109,7 +109,7 @@ def _trained(
 
     try:
         running.printed = lambda rank, line: printed("on the ring of all ranks", rank, line)
-        running.environment = {_RUN_ID: f"ring-{number}"}
+        running.environment = {_RUN_ID: f"ring-{number}", **restart_variables(0, 0)}
         tables, ring = running.profile(_script(request, running))
         # The ring's operations are joined otherwise than the table's: they cannot be counted.
         steps = tables[0].profiled_steps

@@ -48,9 +48,10 @@ class FailureCost:
     def lines(self) -> Iterator[str]:
         """Yield what a person reads."""
         step = "" if self.step is None else f"in step {self.step}: "
-        again = "an unknown number of" if self.again is None else self.again
+        again = "an unknown number of steps" if self.again is None else f"{self.again} steps"
+        again = "1 step" if self.again == 1 else again
         yield f"failure   {step}{self.cause}"
-        yield f"          cost {_seconds(self.cost)} (n = 1), {again} steps done again; of it"
+        yield f"          cost {_seconds(self.cost)} (n = 1), {again} done again; of it"
         for name, part in self.parts.items():
             since = f", counted from {self.begin}" if name == PARTS[1] else ""
             yield f"          {name:<25} {_seconds(part)}{since}"
@@ -101,7 +102,7 @@ def failure_costs(
 def _fault(failure: Failure) -> tuple[Span, str]:
     """Return the moment of a fault, and what it is."""
     if failure.attempt.fault is not None:
-        return _at(failure.attempt.fault), "the fault, which was made"
+        return _at(failure.attempt.fault), "the fault that was made"
     if isinstance(failure.error, LinkLostError):
         return failure.error.link.since, "the loss of carrier"
     return _at(failure.attempt.failed or failure.ended), "the end of the rank"

@@ -1,6 +1,6 @@
 """Restarts of a training job after a failure: on circuits formed anew, from its last checkpoint."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from lightrig.harness.systems.opus.planning.schedule import PhaseTable
@@ -14,6 +14,11 @@ from lightrig.harness.systems.opus.runtime.training_faults import (
 )
 from lightrig.instruments.servers.traffic.training import Script
 from lightrig.testbeds import LightrigError
+
+
+def restart_variables(count: int, most: int) -> Mapping[str, str]:
+    """Return the variables by which torchrun tells a script its restarts, of at most `most`."""
+    return {"TORCHELASTIC_RESTART_COUNT": str(count), "TORCHELASTIC_MAX_RESTARTS": str(most)}
 
 
 class TrainingStoppedError(LightrigError):
@@ -46,8 +51,6 @@ class Failure:
 
 class RestartedTraining:
     """A script on circuits, started again after each failure as often as is allowed.
-
-    The script is told as by torchrun: TORCHELASTIC_RESTART_COUNT and TORCHELASTIC_MAX_RESTARTS.
 
     Args:
         job: whose ranks run it; `environment` and `beside` are this training's.
@@ -85,11 +88,8 @@ class RestartedTraining:
         """
         given = dict(self._job.environment)
         while True:
-            self._job.environment = {
-                **given,
-                "TORCHELASTIC_RESTART_COUNT": str(len(self.failures)),
-                "TORCHELASTIC_MAX_RESTARTS": str(self._restarts),
-            }
+            variables = restart_variables(len(self.failures), self._restarts)
+            self._job.environment = {**given, **variables}
             before = self._job.attempt
             try:
                 trained = self._job.train(script, tables, mode)
