@@ -100,6 +100,7 @@ def test_changes_are_the_calendars_and_copilot_learns(first, layers, random):
                 made.append((due.step, due.layer, due.before))
                 control.changed()
             assert len(control.permitted()) == RANKS
+            control.learn()
             for rank in range(RANKS):
                 control.ended(rank)
     planned = list(calendar(layers, LayerTimes(0, 0, 0, 0), 0, first)) if first else []

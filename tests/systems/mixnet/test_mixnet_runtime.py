@@ -173,8 +173,9 @@ def test_circuits_change_where_the_plan_differs(run: Any) -> None:
 
 
 def test_the_controller_goes_on_once_it_has_heard_all(run: Any) -> None:
-    """Two messages are taken, then circuits change and ranks are permitted; both ranks end."""
+    """Two messages are taken, circuits change, ranks are permitted, then Copilot learns."""
     order: list[str] = []
+    run._control.learn = lambda: order.append("learn")
     run._take = lambda rank, message, at: order.append(f"{message} of {rank} at {at}")
     run._change = lambda due: order.append("change") or run._control.changed()
 
@@ -188,7 +189,7 @@ def test_the_controller_goes_on_once_it_has_heard_all(run: Any) -> None:
     for message in ((1, "a", 7), (0, None, 0), (2, "b", 8)):
         run._messages.put(message)
     run._loop(2)
-    assert order == ["a of 1 at 7", "b of 2 at 8", "change", "permit 4", "permit 6"]
+    assert order == ["a of 1 at 7", "b of 2 at 8", "change", "permit 4", "permit 6", "learn"]
 
 
 # --------------------------------------------------------------------------------- lanes

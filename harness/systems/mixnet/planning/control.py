@@ -101,6 +101,7 @@ class CircuitControl:
         self._changed = 0
         self._copilots = [Copilot() for _ in range(self.layers - 1)]
         self._expected: dict[tuple[int, int], Matrix] = {}
+        self._unlearned: list[tuple[int, int]] = []
 
     def wants(self, rank: int, given: Sequence[int]) -> None:
         """Take an all-to-all that a rank wants to begin, and the rows that it sends to each rank.
@@ -112,7 +113,7 @@ class CircuitControl:
             known = self._given.setdefault((step, layer), {})
             known[rank] = given
             if len(known) == self.ranks:
-                self._learn(step, layer)
+                self._unlearned.append((step, layer))
             self._announced[rank] += 1
             return
         expected = f"those of {self.ranks} ranks"
@@ -163,6 +164,15 @@ class CircuitControl:
                 self._permitted[rank] += 1
                 found.append(Permitted(rank, step, layer, phase, self.traffic(step, layer, phase)))
         return found
+
+    def learn(self) -> None:
+        """Let Copilot learn from the layers that were dispatched, and predict the next ones' loads.
+
+        It takes some ms of a processor, so it is called when no rank waits.
+        """
+        for place in self._unlearned:
+            self._learn(*place)
+        self._unlearned.clear()
 
     def sent(self, step: int, layer: int) -> Matrix:
         """Rows that the gates of a layer send from each rank to each."""

@@ -349,6 +349,7 @@ class _Run:
             self._change(due)
         for permitted in self._control.permitted():
             self._permit(permitted)
+        self._control.learn()
 
     def _change(self, due: DueChange) -> None:
         began = self._clock.now()
