@@ -9,6 +9,7 @@ with the place where CI runs it, and commands that have to end with another stat
 those that ask for a lab where there is none.
 """
 
+import contextlib
 import os
 import re
 import shutil
@@ -24,6 +25,7 @@ from pages import PAGES, README, ROOT, named_files, path_of, shell_commands
 
 BIN = Path(sys.executable).parent
 SERVES = "lightrig serve *"
+ORCHESTRATES = "lightrig orchestrate *"
 
 ELSEWHERE = {
     # command, as a pattern: a file that runs it, or a reason
@@ -40,6 +42,9 @@ ELSEWHERE = {
     "systemctl *": "needs systemd, and changes the machine",
     "install -d *": "changes the machine, as root",
     "* kubernetes *": "needs a cluster; tests/cli and tests/runs try the file",
+    "lightrig agent *": "tests/orchestration/test_agent_command.py",
+    "lightrig orchestrate acos *": "tests/orchestration/test_agents_over_wires.py",
+    "lightrig orchestrate * --standby": "tests/orchestration/test_orchestrate_command.py",
     "srun *": "tests/examples/test_slurm_ring.py",
     "* slurm *": "needs a cluster; tests/cli and tests/runs try the script",
     "lightrig claims * --scheduler *": "needs a Dask scheduler at 10.0.0.5",
@@ -194,38 +199,61 @@ def test_commands_of_a_page_do_as_it_says(page, checkout, environment):
 
     prepare(page, checkout, shell)
     wrong = []
-    for written in shell_commands(page):
-        command = written.replace(" FILE", " testbeds/mine.yaml")
-        if "20260314-021500" in written:
-            first = min((checkout / "results" / "runs").iterdir())
-            command = command.replace("20260314-021500", first.name)
-        if elsewhere(written) is not None:
-            continue
-        if fnmatch(command, SERVES):
-            ended = serve(command, checkout, environment)
-        elif any(fnmatch(command, each) for each in COLLECTED):
-            ended = shell(f"{command} --collect-only -q")
-        else:
-            ended = shell(command.replace("/var/lib/node_exporter/", ""))
-        statuses, printed = expected(page, written)
-        if ended.returncode not in statuses or not re.search(printed, ended.stdout):
-            last = "\n".join(ended.stdout.splitlines()[-15:])
-            wrong.append(f"{command}\nends with {ended.returncode}\n{last}")
+    orchestrated = any(fnmatch(each, ORCHESTRATES) for each in shell_commands(page))
+    with contextlib.ExitStack() as lab, contextlib.ExitStack() as service:
+        for written in shell_commands(page):
+            command = written.replace(" FILE", " testbeds/mine.yaml")
+            if "20260314-021500" in written:
+                first = min((checkout / "results" / "runs").iterdir())
+                command = command.replace("20260314-021500", first.name)
+            if elsewhere(written) is not None:
+                continue
+            if fnmatch(command, ORCHESTRATES) and "--ask" not in command:
+                service.close()  # that of another fabric, which has the same port
+                service.enter_context(serving(command, "Ctrl-C ends it", checkout, environment))
+                continue
+            if fnmatch(command, SERVES) and orchestrated:
+                lab.enter_context(serving(f"{command} --port 0", "export ", checkout, environment))
+                continue
+            if fnmatch(command, SERVES):
+                with serving(
+                    f"{command} --port 0", "Ctrl-C ends it", checkout, environment
+                ) as ended:
+                    pass
+            elif any(fnmatch(command, each) for each in COLLECTED):
+                ended = shell(f"{command} --collect-only -q")
+            else:
+                ended = shell(command.replace("/var/lib/node_exporter/", ""))
+            statuses, printed = expected(page, written)
+            if ended.returncode not in statuses or not re.search(printed, ended.stdout):
+                last = "\n".join(ended.stdout.splitlines()[-15:])
+                wrong.append(f"{command}\nends with {ended.returncode}\n{last}")
     assert not wrong, "\n\n".join(wrong)
 
 
-def serve(command, folder, environment):
-    """Start `lightrig serve`, end it with Ctrl-C once it serves, and return how it ended."""
+@contextlib.contextmanager
+def serving(command, until, folder, environment):
+    """Start a service, wait for the line with `until`, and end it with Ctrl-C, which is no error.
+
+    Yields how it ended, which is known after that; what it exports is in the environment then.
+    """
+    ended = subprocess.CompletedProcess(command, None, "")
     with subprocess.Popen(
-        ["bash", "-c", f"exec {command} --port 0"], cwd=folder, env=environment, text=True,
+        ["bash", "-c", f"exec {command}"], cwd=folder, env=environment, text=True,
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
-    ) as serving:  # fmt: skip
-        assert serving.stdout is not None
-        lines = []
-        for line in serving.stdout:
-            lines.append(line)
-            if "Ctrl-C ends it" in line:
+    ) as process:  # fmt: skip
+        assert process.stdout is not None
+        for line in process.stdout:
+            ended.stdout += line
+            if line.startswith("export "):
+                name, _, value = line.removeprefix("export ").strip().partition("=")
+                environment[name] = value
+            if until in line:
                 break
-        serving.send_signal(signal.SIGINT)
-        rest, _ = serving.communicate(timeout=120)
-    return subprocess.CompletedProcess(command, serving.returncode, "".join(lines) + rest)
+        try:
+            yield ended
+        finally:
+            process.send_signal(signal.SIGINT)
+        rest, _ = process.communicate(timeout=120)
+    ended.stdout, ended.returncode = ended.stdout + rest, process.returncode
+    assert not ended.returncode, ended.stdout
