@@ -69,6 +69,14 @@ def test_places_are_found_where_lines_have_no_step() -> None:
     assert (found.different, found.again, found.begins) == ((), 1, (0, 2 / 5))
 
 
+def test_an_attempt_begins_no_later_than_the_one_before_has_come() -> None:
+    """Equal numbers leave its place open: the last one that leaves out none is taken."""
+    ring = lines(["loss 7"] * 6)
+    found = compare(RESULTS, ring, *(lines(["loss 7"] * count) for count in (3, 2, 2)))
+    assert (found.different, found.again) == ((), 1)
+    assert found.begins == pytest.approx((0, 3 / 6, 4 / 6))
+
+
 # -------------------------------------------------------------------------------- costs
 
 
@@ -131,6 +139,15 @@ def test_a_fault_that_was_made_counts_from_its_moment_and_no_step_need_be_repeat
     (cost,) = failure_costs([failure], last, 3, (0.0, 1 / 3))
     assert (cost.step, cost.again) == (2, 0)
     assert [part.latest for part in cost.parts.values()] == [13, 37, 1, 9, 10, 10, 0]
+
+
+def test_the_steps_of_the_last_attempt_say_where_it_began() -> None:
+    """Of a script that prints each second step, numbers point at another step."""
+    first = attempt(10, {0: [(20, 20), (30, 30)]}, failed=70, fault=33)
+    failure = Failure(LightrigError("lost"), first, 71, 80, 90)
+    last = attempt(100, {0: [(130, 130), (150, 150)]})
+    (cost,) = failure_costs([failure], last, 4, (0.0, 0.25))
+    assert (cost.step, cost.again) == (3, 0)
 
 
 def test_of_two_failures_the_second_begins_where_the_first_was_caught_up() -> None:
