@@ -18,10 +18,10 @@ from statistics import mean, median
 from typing import get_args
 
 from lightrig.harness.bench import Fabric, bind
+from lightrig.harness.statistics.means import mean_of
 from lightrig.harness.statistics.quantiles import NotEnough
 from lightrig.harness.systems.mixnet.planning.calendar import FirstExchange
 from lightrig.harness.systems.mixnet.runtime.training import ExpertTraining, TrainedExperts
-from lightrig.harness.systems.opus.measurements.training import mean_of
 from lightrig.instruments.servers.traffic.training import Script
 from lightrig.suites.claims.mixnet.expert_training import (
     StepFigures,

@@ -15,13 +15,12 @@ import pytest
 
 from lightrig.harness.bench import Fabric, bind
 from lightrig.harness.record import Row
+from lightrig.harness.statistics.means import mean_less, mean_of
 from lightrig.harness.systems.opus.measurements.training import (
     LitFabric,
     changes,
     control,
     losses,
-    mean_less,
-    mean_of,
     reconfigurations,
     rows,
     shifts,

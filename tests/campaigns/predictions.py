@@ -18,12 +18,11 @@ from pathlib import Path
 from typing import Any
 
 from lightrig.harness.bench import Fabric, bind
+from lightrig.harness.statistics.means import mean_of, predicted_mean
 from lightrig.harness.systems.opus.measurements.training import (
     changes,
     computed_by_step,
     deviation_of_steps,
-    mean_of,
-    predicted_mean,
     waits_by_step,
 )
 from lightrig.harness.systems.opus.runtime import Script, TrainingJob, fitting_job

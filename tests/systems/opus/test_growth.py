@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
+from lightrig.harness.statistics.means import MeanEstimate
 from lightrig.harness.systems.opus.measurements.growth import (
     answer_in_sizes,
     axis_of,
     growth,
     on_line,
 )
-from lightrig.harness.systems.opus.measurements.training import MeanEstimate
 
 MS = 1_000_000
 

@@ -11,8 +11,6 @@ from lightrig.harness.systems.opus.measurements.training import (
     computed_by_step,
     control,
     losses,
-    mean_less,
-    mean_of,
     reconfigurations,
     rows,
     shifts,
@@ -196,15 +194,3 @@ def test_a_rank_that_does_something_else_ends_the_job(job: TrainingJob) -> None:
     with pytest.raises(TrainingFailedError, match="server2 failed as rank 2") as failed:
         job.train(script(3, odd="2"), tables, "default")
     assert "rank 2 issued r0.d1.s1.0#2, expected r0.pp0-1.0#1" in str(failed.value)
-
-
-def test_means_have_the_intervals_of_t() -> None:
-    """Of 1, 2, 3: 2 ± 4.303 √(1/3), and as far from a set 10 ns above by Welch's rule."""
-    found = mean_of([1, 2, 3])
-    assert (found.value, found.n) == (2, 3)
-    assert [found.lower, found.upper] == pytest.approx([-0.4841, 4.4841], abs=1e-3)
-    less = mean_less([11, 12, 13], [1, 2, 3])
-    assert less.value == 10
-    assert [less.lower, less.upper] == pytest.approx([7.7330, 12.2670], abs=1e-3)
-    with pytest.raises(ValueError, match="found 1 values"):
-        mean_of([1])

@@ -10,7 +10,6 @@ from lightrig.harness.system_registry import RESULTS
 from lightrig.harness.systems.opus.measurements.printed_numbers import Lines, compare
 from lightrig.harness.systems.opus.measurements.training import (
     deviation_of_steps,
-    predicted_mean,
 )
 from lightrig.harness.systems.opus.measurements.training_answer import (
     front_end_uses,
@@ -102,14 +101,6 @@ def test_the_front_end_counts_from_when_the_last_rank_wants_it() -> None:
     }
     (use,) = front_end_uses(run)
     assert (use.kind, use.count, use.size, use.time) == ("allreduce", 2, 16, 40)
-
-
-def test_the_interval_of_another_run_has_both_ways_in_which_it_deviates() -> None:
-    """Student's 95 % of three degrees of freedom is 3.1824; the mean of 10 to 40 has 6.4550."""
-    mean = predicted_mean([10, 20, 30, 40], 9)
-    half = math.sqrt(2 * (3.1824 * 6.4550) ** 2 + 9**2)
-    assert (mean.value, mean.n) == (25, 4)
-    assert (mean.lower, mean.upper) == pytest.approx((25 - half, 25 + half), rel=1e-4)
 
 
 def test_deviations_are_those_of_changes_with_equal_numbers_of_commands() -> None:

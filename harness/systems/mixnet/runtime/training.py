@@ -386,20 +386,20 @@ class _Run:
         if len(same) == len(self._training.region.servers):
             self._finished.append(_Finished(same, self._plan, self._routing, self._sizes[rank]))
 
-    def _described(self, what: _Finished) -> TrainingExchange:
+    def _described(self, finished: _Finished) -> TrainingExchange:
         """Return an all-to-all with what takes time to compute, for which no rank is to wait."""
-        training, one = self._training, what.ranks[0].one
-        lanes, optical = training.shares(what.routing, one.traffic)
+        training, one = self._training, finished.ranks[0].one
+        lanes, optical = training.shares(finished.routing, one.traffic)
         return TrainingExchange(
             step=one.step,
             layer=one.layer,
             phase=one.phase,
-            traffic=one.traffic * what.size,
-            plan=what.plan,
+            traffic=one.traffic * finished.size,
+            plan=finished.plan,
             optical=optical,
-            wanted=max(each.wanted for each in what.ranks),
-            permitted=max(each.permitted for each in what.ranks),
-            began=max(each.began for each in what.ranks),
-            ended=max(each.ended for each in what.ranks),
-            predicted=training.predicted(what.plan, what.routing, lanes, what.size),
+            wanted=max(each.wanted for each in finished.ranks),
+            permitted=max(each.permitted for each in finished.ranks),
+            began=max(each.began for each in finished.ranks),
+            ended=max(each.ended for each in finished.ranks),
+            predicted=training.predicted(finished.plan, finished.routing, lanes, finished.size),
         )

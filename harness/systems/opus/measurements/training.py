@@ -8,8 +8,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean, pvariance
 
-import scipy  # whose modules are loaded when they are first used
-
 from lightrig.harness.bench import Bench, Fabric
 from lightrig.harness.measure.light import LightWatch, watch_until_complete
 from lightrig.harness.record import Row, Scalar
@@ -227,42 +225,6 @@ def shifts_by_step(
     ]
 
 
-@dataclass(frozen=True, slots=True)
-class MeanEstimate:
-    """A mean, or a difference of two, in ns, with its interval of 95 % by Student's or Welch's t.
-
-    n: the samples that it rests on, of the smaller set.
-    """
-
-    value: float
-    lower: float
-    upper: float
-    n: int
-
-    def __str__(self) -> str:
-        value, lower, upper = (each / 1e6 for each in (self.value, self.lower, self.upper))
-        return f"{value:.1f} ms (95 % interval {lower:.1f} … {upper:.1f}, n = {self.n})"
-
-
-def mean_of(values: Sequence[int]) -> MeanEstimate:
-    """Return the mean of values in ns; raises `ValueError` for fewer than two."""
-    if len(values) < 2:
-        raise ValueError(f"found {len(values)} values, expected at least 2 for an interval")
-    interval = scipy.stats.ttest_1samp(values, 0).confidence_interval()
-    return MeanEstimate(fmean(values), interval.low, interval.high, len(values))
-
-
-def predicted_mean(values: Sequence[int], alike: float) -> MeanEstimate:
-    """Return the mean of values in ns, with an interval of 95 % for that of another run.
-
-    That has as many values, which deviate each by itself, as these do, and by `alike` all together.
-    Raises `ValueError` for fewer than two.
-    """
-    mean = mean_of(values)
-    half = math.hypot(math.sqrt(2) * (mean.upper - mean.value), alike)
-    return MeanEstimate(mean.value, mean.value - half, mean.value + half, mean.n)
-
-
 def deviation_of_steps(trained: Trained, tables: Sequence[PhaseTable]) -> float:
     """Return by how much steps differ whose changes all take a standard deviation more, in ns.
 
@@ -276,18 +238,6 @@ def deviation_of_steps(trained: Trained, tables: Sequence[PhaseTable]) -> float:
     squares = sum(pvariance(each) * len(each) for each in lengths.values())
     steps = len(tables[0].steps_in(len(trained.operations[0])))
     return math.sqrt(squares / max(1, count - len(lengths))) * count / steps
-
-
-def mean_less(values: Sequence[int], less: Sequence[int]) -> MeanEstimate:
-    """Return by how much the mean of `less` is below that of `values`, in ns.
-
-    Raises `ValueError` for fewer than two of either.
-    """
-    n = min(len(values), len(less))
-    if n < 2:
-        raise ValueError(f"found {n} values, expected at least 2 for an interval")
-    interval = scipy.stats.ttest_ind(values, less, equal_var=False).confidence_interval()
-    return MeanEstimate(fmean(values) - fmean(less), interval.low, interval.high, n)
 
 
 def control(trained: Trained, tables: Sequence[PhaseTable]) -> list[int]:

@@ -7,17 +7,15 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from lightrig.harness.record import Row, Scalar
+from lightrig.harness.statistics.means import MeanEstimate, mean_of, predicted_mean
 from lightrig.harness.systems.opus.measurements.printed_numbers import Comparison, compare
 from lightrig.harness.systems.opus.measurements.training import (
-    MeanEstimate,
     Shift,
     changes,
     computed_by_step,
     deviation_of_steps,
     mean_commands,
-    mean_of,
     passes_alike,
-    predicted_mean,
     shifts_by_step,
 )
 from lightrig.harness.systems.opus.measurements.training_failures import (

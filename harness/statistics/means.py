@@ -1,0 +1,56 @@
+"""Means of times with their intervals of 95 %."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import fmean
+
+import scipy  # whose modules are loaded when they are first used
+
+
+@dataclass(frozen=True, slots=True)
+class MeanEstimate:
+    """A mean, or a difference of two, in ns, with its interval of 95 % by Student's or Welch's t.
+
+    n: the samples that it rests on, of the smaller set.
+    """
+
+    value: float
+    lower: float
+    upper: float
+    n: int
+
+    def __str__(self) -> str:
+        value, lower, upper = (each / 1e6 for each in (self.value, self.lower, self.upper))
+        return f"{value:.1f} ms (95 % interval {lower:.1f} … {upper:.1f}, n = {self.n})"
+
+
+def mean_of(values: Sequence[int]) -> MeanEstimate:
+    """Return the mean of values in ns; raises `ValueError` for fewer than two."""
+    if len(values) < 2:
+        raise ValueError(f"found {len(values)} values, expected at least 2 for an interval")
+    interval = scipy.stats.ttest_1samp(values, 0).confidence_interval()
+    return MeanEstimate(fmean(values), interval.low, interval.high, len(values))
+
+
+def predicted_mean(values: Sequence[int], alike: float) -> MeanEstimate:
+    """Return the mean of values in ns, with an interval of 95 % for that of another run.
+
+    That has as many values, which deviate each by itself, as these do, and by `alike` all together.
+    Raises `ValueError` for fewer than two.
+    """
+    mean = mean_of(values)
+    half = math.hypot(math.sqrt(2) * (mean.upper - mean.value), alike)
+    return MeanEstimate(mean.value, mean.value - half, mean.value + half, mean.n)
+
+
+def mean_less(values: Sequence[int], less: Sequence[int]) -> MeanEstimate:
+    """Return by how much the mean of `less` is below that of `values`, in ns.
+
+    Raises `ValueError` for fewer than two of either.
+    """
+    n = min(len(values), len(less))
+    if n < 2:
+        raise ValueError(f"found {n} values, expected at least 2 for an interval")
+    interval = scipy.stats.ttest_ind(values, less, equal_var=False).confidence_interval()
+    return MeanEstimate(fmean(values) - fmean(less), interval.low, interval.high, n)
