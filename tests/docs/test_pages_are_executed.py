@@ -51,7 +51,7 @@ ELSEWHERE = {
     "lightrig results * s3://*": "needs an object store in the network",
     "python -m benchmarks.mixnet_training": "half an hour, and PyTorch",
     "lightrig train * -- train.py *": "tests/cli/test_train.py",
-    "lightrig train * -- examples/train_pipeline.py *": "tests/cli/test_train_schedules.py",
+    "lightrig train * -- examples/train_pipeline.py *": "tests/cli/test_train_like_torchrun.py",
     "MIXNET_TOKENS=FILE *": "needs a recorded trace, of which none may be redistributed",
     "python -m benchmarks.lab_in_a_box": "ten minutes, as root; tests/cli/test_lab_in_a_box.py",
     "ssh -p 17001 *": "tests/cli/test_lab_in_a_box.py",

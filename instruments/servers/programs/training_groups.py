@@ -259,8 +259,11 @@ def _backend(
 
         return operate
 
-    for kind, method in _COLLECTIVES.items():
-        setattr(Group, kind, collective(kind, method))
+    methods = {kind: collective(kind, method) for kind, method in _COLLECTIVES.items()}
+    methods |= {kind: getattr(Group, kind) for kind in ("barrier", "send", "recv")}
+    for kind, method in methods.items():
+        # A script may call it from what it compiles, and Dynamo cannot trace threads and locks.
+        setattr(Group, kind, torch.compiler.disable(method) if hasattr(torch, "optim") else method)
     return Group
 
 
