@@ -67,7 +67,7 @@ def test_the_all_to_alls_of_a_layer_carry_one_matrix_or_its_transpose(tokens):
     for each in tokens:
         control = CircuitControl(8, 1, None)
         for rank, given in enumerate(each.astype(int).tolist()):
-            control.gate(rank, 0, given)
+            control.wants(rank, given)
         found = [control.traffic(0, layer, phase) for layer, phase in exchanges(1)]
         assert len(found) == 4
         for first, second in pairwise(found):
