@@ -8,8 +8,10 @@ from hypothesis import strategies as st
 
 from lightrig.harness.systems.mixnet.planning.calendar import LayerTimes, calendar, exchanges
 from lightrig.harness.systems.mixnet.planning.control import CircuitControl, OutOfOrderError
+from lightrig.harness.systems.mixnet.planning.demand import Placement
 
 RANKS, LAYERS = 3, 2
+APART = Placement.even(RANKS, RANKS)
 GIVEN = [[1, 5, 0], [2, 0, 7], [0, 3, 4]]
 
 
@@ -29,7 +31,7 @@ def run(control, phase, given=GIVEN):
 
 
 def test_a_dispatch_is_permitted_once_all_have_announced_theirs():
-    control = CircuitControl(RANKS, LAYERS, None)
+    control = CircuitControl(APART, LAYERS, None)
     for rank in (0, 2):
         control.wants(rank, GIVEN[rank])
         assert control.permitted() == []
@@ -40,7 +42,7 @@ def test_a_dispatch_is_permitted_once_all_have_announced_theirs():
 
 
 def test_an_all_to_all_waits_for_its_circuits_and_a_change_for_all_ranks():
-    control = CircuitControl(RANKS, LAYERS, "predict")
+    control = CircuitControl(APART, LAYERS, "predict")
     for rank in range(RANKS):
         control.wants(rank, GIVEN[rank])
     assert control.due() is None  # the first all-to-all takes the circuits that are there
@@ -59,8 +61,59 @@ def test_an_all_to_all_waits_for_its_circuits_and_a_change_for_all_ranks():
     assert control.due() is None
 
 
+# Two, one and three ranks on servers 0, 1 and 2.
+SPREAD = Placement((0, 0, 1, 2, 2, 2), 3)
+OF_SIX = [
+    [9, 1, 2, 0, 3, 4],
+    [5, 8, 0, 6, 0, 1],
+    [2, 2, 7, 0, 1, 0],
+    [0, 3, 4, 6, 9, 9],
+    [1, 0, 0, 8, 5, 2],
+    [0, 0, 5, 7, 7, 3],
+]
+
+
+def test_demand_is_between_servers_and_permission_by_rank():
+    """Server pairs 0-1: 2 + 4; 0-2: 7 + 7 + 3 + 1; 1-2: 1 + 4 + 5 rows, both ways together."""
+    control = CircuitControl(SPREAD, LAYERS, "predict")
+    for rank in range(6):
+        assert control.permitted() == []
+        control.wants(rank, OF_SIX[rank])
+    assert [one.rank for one in control.permitted()] == list(range(6))
+    back = np.transpose(OF_SIX).tolist()
+    for rank in range(6):
+        assert control.due() is None  # the last rank of server 2 has not ended
+        control.ended(rank)
+    due = control.due()
+    assert (due.layer, due.before, due.knows) == (0, "combine", "gate")
+    np.testing.assert_array_equal(due.demand, [[0, 6, 18], [0, 0, 10], [0, 0, 0]])
+    control.changed()
+    for rank in (5, 1):
+        control.wants(rank, back[rank])
+    found = control.permitted()
+    assert [one.rank for one in found] == [1, 5]
+    np.testing.assert_array_equal(found[0].traffic, back)
+
+
+def test_a_predicted_demand_is_that_of_all_ranks_of_a_server():
+    """Copilot's first prediction is the load of the layer before.
+
+    Of 120 rows 31 go to the experts on server 0, 18 to server 1 and 71 to server 2; each rank
+    sends 20. So servers 0 and 1 have 20 (2 x 18 + 1 x 31) / 120 in common.
+    """
+    control = CircuitControl(SPREAD, LAYERS, "predict")
+    run(control, "dispatch", OF_SIX)
+    control.learn()
+    control.changed()
+    run(control, "combine", OF_SIX)
+    due = control.due()
+    assert (due.layer, due.before, due.knows) == (1, "dispatch", "predicted")
+    expected = np.array([[0, 36 + 31, 142 + 93], [0, 0, 71 + 54], [0, 0, 0]]) / 6
+    np.testing.assert_allclose(due.demand, expected)
+
+
 def test_the_gradients_go_the_way_back():
-    control = CircuitControl(RANKS, 1, None)
+    control = CircuitControl(APART, 1, None)
     found = {phase: run(control, phase)[0].traffic for _, phase in exchanges(1)}
     np.testing.assert_array_equal(found["dispatch"], GIVEN)
     np.testing.assert_array_equal(found["combine"], np.transpose(GIVEN))
@@ -69,7 +122,7 @@ def test_the_gradients_go_the_way_back():
 
 
 def test_an_all_to_all_out_of_order_is_named():
-    control = CircuitControl(RANKS, LAYERS, "block")
+    control = CircuitControl(APART, LAYERS, "block")
     with pytest.raises(OutOfOrderError, match=r"rank 1 sends .* dispatch of layer 0 of 2.*3 ranks"):
         control.wants(1, [2, 0])
     run(control, "dispatch")
@@ -84,7 +137,7 @@ def test_an_all_to_all_out_of_order_is_named():
 @settings(max_examples=20, deadline=None)
 @drawn(st.sampled_from(["block", "predict", "reuse", None]), st.integers(1, 3), st.randoms())
 def test_changes_are_the_calendars_and_copilot_learns(first, layers, random):
-    control, made, given = CircuitControl(RANKS, layers, first), [], {}
+    control, made, given = CircuitControl(APART, layers, first), [], {}
     for _ in range(3):
         for layer, phase in exchanges(layers):
             early = control.due()

@@ -19,7 +19,7 @@ from lightrig.harness.systems.mixnet.planning.lanes import (
     routing_in,
 )
 from lightrig.harness.systems.mixnet.planning.region import Failures, Region
-from lightrig.harness.systems.mixnet.planning.routing import UnreachableError
+from lightrig.harness.systems.mixnet.planning.routing import Routing, UnreachableError
 from lightrig.suites.claims.mixnet.link_counts import uniform_links
 from lightrig.testbeds import Link, Port, load
 
@@ -147,6 +147,53 @@ def test_ranks_may_be_some_of_the_servers_in_any_order():
     assert shares[0] == ((0, 40), (8, 0))
     with pytest.raises(DemandError, match="expected 2 x 2"):
         lane_shares(routing, ranks, [[0]], LANES)
+
+
+def test_rows_of_several_ranks_are_dealt_to_the_lanes_of_their_servers():
+    """Two links from server 0 to 1, one from 1 to 2; ranks 0 and 1 are on server 0, and so on.
+
+    Of the 11 rows from server 0 to 1 the two lanes have 5 and 6. Server 0 reaches 2 by packets.
+    """
+    ends = [("server0.nic0", "server1.nic0"), ("server0.nic1", "server1.nic1")]
+    ends.append(("server1.nic2", "server2.nic0"))
+    links = tuple(Link(*(Port(*name.split(".")) for name in pair)) for pair in ends)
+    routing = Routing(Region.uniform(3, optical=3), links)
+    ranks = ["server0", "server0", "server1", "server1", "server2"]
+    traffic = [
+        [4, 7, 5, 1, 3],
+        [2, 0, 1, 4, 0],
+        [0, 0, 0, 9, 6],
+        [0, 3, 0, 0, 5],
+        [0, 0, 2, 0, 8],
+    ]
+    first, second, third = lane_shares(routing, ranks, traffic, 3)
+    assert first == (
+        (0, 7, 2, 1, 3), (2, 0, 0, 2, 0), (0, 0, 0, 9, 6), (0, 1, 0, 0, 5), (0, 0, 2, 0, 0),
+    )  # fmt: skip
+    assert second == (
+        (0, 0, 3, 0, 0), (0, 0, 1, 2, 0), (0, 0, 0, 0, 0), (0, 2, 0, 0, 0), (0, 0, 0, 0, 0),
+    )  # fmt: skip
+    assert not np.any(third)
+
+
+@settings(max_examples=20)
+@given(seeds, st.lists(st.sampled_from(NAMES), min_size=2, max_size=16))
+def test_lanes_of_two_servers_carry_as_much_for_any_ranks(seed, ranks):
+    random = np.random.default_rng(seed)
+    traffic = random.integers(0, 10, (len(ranks), len(ranks)))
+    np.fill_diagonal(traffic, 0)
+    routing = routing_in(MIXNET8, chosen(random_traffic(seed)), REGION)
+    shares = np.array(lane_shares(routing, ranks, traffic, LANES))
+    assert (shares >= 0).all()
+    assert (shares.sum(axis=0) == traffic).all()
+    on = np.array([[name == rank for name in NAMES] for rank in ranks])
+    for a, b in np.argwhere(on.T @ traffic @ on):
+        lanes = np.array([(on.T @ lane @ on)[a, b] for lane in shares])
+        pairs = shares[:, on[:, a]][:, :, on[:, b]]
+        used = len(routing.route(a, b)[0].ports) if a != b else 1
+        assert np.ptp(lanes[:used]) <= 1
+        assert np.ptp(pairs[:used], axis=0).max() <= 1
+        assert not lanes[used:].any()
 
 
 def test_a_failed_server_is_unreachable():

@@ -65,7 +65,7 @@ def test_a_server_without_packet_nics_still_reaches_all_others(demands):
 def test_the_all_to_alls_of_a_layer_carry_one_matrix_or_its_transpose(tokens):
     """Tokens dispatched to experts come back, and gradients go the other way."""
     for each in tokens:
-        control = CircuitControl(8, 1, None)
+        control = CircuitControl(Placement.even(8, 8), 1, None)
         for rank, given in enumerate(each.astype(int).tolist()):
             control.wants(rank, given)
         found = [control.traffic(0, layer, phase) for layer, phase in exchanges(1)]

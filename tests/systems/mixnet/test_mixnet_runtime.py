@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from lightrig.harness.systems.mixnet.planning.control import DueChange, Permitted
-from lightrig.harness.systems.mixnet.planning.region import Failures
+from lightrig.harness.systems.mixnet.planning.demand import Placement
+from lightrig.harness.systems.mixnet.planning.region import Failures, Region, RegionServer
 from lightrig.harness.systems.mixnet.runtime import exchanges, lane_exchange, training
 from lightrig.harness.systems.mixnet.runtime.exchanges import TCP, Exchanges
 from lightrig.harness.systems.mixnet.runtime.training import (
@@ -23,6 +24,7 @@ from lightrig.instruments.servers.host.commands import ToolFailedError
 from lightrig.testbeds import Circuit, Plan, Port
 
 TRAFFIC = np.array([[5, 20, 3], [7, 6, 0], [1, 30, 8]])
+OF_FOUR = np.array([[1, 9, 5, 2], [4, 0, 6, 3], [7, 1, 2, 8], [0, 5, 4, 6]])
 
 
 def test_steps_end_with_the_last_rank_s_loss() -> None:
@@ -51,7 +53,7 @@ class Controlled:
     def __init__(self) -> None:
         self.at, self.told, self.brought = 1000, list[tuple[int, Any]](), list[Any]()
         self.clock = SimpleNamespace(now=lambda: self.at)
-        self.region = SimpleNamespace(servers=("s0", "s1", "s2"))
+        self.placement = Placement((0, 0, 1), 2)
         self.lane_devices = ["x", "y"]
         ranks = [
             SimpleNamespace(tell=lambda what, rank=rank: self.told.append((rank, what)))
@@ -208,25 +210,49 @@ def test_the_optical_share_is_of_what_goes_between_servers(
 ) -> None:
     made: Any = object.__new__(ExpertTraining)
     made._testbed = SimpleNamespace(servers={"s0": 0, "s1": 0, "s2": 0})
-    made._width = 2
+    made.placement, made._width = Placement((0, 0, 1, 2), 3), 2
     asked: list[Any] = []
     monkeypatch.setattr(
         training, "lane_shares", lambda *given: asked.append(given) or ((1, 2), (3, 4))
     )
     routing: Any = Hops()
-    lanes, optical = made.shares(routing, TRAFFIC)
+    lanes, optical = made.shares(routing, OF_FOUR)
     assert lanes.tolist() == [[1, 2], [3, 4]]
     assert asked[0][0] is routing
-    assert (asked[0][1], asked[0][3]) == (["s0", "s1", "s2"], 2)
-    # 20 of 20 + 3 + 7 + 1 + 30.
-    assert optical == pytest.approx(20 / 61)
-    assert made.shares(routing, np.eye(3))[1] == 0.0
+    assert (asked[0][1], asked[0][3]) == (["s0", "s0", "s1", "s2"], 2)
+    # Between servers 5 + 6, which take circuits, 2 + 3, 7 + 1, 8, 0 + 5 and 4.
+    assert optical == pytest.approx(11 / 41)
+    assert made.shares(routing, np.eye(4))[1] == 0.0
     seen: list[Any] = []
     monkeypatch.setattr(training, "exchange_time", lambda *given: seen.append(given) or 5.5)
-    assert made.predicted("plan", routing, np.array([[[1, 2], [3, 4]]]), 10) == 5.5
-    assert seen == [
-        (made._testbed, "plan", routing, ["s0", "s1", "s2"], (((10, 20), (30, 40)),), TCP)
-    ]
+    assert made.predicted("plan", routing, np.array([OF_FOUR]), 10) == 5.5
+    between = (((0, 110, 50), (80, 0, 80), (50, 40, 0)),)
+    assert seen == [(made._testbed, "plan", routing, ["s0", "s1", "s2"], between, TCP)]
+
+
+def test_a_server_has_a_rank_for_each_of_its_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Servers with no, two and three GPUs, of which the first states none; three ports at most."""
+    ports = tuple(Port("s1", name) for name in "abc")
+    region = Region((
+        RegionServer("s0", gpu_count=0),
+        RegionServer("s1", gpu_count=2, ports=ports),
+        RegionServer("s2", gpu_count=3),
+    ))  # fmt: skip
+    lanes = SimpleNamespace(
+        servers={name: SimpleNamespace(name=name) for name in ("s0", "s1", "s2")},
+        devices=["lane0", "lane1", "lane2", "packets"],
+        addresses={"s0": ["a", "b", "c", "d"]},
+    )
+    monkeypatch.setattr(Region, "of", lambda testbed: region)
+    monkeypatch.setattr(training, "Lanes", lambda bench, count: lanes)
+    opened: list[Any] = []
+    session = SimpleNamespace(pytorch="2")
+    monkeypatch.setattr(training, "RankSession", lambda *given: opened.append(given) or session)
+    fabric: Any = SimpleNamespace(bench=SimpleNamespace(clock="clock"), testbed="testbed")
+    assert ExpertTraining(fabric).placement == Placement((0, 1, 1, 2, 2, 2), 3)
+    ((clock, servers, devices, address),) = opened
+    assert (clock, devices, address) == ("clock", ["packets"] * 6, "d")
+    assert [server.name for server in servers] == ["s0", "s1", "s1", "s2", "s2", "s2"]
 
 
 def test_packets_leave_circuits_before_they_move(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -25,8 +25,9 @@ from lightrig.harness.systems.mixnet.planning.copilot import Copilot
 from lightrig.harness.systems.mixnet.planning.demand import (
     DemandError,
     Matrix,
+    Placement,
     dispatched,
-    pair_demand,
+    server_demand,
 )
 
 
@@ -42,7 +43,7 @@ class DueChange:
         step: the iteration, from 0.
         layer, before: the all-to-all that they serve first.
         knows: where their demand comes from.
-        demand: of pairs of ranks, above the diagonal, in rows.
+        demand: of pairs of servers, above the diagonal, in rows.
     """
 
     step: int
@@ -77,17 +78,18 @@ class Prediction:
 
 @dataclass
 class CircuitControl:
-    """The calendar's changes for `ranks` ranks, one expert and one server each.
+    """The calendar's changes for ranks with one expert each, on the servers of `placement`.
 
     first: strategy for the first all-to-all of a layer; None for circuits that never change.
     """
 
-    ranks: int
+    placement: Placement
     layers: int
     first: FirstExchange | None
     predictions: list[Prediction] = field(default_factory=list)
 
     def __post_init__(self) -> None:
+        self.ranks = self.placement.ranks
         self._order = list(exchanges(self.layers))
         unknown = LayerTimes(0, 0, 0, 0)  # only the order of changes is used
         changes = calendar(self.layers, unknown, 0, self.first) if self.first else ()
@@ -199,10 +201,11 @@ class CircuitControl:
             if expected is None:
                 return None
             rows = float(self.sent(step, change.layer - 1).sum()) / self.ranks
-            return pair_demand(dispatched(round(rows), expected, self.ranks))
+            sent = dispatched(round(rows), expected, self.ranks)
+            return server_demand(sent, self.placement)
         if len(self._given.get((step, change.layer), {})) < self.ranks:
             return None
-        return pair_demand(_between(self.sent(step, change.layer)))
+        return server_demand(self.sent(step, change.layer), self.placement)
 
     def _learn(self, step: int, layer: int) -> None:
         """Note a layer's load: predict the next layer's from it, and let Copilot learn."""
@@ -219,9 +222,3 @@ class CircuitControl:
         rows = self.sent(step, layer).sum(axis=0)
         shares: Matrix = rows / rows.sum()
         return shares
-
-
-def _between(sent: Matrix) -> Matrix:
-    """Rows between ranks: what stays on a rank is no demand."""
-    between: Matrix = sent * (1 - np.eye(len(sent)))
-    return between

@@ -34,6 +34,11 @@ class Placement:
         if strays:
             raise DemandError(f"rank {strays[0]} is on no server of 0 to {self.servers - 1}")
 
+    @property
+    def ranks(self) -> int:
+        """Number of ranks."""
+        return len(self.server_of)
+
     @classmethod
     def even(cls, ranks: int, servers: int, experts_per_rank: int = 1) -> "Placement":
         """As many ranks on each server, neighbours together."""
@@ -64,7 +69,7 @@ def server_traffic(tokens: npt.ArrayLike, placement: Placement) -> Matrix:
     what is negative or not finite.
     """
     sent = np.asarray(tokens, dtype=float)
-    ranks = len(placement.server_of)
+    ranks = placement.ranks
     shape = (ranks, ranks * placement.experts_per_rank)
     if sent.shape != shape:
         raise DemandError(f"found tokens of shape {sent.shape}, expected ranks x experts {shape}")

@@ -4,6 +4,7 @@ A kernel leads all packets for an address one way. So that parallel NICs share t
 servers, every server has an address for each lane, and every lane its own ports.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import TypeAlias
@@ -22,7 +23,7 @@ from lightrig.harness.systems.mixnet.planning.routing import Hop, Routing, Unrea
 from lightrig.testbeds import Plan, Testbed
 
 Shares: TypeAlias = tuple[tuple[tuple[int, ...], ...], ...]
-"""Of each lane the bytes from each server to each other."""
+"""Of each lane the bytes, or rows, from each rank to each other."""
 
 
 def routing_in(testbed: Testbed, plan: Plan, region: Region) -> Routing:
@@ -65,20 +66,27 @@ def lane_shares(
 ) -> Shares:
     """The bytes of each lane, so that the parallel ports between two servers carry as much each.
 
-    traffic: bytes from each of `ranks`, one a server, to each other. Raises `DemandError` for
-    another shape, `UnreachableError` where nothing leads from one to another that it sends to.
+    The bytes from one server to another are dealt to their lanes in turn, rank pair after rank
+    pair. Those between ranks of one server, which no port carries, are on the first lane.
+
+    ranks: the server of each. traffic: bytes from each rank to each other. Raises `DemandError`
+    for another shape, `UnreachableError` where nothing leads from a server to another that it
+    sends to.
     """
     wanted = np.asarray(traffic, dtype=np.int64)
     count = len(ranks)
     if wanted.shape != (count, count):
         raise DemandError(f"found traffic of shape {wanted.shape}, expected {count} x {count}")
     shares = np.zeros((lanes, count, count), dtype=np.int64)
+    dealt: Counter[tuple[str, str]] = Counter()
     for i, j in np.argwhere(wanted > 0).tolist():
         if i != j:
-            hops = routing.route(*(routing.region.number_of[ranks[n]] for n in (i, j)))
-            used = min(lanes, max(len(hop.ports) for hop in hops))
-            marks = wanted[i, j] * np.arange(used + 1) // used
-            shares[:used, i, j] = np.diff(marks)
+            ends = ranks[i], ranks[j]
+            hops = routing.route(*(routing.region.number_of[end] for end in ends))
+            used = min(lanes, max((len(hop.ports) for hop in hops), default=1))
+            before = dealt[ends] + np.arange(used)
+            shares[:used, i, j] = (before + wanted[i, j]) // used - before // used
+            dealt[ends] += wanted[i, j]
     return tuple(tuple(tuple(row) for row in lane) for lane in shares.tolist())
 
 
@@ -92,6 +100,7 @@ def exchange_time(
 ) -> float:
     """Return the duration of the exchange on the links of `plan`, by the model of flows, in ns.
 
+    ranks: their servers, one on each.
     Lanes are flows of their own, which share ports max-min fairly. Raises `UnreachableError`.
     """
     up = fabric_links(testbed, plan)

@@ -28,7 +28,11 @@ from lightrig.harness.systems.mixnet.planning.control import (
     Prediction,
 )
 from lightrig.harness.systems.mixnet.planning.cross_connects import plan_testbed
-from lightrig.harness.systems.mixnet.planning.demand import Matrix
+from lightrig.harness.systems.mixnet.planning.demand import (
+    Matrix,
+    Placement,
+    server_traffic,
+)
 from lightrig.harness.systems.mixnet.planning.lanes import (
     exchange_time,
     lane_routes,
@@ -51,7 +55,7 @@ class TrainingExchange:
     Attributes:
         traffic: bytes from each rank to each.
         plan: the circuits that it ran over.
-        optical: share of its bytes between ranks that took circuits.
+        optical: share of its bytes between servers that took circuits.
         wanted: when the last rank announced it, in ns.
         permitted: when the last rank was permitted to begin it, in ns.
         began: when the last rank began it, in ns.
@@ -150,7 +154,10 @@ class TrainedExperts:
 
 
 class ExpertTraining:
-    """One rank on each server of a fabric of namespaces, ready to run scripts until closed.
+    """Ranks on the servers of a fabric of namespaces, ready to run scripts until closed.
+
+    A server has a rank for each GPU that the testbed states, or one where it states none. Ranks
+    are numbered server by server.
 
     Raises:
         NotRoutedError: a server is no namespace.
@@ -161,13 +168,15 @@ class ExpertTraining:
         self._fabric, self.clock = fabric, fabric.bench.clock
         self._testbed = fabric.testbed
         self.region = Region.of(fabric.testbed)
+        self.placement = _placement(self.region)
         self._width = max(len(server.ports) for server in self.region.servers)
         self._lanes = Lanes(fabric.bench, self._width + 1)
         servers = list(self._lanes.servers.values())
+        of_ranks = [servers[number] for number in self.placement.server_of]
         device = self._lanes.devices[self._width]  # of packets, whose address is the last
         address = self._lanes.addresses[servers[0].name][self._width]
         try:
-            self.session = RankSession(self.clock, servers, [device] * len(servers), address)
+            self.session = RankSession(self.clock, of_ranks, [device] * len(of_ranks), address)
         except BaseException:
             self._lanes.close()
             raise
@@ -229,10 +238,14 @@ class ExpertTraining:
         return plan_testbed(self._testbed, due.demand, name, present)
 
     def shares(self, routing: Routing, rows: Matrix) -> tuple[Matrix, float]:
-        """Return each lane's rows, lanes x ranks x ranks, and the share of them on circuits."""
+        """Return each lane's rows, lanes x ranks x ranks, and the share of them on circuits.
+
+        The share is of those between servers.
+        """
         names = list(self._testbed.servers)
-        lanes = np.array(lane_shares(routing, names, rows, self._width))
-        between = rows * (1 - np.eye(len(rows)))
+        servers = [names[number] for number in self.placement.server_of]
+        lanes = np.array(lane_shares(routing, servers, rows, self._width))
+        between = server_traffic(rows, self.placement)
         optical = sum(
             between[a, b]
             for a, b in np.argwhere(between > 0).tolist()
@@ -243,7 +256,8 @@ class ExpertTraining:
     def predicted(self, plan: Plan, routing: Routing, lanes: Matrix, size: int) -> float:
         """Return the duration of an all-to-all by the model of flows, in ns."""
         names = list(self._testbed.servers)
-        shares = tuple(tuple(map(tuple, lane)) for lane in (lanes * size).tolist())
+        between = [server_traffic(lane * size, self.placement) for lane in lanes]
+        shares = tuple(tuple(map(tuple, lane.astype(int).tolist())) for lane in between)
         return exchange_time(self._testbed, plan, routing, names, shares, TCP)
 
     def _routing(self, plan: Plan) -> Routing:
@@ -252,6 +266,12 @@ class ExpertTraining:
     def _route(self, routing: Routing) -> None:
         packets = lane_routes(Routing(routing.region, ()), 1)
         self._lanes.route([*lane_routes(routing, self._width), *packets])
+
+
+def _placement(region: Region) -> Placement:
+    ranks = [max(1, server.gpu_count) for server in region.servers]
+    server_of = (number for number, count in enumerate(ranks) for _ in range(count))
+    return Placement(tuple(server_of), len(ranks))
 
 
 @dataclass(slots=True)
@@ -292,8 +312,7 @@ class _Run:
     ) -> None:
         self._training, self._script, self._plan = training, script, plan
         self._clock = training.clock
-        ranks = len(training.region.servers)
-        self._control = CircuitControl(ranks, layers, first)
+        self._control = CircuitControl(training.placement, layers, first)
         self._messages: queue.SimpleQueue[tuple[int, Any, int]] = queue.SimpleQueue()
         self._listener = PrintedLines()
         self._changes: list[CircuitChange] = []
@@ -312,7 +331,7 @@ class _Run:
             {"lanes": training.lane_devices},
             lambda rank, message, at: self._messages.put((rank, message, at.latest)),
         )
-        ranks = range(len(training.region.servers))
+        ranks = range(training.placement.ranks)
         run = training.session.run(
             *(self._script, self._listener, "watched", {"all": ranks}),
             module=module,
@@ -383,7 +402,7 @@ class _Run:
         begun = self._running[rank]
         begun.began, begun.ended = message["began"], message["over"]
         same = [each for each in self._running.values() if each.ended and each.place == begun.place]
-        if len(same) == len(self._training.region.servers):
+        if len(same) == self._training.placement.ranks:
             self._finished.append(_Finished(same, self._plan, self._routing, self._sizes[rank]))
 
     def _described(self, finished: _Finished) -> TrainingExchange:
