@@ -29,7 +29,7 @@ SHORTER = {
     "eps.[1-6]": "eps.[1-4]",
     "eps.[7-18]": "eps.[5-12]",
 }
-"""What makes four servers of the six."""
+"""Changes of the file that leave four servers of six."""
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""What the failures of a training job cost it: the parts of each, from its last whole step on."""
+"""Costs of failures of a training job, in parts from its last whole step on."""
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
