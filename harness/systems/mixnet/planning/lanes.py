@@ -4,7 +4,7 @@ A kernel leads all packets for an address one way. So that parallel NICs share t
 servers, every server has an address for each lane, and every lane its own ports.
 """
 
-from collections import Counter
+import itertools
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import TypeAlias
@@ -73,20 +73,21 @@ def lane_shares(
     for another shape, `UnreachableError` where nothing leads from a server to another that it
     sends to.
     """
-    wanted = np.asarray(traffic, dtype=np.int64)
+    wanted = np.array(traffic, dtype=np.int64)
     count = len(ranks)
     if wanted.shape != (count, count):
         raise DemandError(f"found traffic of shape {wanted.shape}, expected {count} x {count}")
     shares = np.zeros((lanes, count, count), dtype=np.int64)
-    dealt: Counter[tuple[str, str]] = Counter()
-    for i, j in np.argwhere(wanted > 0).tolist():
-        if i != j:
-            ends = ranks[i], ranks[j]
-            hops = routing.route(*(routing.region.number_of[end] for end in ends))
+    np.fill_diagonal(wanted, 0)
+    ranks_of = {server: [n for n, on in enumerate(ranks) if on == server] for server in ranks}
+    for source, sink in itertools.product(ranks_of, repeat=2):
+        rows, columns = np.ix_(ranks_of[source], ranks_of[sink])
+        sent = wanted[rows, columns]
+        if sent.any():
+            hops = routing.route(*(routing.region.number_of[end] for end in (source, sink)))
             used = min(lanes, max((len(hop.ports) for hop in hops), default=1))
-            before = dealt[ends] + np.arange(used)
-            shares[:used, i, j] = (before + wanted[i, j]) // used - before // used
-            dealt[ends] += wanted[i, j]
+            marks = np.cumsum([0, *sent.flat]) + np.arange(used)[:, np.newaxis]
+            shares[:used, rows, columns] = np.diff(marks // used).reshape(used, *sent.shape)
     return tuple(tuple(tuple(row) for row in lane) for lane in shares.tolist())
 
 
