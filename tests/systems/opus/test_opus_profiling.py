@@ -71,7 +71,10 @@ DATA, PAIR = "r0.d1.s{}.0", "r0.pp0-1.{}"
 
 
 def seen_by(*ranks: str, steps: Sequence[int] = ()) -> dict[int, Seen]:
-    """Ranks 0 to 3 as texts: c for a collective of the stage; s and r, those joined in brackets."""
+    """Ranks 0 to 3 as texts: s and r, those joined in brackets; c and p, collectives.
+
+    c is one of the stage, p one of the two ranks that send to each other.
+    """
     found = {}
     for rank, text in enumerate(ranks):
         groups, parts = [], []
@@ -80,7 +83,7 @@ def seen_by(*ranks: str, steps: Sequence[int] = ()) -> dict[int, Seen]:
             groups.append(
                 (DATA if part == "c" else PAIR).format(rank // 2 if part == "c" else rank % 2)
             )
-            parts.append("" if part == "c" else part)
+            parts.append("" if part in "cp" else part)
         found[rank] = Seen(groups, parts, steps)
     return found
 
@@ -101,6 +104,19 @@ def test_both_ranks_join_what_neither_ends_before_the_other_begins(first, second
     tables = profiled(JOB, seen_by(first, first, second, second))
     for table in tables:
         assert [table.joined_at(at) for at in range(len(table.operations))] == joined
+
+
+def test_a_collective_of_a_pair_is_an_operation_by_itself() -> None:
+    """Of three steps, so that what follows a collective counts too."""
+    first, second = ("s(sr)rpcp" * 3, "r(sr)spcp" * 3)
+    for table in profiled(JOB, seen_by(first, first, second, second)):
+        joined = [table.joined_at(at) for at in range(len(table.operations))]
+        assert (joined, table.profiled_steps) == ([1, 2, 1, 1, 1, 1], 3)
+
+
+def test_a_collective_of_a_pair_between_joined_messages_is_refused() -> None:
+    with pytest.raises(OpusError, match=r"begin a collective of r0\.pp0-1\.0 between sends"):
+        profiled(JOB, seen_by("psc", "psc", "rpc", "rpc"))
 
 
 def test_an_operation_between_joined_messages_is_refused() -> None:

@@ -58,38 +58,44 @@ def _joined(job: Job, name: str, seen: Mapping[int, Seen]) -> list[int]:
     """Return how many sends and receives of a pair are joined in each of their operations.
 
     Two ranks may begin them in different orders, such as each its own send first. Those up to
-    which both have begun the same are one operation: none of them waits for one after it.
+    which both have begun the same are one operation: none of them waits for one after it. A
+    collective of the two is one by itself.
     """
     members = job.groups[name].ranks
-    counts = {}
-    directions = {}
+    begun: dict[int, str] = {}
     for place, rank in enumerate(members):
         one = seen[rank]
-        counts[rank] = list(one.groups).count(name)
         parts = one.parts or [""] * len(one.groups)
-        of_group = [part for group, part in zip(one.groups, parts, strict=True) if group == name]
-        directions[rank] = "".join(of_group)
-        if directions[rank]:
-            counts[rank] = len(directions[rank])
+        of_group = (part for group, part in zip(one.groups, parts, strict=True) if group == name)
+        begun[rank] = "".join(part or "c" for part in of_group)
         if place:  # as the first rank of the pair sees them
-            directions[rank] = directions[rank].translate(str.maketrans("sr", "rs"))
-    if len(set(counts.values())) > 1:
-        counted = ", ".join(f"rank {rank} {count}" for rank, count in counts.items())
+            begun[rank] = begun[rank].translate(str.maketrans("sr", "rs"))
+    first, *later = begun.values()
+    if any(len(parts) != len(first) for parts in later):
+        counted = ", ".join(f"rank {rank} {len(parts)}" for rank, parts in begun.items())
         raise OpusError(f"operations of {name} differ in number: {counted}")
-    if len(members) != 2 or not directions[members[0]]:
-        return [1] * counts[members[0]]
-    sent = [each.count("s") for each in directions.values()]
-    if len(set(sent)) > 1:
+    if len(members) != 2 or set(first) <= {"c"}:
+        return [1] * len(first)
+    (second,) = later
+    if first.count("s") != second.count("s"):
         raise OpusError(
-            f"rank {members[0]} sends {sent[0]} messages of {name}, and rank {members[1]} receives "
-            f"{sent[1]}"
+            f"rank {members[0]} sends {first.count('s')} messages of {name}, and rank {members[1]} "
+            f"receives {second.count('s')}"
         )
-    blocks, ahead, begun = [], 0, 0
-    for place, (first, second) in enumerate(zip(*directions.values(), strict=True), 1):
-        ahead += (first == "s") - (second == "s")
-        if not ahead:
-            blocks.append(place - begun)
-            begun = place
+    blocks, start = [], 0
+    sends = collectives = 0
+    for end, (part, partner) in enumerate(zip(first, second, strict=True), 1):
+        sends += (part == "s") - (partner == "s")
+        collectives += (part == "c") - (partner == "c")
+        if sends or collectives:
+            continue
+        if end - start > 1 and "c" in first[start:end]:
+            raise OpusError(
+                f"rank {members[0]} and rank {members[1]} begin a collective of {name} between "
+                "sends and receives in different orders"
+            )
+        blocks.append(end - start)
+        start = end
     return blocks
 
 
