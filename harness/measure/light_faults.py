@@ -3,8 +3,9 @@
 import json
 import random
 from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
-from typing import Literal, TypeAlias, get_args
+from typing import Literal, TypeAlias
 
 from lightrig.harness.bench import Fabric
 from lightrig.testbeds import Circuit, LightrigError, Link, Plan, Port, QuantityError, Testbed
@@ -131,19 +132,30 @@ class Fault:
         )
 
 
+def split_fault(
+    text: str, settings: Mapping[str, AbstractSet[str]]
+) -> tuple[str, str, dict[str, str]]:
+    """Return the kind of `KIND:VALUE,SETTING=VALUE,...`, its value and its settings.
+
+    settings: names of those that each kind may have. Raises `FaultError` for others.
+    """
+    head, *parts = text.split(",")
+    kind, _, value = head.partition(":")
+    if kind not in settings:
+        raise FaultError(f"{text!r}: found {kind!r}, expected one of {', '.join(settings)}")
+    given = dict(part.strip().partition("=")[::2] for part in parts)
+    if unknown := sorted(given.keys() - settings[kind]):
+        known = ", ".join(sorted(settings[kind])) or "none"
+        raise FaultError(f"{text!r}: a {kind} has no setting {unknown[0]!r}; known: {known}")
+    return kind, value, given
+
+
 def parse_fault(text: str) -> FaultKind:
     """Read a fault; `survive --help` has an example of each kind.
 
     Raises `FaultError`.
     """
-    head, *parts = text.split(",")
-    kind, _, length = head.partition(":")
-    if kind not in _SETTINGS:
-        raise FaultError(f"{text!r}: found {kind!r}, expected one of {', '.join(get_args(Kind))}")
-    settings = dict(word.strip().partition("=")[::2] for word in parts)
-    if unknown := sorted(settings.keys() - _SETTINGS[kind]):
-        known = ", ".join(sorted(_SETTINGS[kind])) or "none"
-        raise FaultError(f"{text!r}: a {kind} has no setting {unknown[0]!r}; known: {known}")
+    kind, length, settings = split_fault(text, _SETTINGS)
     try:
         found = FaultKind(
             kind,  # type: ignore[arg-type]  # is one, as checked above

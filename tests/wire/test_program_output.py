@@ -30,6 +30,19 @@ class Listener:
         self.over.set()
 
 
+def shell(script: str) -> "subprocess.Popen[bytes]":
+    """Start a shell in a session of its own, with pipes."""
+    pipe = subprocess.PIPE
+    return subprocess.Popen(
+        ["sh", "-c", script],
+        stdin=pipe,
+        stdout=pipe,
+        stderr=pipe,
+        bufsize=0,
+        start_new_session=True,
+    )
+
+
 def test_a_long_reply_is_not_read_byte_by_byte() -> None:
     listener, began = Listener(), time.process_time()
     process = subprocess.Popen(
@@ -51,14 +64,7 @@ def test_a_child_that_holds_the_output_open_does_not_hold_the_closing_up(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(namespace, "_END_SECONDS", 0.2)
-    process = subprocess.Popen(
-        ["sh", "-c", "setsid sleep 5 & echo $!; exec cat"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        bufsize=0,
-        start_new_session=True,
-    )
+    process = shell("setsid sleep 5 & echo $!; exec cat")
     listener = Listener()
     channel, began = ProcessChannel(process, listener), time.monotonic()
     channel.close()
@@ -67,14 +73,7 @@ def test_a_child_that_holds_the_output_open_does_not_hold_the_closing_up(
 
 
 def test_what_a_killed_program_has_forked_ends_with_it() -> None:
-    process = subprocess.Popen(
-        ["sh", "-c", "sleep 600 > /dev/null 2>&1 & echo $!; exec sleep 600"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        bufsize=0,
-        start_new_session=True,
-    )
+    process = shell("sleep 600 > /dev/null 2>&1 & echo $!; exec sleep 600")
     listener = Listener()
     channel = ProcessChannel(process, listener)
     while not listener.texts:

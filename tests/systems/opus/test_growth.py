@@ -21,7 +21,7 @@ def mean(value: float, half: float, n: int = 7) -> MeanEstimate:
     return MeanEstimate(value, value - half, value + half, n)
 
 
-def test_two_sizes_lie_on_the_line() -> None:
+def test_a_straight_line_passes_through_two_sizes() -> None:
     """From 2 to 3 stages 70 more; at 7 stages 5 times the second less 4 times the first."""
     found = on_line({2: mean(110, 3), 3: mean(180, 4, n=5)}, 7)
     half = math.hypot(4 * 3, 5 * 4)

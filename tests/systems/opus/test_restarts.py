@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
+from lightrig.harness.measure.light_faults import FaultError
 from lightrig.harness.systems.opus.runtime.link_watch import LinkLostError, LostLink
 from lightrig.harness.systems.opus.runtime.restarts import RestartedTraining, TrainingStoppedError
 from lightrig.harness.systems.opus.runtime.training import Attempt
 from lightrig.harness.systems.opus.runtime.training_faults import (
     FaultMaker,
     TrainingFault,
-    TrainingFaultError,
 )
 from lightrig.instruments.clock import Span
 from lightrig.instruments.clock.virtual import VirtualClock
@@ -161,5 +161,5 @@ def test_faults_are_made_once_all_ranks_are_in_their_step(clock: VirtualClock) -
 
 def test_a_fault_in_a_step_that_never_came_is_an_error(clock: VirtualClock) -> None:
     restarted, _ = training(Job(clock, "trained"), 0, TrainingFault("kill", 9, "s0"))
-    with pytest.raises(TrainingFaultError, match="all ranks on s0 are killed in step 9: none"):
+    with pytest.raises(FaultError, match="all ranks on s0 are killed in step 9: none"):
         run(restarted)

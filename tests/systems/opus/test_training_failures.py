@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from lightrig.harness.measure.light_faults import FaultError
 from lightrig.harness.system_registry import RESULTS
 from lightrig.harness.systems.opus.measurements.printed_numbers import Lines, compare
 from lightrig.harness.systems.opus.measurements.training_failures import failure_costs
@@ -14,7 +15,6 @@ from lightrig.harness.systems.opus.runtime.restarts import Failure
 from lightrig.harness.systems.opus.runtime.training import Attempt
 from lightrig.harness.systems.opus.runtime.training_faults import (
     TrainingFault,
-    TrainingFaultError,
     parse_training_fault,
 )
 from lightrig.instruments.clock import Span
@@ -186,7 +186,7 @@ def test_faults_are_read(text: str, fault: TrainingFault) -> None:
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("flap:1s,step=4", "found 'flap', expected cut or kill"),
+        ("flap:1s,step=4", "found 'flap', expected one of cut, kill"),
         ("cut:1s", "step=N is missing"),
         ("cut:1s,step=0", "step=N is missing"),
         ("cut:soon,step=1", "'soon'"),
@@ -196,5 +196,5 @@ def test_faults_are_read(text: str, fault: TrainingFault) -> None:
     ],
 )
 def test_texts_that_are_no_fault_are_refused(text: str, says: str) -> None:
-    with pytest.raises(TrainingFaultError, match=says):
+    with pytest.raises(FaultError, match=says):
         parse_training_fault(text, load("testbeds/rails4.yaml"))

@@ -104,16 +104,14 @@ def axis_of(sizes: Sequence[tuple[int, int]]) -> Axis:
     return found[0]
 
 
-def growth(
-    axis: Axis, by_size: Mapping[int, Mapping[int, MeanEstimate]], further: Sequence[int] = ()
-) -> Growth:
-    """Return the waits in further sizes; by default three doublings, from the largest one on.
+def growth(axis: Axis, by_size: Mapping[int, Mapping[int, MeanEstimate]]) -> Growth:
+    """Return the waits in three doublings, from the largest size on.
 
     by_size: waits in sizes that have run, at least two, by switching time.
     """
     run = tuple(sorted(by_size))
     first = 2 ** (run[-1].bit_length())
-    sizes = further or [first << number for number in range(_DOUBLINGS)]
+    sizes = [first << number for number in range(_DOUBLINGS)]
     common = set.intersection(*(set(each) for each in by_size.values()))
     return Growth(
         axis,

@@ -5,6 +5,7 @@ import uuid
 from collections.abc import Mapping, Sequence
 
 from lightrig.harness.bench import Fabric
+from lightrig.harness.measure.light_faults import FaultError
 from lightrig.harness.signals import postponed
 from lightrig.harness.system_registry import Printed, TrainingRequest, TrainingRequestError
 from lightrig.harness.systems.opus.measurements.growth import (
@@ -20,7 +21,6 @@ from lightrig.harness.systems.opus.runtime.link_watch import LinkLostError
 from lightrig.harness.systems.opus.runtime.restarts import RestartedTraining, restart_variables
 from lightrig.harness.systems.opus.runtime.training_faults import (
     TrainingFault,
-    TrainingFaultError,
     check_possible,
     parse_training_fault,
 )
@@ -64,7 +64,7 @@ def train(
         check_possible(faults, fabric)
         if faults and request.also:
             raise OpusError("a fault is made in a job of one size: --fault or --also")
-    except (OpusError, TrainingFaultError, ValueError) as error:
+    except (OpusError, FaultError, ValueError) as error:
         raise TrainingRequestError(str(error)) from error
     answers = [_trained(fabric, request, job, faults, printed) for job in jobs]
     return answers[0] if axis is None else answer_in_sizes(axis, answers)

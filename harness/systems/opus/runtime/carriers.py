@@ -80,16 +80,6 @@ class Carriers:
             with self._turn:
                 self._awaiting -= 1
 
-    def await_up(self, ports: Collection[Port]) -> None:
-        """Wait until `ports` have carrier; raises `CarriersDownError` after `BACK`."""
-        clock = self._bench.clock
-        ends = clock.now() + BACK
-        while missing := self.dark(ports):
-            if clock.now() >= ends:
-                names = ", ".join(map(str, sorted(missing)))
-                raise CarriersDownError(f"no carrier within {BACK / 1e9:g} s: {names}")
-            clock.sleep(LOOK_AGAIN)
-
     def dark(self, ports: Collection[Port]) -> Mapping[Port, Span]:
         """Return those of `ports` without carrier, and when each lost it, as far as that was seen.
 

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from lightrig.harness.measure.light_faults import FaultError
 from lightrig.harness.systems.opus.planning.schedule import PhaseTable
 from lightrig.harness.systems.opus.planning.shim import Mode
 from lightrig.harness.systems.opus.runtime.link_watch import LinkLostError
@@ -10,7 +11,6 @@ from lightrig.harness.systems.opus.runtime.training import Attempt, Trained, Tra
 from lightrig.harness.systems.opus.runtime.training_faults import (
     FaultMaker,
     TrainingFault,
-    TrainingFaultError,
 )
 from lightrig.instruments.servers.traffic.training import Script
 from lightrig.testbeds import LightrigError
@@ -83,7 +83,7 @@ class RestartedTraining:
         """Run the script to its end.
 
         Raises `TrainingStoppedError` after the last allowed failure, or where no circuits can be
-        formed, `TrainingFaultError` for a fault in a step that was not run, and as
+        formed, `FaultError` for a fault in a step that was not run, and as
         `TrainingJob.renew`.
         """
         given = dict(self._job.environment)
@@ -102,7 +102,7 @@ class RestartedTraining:
                 self._restart(error, attempt)
             else:
                 if left := self._faults.left:
-                    raise TrainingFaultError(f"{left[0]} in step {left[0].step}: none was so late")
+                    raise FaultError(f"{left[0]} in step {left[0].step}: none was so late")
                 return trained
 
     def _restart(self, error: LightrigError, attempt: Attempt) -> None:

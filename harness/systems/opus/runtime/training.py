@@ -7,6 +7,7 @@ from functools import partial
 
 from lightrig.harness.bench.fabric import Fabric
 from lightrig.harness.bench.overlay import Overlay
+from lightrig.harness.measure.links import await_carriers
 from lightrig.harness.planning.routes import Hop, Routes, shortest_routes
 from lightrig.harness.systems.opus.planning.controller import Controller
 from lightrig.harness.systems.opus.planning.messages import Rewire
@@ -15,7 +16,7 @@ from lightrig.harness.systems.opus.planning.profiling import Seen, profiled
 from lightrig.harness.systems.opus.planning.schedule import PhaseTable
 from lightrig.harness.systems.opus.planning.shim import Mode, Shim
 from lightrig.harness.systems.opus.planning.topology import GIANT_RING, Topology, TopologyId
-from lightrig.harness.systems.opus.runtime.carriers import Carriers, CarriersDownError
+from lightrig.harness.systems.opus.runtime.carriers import BACK, Carriers, CarriersDownError
 from lightrig.harness.systems.opus.runtime.controlled_ranks import ControlledRanks, local_phases
 from lightrig.harness.systems.opus.runtime.link_watch import LinkWatch
 from lightrig.harness.systems.opus.runtime.on_fabric import FabricRails
@@ -143,13 +144,14 @@ class TrainingJob:
     def reform(self) -> None:
         """Set the ring of all ranks anew after a failure, with a carrier at each of its ports.
 
-        Raises `CarriersDownError` where one stays dark, and as `Fabric.apply` does.
+        Raises `LinksDownError` where one stays dark, and as `Fabric.apply` does.
         """
         assert self._carriers is not None
         self._carriers.abandoned = False
         self._ring()
         links = self.fabric.links(self._plan(GIANT_RING))
-        self._carriers.await_up({port for link in links for port in (link.a, link.b)})
+        ports = {port for link in links for port in (link.a, link.b)}
+        await_carriers(self.fabric.bench, self._carriers.dark, ports, BACK)
 
     def on_plan(self, script: Script, plan: Plan, control: Control = "none") -> Trained:
         """Run `script` while the switches stay in `plan`; raises what a rank raises."""
@@ -245,7 +247,7 @@ class TrainingJob:
         self._rails = rails
         listener = ControlledRanks(self.printed, rails, self.ranks, partial(take, begun))
         phases = [local_phases(table, listener.ran) for table in tables]
-        trained = self._run(script, listener, "gated", listener, phases, watched=watched)
+        trained = self._run(script, listener, "gated", phases, watched=watched)
         rails.journal.sort()
         trained.rails, trained.found = rails, listener.found
         return trained
@@ -266,7 +268,6 @@ class TrainingJob:
         script: Script,
         listener: PrintedLines,
         control: Control,
-        controlled: ControlledRanks | None = None,
         phases: Sequence[LocalPhases] = (),
         *,
         watched: bool = False,
@@ -274,6 +275,7 @@ class TrainingJob:
         """Run `script` on all ranks; watched: whether the links of its circuits must stay."""
         assert self._session is not None
         assert self._carriers is not None
+        controlled = listener if isinstance(listener, ControlledRanks) else None
         carriers, clock = self._carriers, self.fabric.bench.clock
         circuits, cabling = self.on_fabric.settled, self.fabric.testbed.cabling
         over = clock.event()

@@ -6,17 +6,17 @@ from functools import partial
 from typing import Literal
 
 from lightrig.harness.bench.fabric import Fabric
+from lightrig.harness.measure.light_faults import FaultError, split_fault
 from lightrig.harness.systems.opus.runtime.training import Attempt, TrainingJob
 from lightrig.instruments.clock.workers import Task
-from lightrig.testbeds import LightrigError, Port, QuantityError, Testbed
+from lightrig.testbeds import Port, QuantityError, Testbed
 from lightrig.testbeds.quantities import format_duration, parse_duration
 
 LOOK = 10_000_000
 """Period at which the number of steps is looked at, in ns."""
 
 
-class TrainingFaultError(LightrigError):
-    """A text that names no fault of this testbed."""
+_SETTINGS = {"cut": {"step", "port"}, "kill": {"step"}}
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,39 +45,32 @@ class TrainingFault:
 def parse_training_fault(text: str, testbed: Testbed) -> TrainingFault:
     """Read `cut:5s,step=4,port=server1.nic0.p0` or `kill:server1,step=4`.
 
-    Without a port it is the first one. Raises `TrainingFaultError`.
+    Without a port it is the first one. Raises `FaultError`.
     """
-    head, *parts = text.split(",")
-    kind, _, given = head.partition(":")
-    settings = dict(part.strip().partition("=")[::2] for part in parts)
-    known = {"cut": {"step", "port"}, "kill": {"step"}}
+    kind, given, settings = split_fault(text, _SETTINGS)
     ports = [str(spec.port) for spec in testbed.nic_ports]
-    if kind not in known:
-        raise TrainingFaultError(f"{text!r}: found {kind!r}, expected cut or kill")
-    if unknown := sorted(settings.keys() - known[kind]):
-        raise TrainingFaultError(f"{text!r}: a {kind} has no setting {unknown[0]!r}")
     step = settings.get("step", "")
     if not step.isdecimal() or not int(step):
-        raise TrainingFaultError(f"{text!r}: step=N is missing, the step in which it is made")
+        raise FaultError(f"{text!r}: step=N is missing, the step in which it is made")
     if kind == "kill":
         if given not in testbed.servers:
             names = ", ".join(testbed.servers)
-            raise TrainingFaultError(f"{text!r}: found {given!r}, expected a server: {names}")
+            raise FaultError(f"{text!r}: found {given!r}, expected a server: {names}")
         return TrainingFault("kill", int(step), given)
     port = settings.get("port", ports[0])
     if port not in ports:
-        raise TrainingFaultError(f"{text!r}: found {port!r}, expected a port: {', '.join(ports)}")
+        raise FaultError(f"{text!r}: found {port!r}, expected a port: {', '.join(ports)}")
     try:
         lasting = parse_duration(given)
     except QuantityError as error:
-        raise TrainingFaultError(f"{text!r}: {error}") from error
+        raise FaultError(f"{text!r}: {error}") from error
     return TrainingFault("cut", int(step), port, lasting)
 
 
 def check_possible(faults: Sequence[TrainingFault], fabric: Fabric) -> None:
-    """Raise `TrainingFaultError` where a fiber is to be cut and the light is not simulated."""
+    """Raise `FaultError` where a fiber is to be cut and the light is not simulated."""
     if fabric.bench.world is None and any(fault.kind == "cut" for fault in faults):
-        raise TrainingFaultError("--fault cut: the light is not simulated; take the fiber out")
+        raise FaultError("--fault cut: the light is not simulated; take the fiber out")
 
 
 class FaultMaker:
