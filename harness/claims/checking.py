@@ -141,7 +141,7 @@ def _repeated(claim: Claim, one: CheckedClaim) -> CheckedClaim:
 def _test(claim: Claim, outcomes: "TestOutcomes") -> CheckedClaim:
     found = outcomes.of(claim.name)
     if not found:
-        return CheckedClaim(claim, None, None, None, "not measured", outcomes.missing)
+        return CheckedClaim(claim, None, None, None, "not measured", outcomes.missing(claim.name))
     failed = [one for one in found if not one.holds]
     share = 1 - len(failed) / len(found)
     cases = f"{len(found) - len(failed)} of {len(found)}"

@@ -5,13 +5,16 @@
 Each system whose claims the session tested gets its file of outcomes beside its published values.
 """
 
+import ast
+import sys
 from collections import defaultdict
 from pathlib import Path
 
 import pytest
 
+from lightrig.harness.claims.covered_code import SystemCode, imported_names
 from lightrig.harness.claims.published import published_files
-from lightrig.harness.claims.tested import TestOutcome, write_outcomes
+from lightrig.harness.claims.tested import TestedClaim, TestOutcome, write_outcomes
 from lightrig.harness.system_registry import installed_systems
 from lightrig.instruments.clock import wall_time
 
@@ -27,6 +30,7 @@ class _Recorder:
         self._found: dict[str, dict[str, list[TestOutcome]]] = defaultdict(
             lambda: defaultdict(list)
         )
+        self._files: dict[str, dict[str, set[Path]]] = defaultdict(lambda: defaultdict(set))
         self.written: list[Path] = []
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
@@ -39,6 +43,7 @@ class _Recorder:
                     raise pytest.UsageError(
                         f"{item.nodeid}: found claim({name!r}), expected SYSTEM:CLAIM of {known}"
                     )
+                self._files[system][claim].add(item.path)
             self._claims[item.nodeid] = tuple(names)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
@@ -56,15 +61,47 @@ class _Recorder:
             system, _, claim = name.partition(":")
             self._found[system][claim].append(outcome)
 
-    def pytest_sessionfinish(self) -> None:
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
         day = f"{wall_time():%Y-%m-%d}"
+        root = session.config.rootpath
         for name, claims in sorted(self._found.items()):
-            path = published_files()[name]
-            self.written.append(write_outcomes(path, installed_systems()[name], day, claims))
+            system = installed_systems()[name]
+            code = SystemCode(system)
+            tested = {
+                claim: TestedClaim(
+                    frozenset(
+                        module
+                        for path in self._files[name][claim]
+                        for source in (path, *_helpers(path, root))
+                        for module in code.imported_by(source)
+                    ),
+                    tuple(outcomes),
+                )
+                for claim, outcomes in claims.items()
+            }
+            self.written.append(write_outcomes(published_files()[name], system, day, tested))
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         for path in self.written:
             terminalreporter.write_line(f"claims  {path}")
+
+
+def _helpers(test: Path, root: Path) -> set[Path]:
+    """Return the modules of tests below `root` that a file of tests imports, also by each other."""
+    package = __name__.partition(".")[0]
+    found = set[Path]()
+    waiting = {test}
+    while waiting:
+        tree = ast.parse(waiting.pop().read_text(encoding="utf-8"))
+        for name in imported_names(tree):
+            for candidate in (name, name.rpartition(".")[0]):
+                file = getattr(sys.modules.get(candidate), "__file__", None)
+                path = Path(file or "/").resolve()
+                of_tests = candidate.partition(".")[0] != package and root in path.parents
+                if of_tests and "site-packages" not in path.parts and path not in found:
+                    found.add(path)
+                    waiting.add(path)
+    return found
 
 
 def pytest_configure(config: pytest.Config) -> None:

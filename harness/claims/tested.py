@@ -1,23 +1,19 @@
-"""Outcomes of the tests that show mechanisms, and the digest of the package that they tested.
+"""Outcomes of the tests that show mechanisms, and a digest of the code that each of them tested.
 
 A test marked `@pytest.mark.claim("SYSTEM:CLAIM")` shows that claim of that system. `make claims`
 runs these tests and writes their outcomes beside the published values
 (`lightrig.harness.claims.record_tests`); a comparison reads them where the code is still the same.
 """
 
-import hashlib
-import importlib.util
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
+from lightrig.harness.claims.covered_code import CoveredCodeError, SystemCode
 from lightrig.harness.claims.published import Published
 from lightrig.harness.system_registry import System, installed_systems
 from lightrig.testbeds import LightrigError
-
-_PARTS = ("claims", "sections", "fixtures", "generator", "quantities", "orchestrator")
-_MISSING = "Its tests have not run on this version{}; `make claims` runs them."
 
 
 class OutcomesError(LightrigError):
@@ -46,21 +42,39 @@ class TestOutcome:
 
 
 @dataclass(frozen=True, slots=True)
-class TestOutcomes:
-    """Outcomes by the name of the claim, on one day.
+class TestedClaim:
+    """The tests of one claim.
 
-    missing: why a claim has none.
+    imports: modules of the system that the tests import. outcomes: one a test.
     """
 
     __test__ = False
 
-    day: str | None
-    claims: Mapping[str, tuple[TestOutcome, ...]]
-    missing: str
+    imports: frozenset[str]
+    outcomes: tuple[TestOutcome, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TestOutcomes:
+    """Outcomes by the name of the claim, on one day.
+
+    day: None where nothing is stored. changed: claims whose code has changed since that day.
+    """
+
+    __test__ = False
+
+    day: str | None = None
+    claims: Mapping[str, tuple[TestOutcome, ...]] = field(default_factory=dict)
+    changed: frozenset[str] = frozenset()
 
     def of(self, claim: str) -> tuple[TestOutcome, ...]:
         """Return the outcomes of the tests of a claim, none where they have not run."""
         return self.claims.get(claim, ())
+
+    def missing(self, claim: str) -> str:
+        """Return why a claim has no outcomes."""
+        since = f", whose code changed since {self.day}" if claim in self.changed else ""
+        return f"Its tests have not run on this version{since}; `make claims` runs them."
 
 
 def outcomes_file(published: Path) -> Path:
@@ -69,40 +83,48 @@ def outcomes_file(published: Path) -> Path:
 
 
 def outcomes_of(published: Published) -> TestOutcomes:
-    """Read the outcomes that hold for the installed code; none if it has changed since.
+    """Read the outcomes of those claims whose code is as it was when they were tested.
 
     Raises `OutcomesError` for a file that cannot be read.
     """
     path = outcomes_file(published.path)
     system = installed_systems().get(published.system)
     if not path.is_file() or system is None:
-        return TestOutcomes(None, {}, _MISSING.format(""))
+        return TestOutcomes()
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
         claims = {
-            name: tuple(TestOutcome(**one) for one in found)
-            for name, found in document["claims"].items()
+            name: (one["code"], tuple(TestOutcome(**test) for test in one["tests"]))
+            for name, one in document["claims"].items()
         }
-        day, tested = document["day"], document["digest"]
+        day, codes = document["day"], {key: list(each) for key, each in document["code"].items()}
+        code = SystemCode(system)
+        same = {key for key, imports in codes.items() if _digest(code, imports) == key}
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise OutcomesError(f"{path}: not a file of test outcomes: {error}") from error
-    if tested != package_digest(system):
-        changed = f", whose code changed since {day}"
-        return TestOutcomes(None, {}, _MISSING.format(changed))
-    return TestOutcomes(day, claims, _MISSING.format(""))
+        raise OutcomesError(f"{path}: not a file of test outcomes: {error!r}") from error
+    valid = {name: tests for name, (digest, tests) in claims.items() if digest in same}
+    return TestOutcomes(day, valid, frozenset(claims.keys() - valid.keys()))
 
 
 def write_outcomes(
-    published: Path, system: System, day: str, claims: Mapping[str, Iterable[TestOutcome]]
+    published: Path, system: System, day: str, claims: Mapping[str, TestedClaim]
 ) -> Path:
-    """Write the outcomes of a system's tests with the digest of its code; raises `OSError`."""
-    lines = [
-        f"{json.dumps(name)}: {json.dumps([asdict(one) for one in claims[name]])}"
-        for name in sorted(claims)
-    ]
+    """Write the outcomes of a system's tests with digests of their code.
+
+    Tests that import no module of the system, such as those that start its programs, stand for all
+    of its code. Raises `OSError`.
+    """
+    code = SystemCode(system)
+    lines, codes = [], {}
+    for name, tested in sorted(claims.items()):
+        imports = sorted(tested.imports or code.modules())
+        digest = code.digest(imports)
+        codes[digest] = imports
+        tests = [asdict(one) for one in tested.outcomes]
+        lines.append(f"{json.dumps(name)}: {json.dumps({'code': digest, 'tests': tests})}")
     path = outcomes_file(published)
     path.write_text(
-        f'{{"digest": "{package_digest(system)}", "day": "{day}", "claims": {{\n'
+        f'{{"day": "{day}", "code": {json.dumps(codes, indent=1)}, "claims": {{\n'
         + ",\n".join(lines)
         + "\n}}\n",
         encoding="utf-8",
@@ -110,28 +132,9 @@ def write_outcomes(
     return path
 
 
-def package_digest(system: System) -> str:
-    """Return a digest of all files of the packages that a system's parts are in."""
-    digest = hashlib.sha256()
-    for folder in _folders(system):
-        for path in sorted(folder.rglob("*")):
-            if path.is_file() and "__pycache__" not in path.parts:
-                digest.update(f"{path.relative_to(folder)}\0".encode())
-                digest.update(hashlib.sha256(path.read_bytes()).digest())
-    return digest.hexdigest()[:16]
-
-
-def _folders(system: System) -> list[Path]:
-    packages = {
-        reference.partition(":")[0].rpartition(".")[0] or reference.partition(":")[0]
-        for part in _PARTS
-        if (reference := getattr(system, part)) is not None
-    }
-    found = set[Path]()
-    for package in packages:
-        spec = importlib.util.find_spec(package)
-        if spec is None or not spec.submodule_search_locations:
-            raise OutcomesError(f"system {system.name}: no package {package}")
-        found.update(map(Path, spec.submodule_search_locations))
-    outer = {folder for folder in found if not any(o in folder.parents for o in found)}
-    return sorted(outer, key=str)
+def _digest(code: SystemCode, imports: Iterable[str]) -> str | None:
+    """Return the digest of the code as it is installed; None where a module is no longer there."""
+    try:
+        return code.digest(imports)
+    except CoveredCodeError:
+        return None

@@ -6,12 +6,14 @@ import sys
 import pytest
 
 from lightrig.harness.claims.checking import check_claims
-from lightrig.harness.claims.published import load_published
-from lightrig.harness.claims.tested import OutcomesError
+from lightrig.harness.claims.published import load_published, published_files
+from lightrig.harness.claims.tested import OutcomesError, outcomes_of
 from lightrig.harness.record import Results
 from lightrig.harness.system_registry import installed_systems
 
 pytest_plugins = ["pytester"]
+
+BUILT_IN = [name for name, system in installed_systems().items() if system.built_in]
 
 YAML = """\
 system: mine_system
@@ -117,11 +119,97 @@ def test_a_case_that_is_expected_to_fail_counts_against_the_claim(make_claims, c
     assert skip.reason == "1 of 2 tests hold. Not the last: the last node has no neighbour."
 
 
-def test_outcomes_are_of_the_code_that_was_tested(make_claims, check, system):
+RINGS = """\
+# Rings of nodes.
+from mine_system.steps import step
+
+def ring(nodes):
+    "Return the nodes of a ring."
+    return [step(node) for node in range(nodes)]
+"""
+STEPS = """\
+from importlib.resources import files
+
+_DATA = "step.txt"
+
+def step(node):
+    return node + int(files("mine_system").joinpath(_DATA).read_text())
+"""
+IMPORTING = """\
+import pytest
+from mine_helpers import ring
+
+@pytest.mark.claim("mine_system:ring")
+def test_a_ring():
+    assert ring(3) == [1, 2, 3]
+"""
+IDLE = """\
+import pytest
+from mine_system import idle
+
+@pytest.mark.claim("mine_system:idle")
+def test_idle():
+    assert idle.SHARE == 0.5
+"""
+
+
+@pytest.fixture
+def tested(system, pytester):
+    """Run tests of two files, one of which imports the system through a file of helpers."""
+    package = system / "mine_system"
+    (package / "rings.py").write_text(RINGS)
+    (package / "steps.py").write_text(STEPS)
+    (package / "step.txt").write_text("1\n")
+    (package / "idle.py").write_text("SHARE = 0.5\n")
+    (package / "other.py").write_text("UNUSED = 1\n")
+    pytester.makepyfile(
+        test_rings=IMPORTING, test_idle=IDLE, mine_helpers="from mine_system.rings import ring\n"
+    )
+    pytester.syspathinsert()
+    pytester.runpytest_inprocess(*OPTIONS).assert_outcomes(passed=2)
+    return package
+
+
+def measured(check):
+    return {name for name in ("ring", "idle") if check()[name].outcome == "agrees"}
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "holds"),
+    [
+        ("rings.py", RINGS.replace("# Rings of nodes.", "# Rings\n\n"), {"ring", "idle"}),
+        ("rings.py", RINGS.replace("Return the nodes", "The nodes"), {"ring", "idle"}),
+        ("rings.py", RINGS.replace("range(nodes)", "range(nodes - 1)"), {"idle"}),
+        ("steps.py", STEPS.replace("node + int", "node - int"), {"idle"}),
+        ("step.txt", "2\n", {"idle"}),
+        ("idle.py", "SHARE = 0.25\n", {"ring"}),
+        ("other.py", "UNUSED = 2\n", {"ring", "idle"}),
+        ("claims.py", "COMPUTED = {'': None}\n", {"ring", "idle"}),
+        ("__init__.py", INIT.replace('"Mine"', '"Mine, again"'), set()),
+    ],
+)
+def test_outcomes_hold_while_the_code_that_their_tests_import_is_the_same(
+    tested, check, file, text, holds
+):
+    assert measured(check) == {"ring", "idle"}
+    (tested / file).write_text(text)
+    assert measured(check) == holds
+    if "ring" not in holds:
+        reason = check()["ring"].reason
+        assert reason.startswith("Its tests have not run on this version, whose code changed since")
+        assert reason.endswith("; `make claims` runs them.")
+
+
+def test_a_module_that_is_no_longer_there_has_changed(tested, check):
+    (tested / "steps.py").rename(tested / "paces.py")
+    assert measured(check) == {"idle"}
+
+
+def test_tests_that_import_no_module_stand_for_all_code(make_claims, check, system):
     make_claims()
-    (system / "mine_system" / "claims.py").write_text("COMPUTED = {}  # another\n")
-    reason = check()["ring"].reason
-    assert reason.startswith("Its tests have not run on this version, whose code changed since 2")
+    assert check()["ring"].outcome == "agrees"
+    (system / "mine_system" / "claims.py").write_text("COMPUTED = {'': None}\n")
+    assert check()["ring"].outcome == "not measured"
 
 
 def test_a_test_that_fails_is_stored_with_its_reason(make_claims, check):
@@ -144,3 +232,13 @@ def test_an_unreadable_file_is_named(make_claims, check, system):
     path.write_text(json.dumps({"digest": 1}))
     with pytest.raises(OutcomesError, match=r"mine\.tests\.json: not a file of test outcomes"):
         check()
+
+
+@pytest.mark.parametrize("name", BUILT_IN)
+def test_all_tested_claims_of_the_checkout_have_outcomes(name):
+    """A change of a system's code is committed with the outcomes of its tests."""
+    published = load_published(published_files()[name])
+    outcomes = outcomes_of(published)
+    names = [claim.name for claim in published.claims if claim.tested]
+    void = {name: outcomes.missing(name) for name in names if not outcomes.of(name)}
+    assert not void, f"run `make claims` and commit results/published: {void}"
