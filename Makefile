@@ -48,8 +48,9 @@ test: $(READY)
 test-named: $(READY)
 	$(BIN)/python -m pytest $(PARALLEL) $(SKIPS) @$(NAMED)
 
+# TESTS may name folders.
 test-long: $(READY)
-	$(BIN)/python -m pytest $(PARALLEL) -m long $(SKIPS)
+	$(BIN)/python -m pytest $(PARALLEL) -m long $(SKIPS) $(TESTS)
 
 # The tests of `make test`, with a list of those that pass without an assertion of theirs that passed.
 # What pytest has compiled otherwise has no hook, so it is kept apart.

@@ -138,11 +138,13 @@ def _work(lab: LabHosts, name: str, scheduler: str | None) -> None:
     except ImportError:
         give_up(_EXTRA, BAD_INPUT)
     logging.getLogger("distributed").setLevel(logging.WARNING)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # whoever coordinates ends the night
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # the coordinator ends the night
     try:
         asyncio.run(work(lab, host, scheduler, key))
     except SchedulerError as error:
         give_up(f"host {name}: {error}", LAB_ERROR)
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _key_of_worker(lab: LabHosts, name: str) -> NightKey:

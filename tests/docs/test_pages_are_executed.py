@@ -37,6 +37,7 @@ ELSEWHERE = {
     ". .venv/bin/activate": "the shell of this test has the environment",
     "pip install 'lightrig[[]*[]]'": "needs a package index with a release",
     "pip install '.[[]torch[]]'": "two gigabytes; `make test-torch` installs it in CI",
+    "pip install '.[[]torchft[]]'": "two gigabytes; tests/servers/test_torchft.py uses it",
     "lightrig init mine.yaml": "tests/cli/test_init.py",  # asks, on a terminal
     "podman *": "Makefile",
     "systemctl *": "needs systemd, and changes the machine",
@@ -57,6 +58,7 @@ ELSEWHERE = {
     "ssh -p 17001 *": "tests/cli/test_lab_in_a_box.py",
     "python tests/conformance/transcripts.py acme-osw": "rewrites files of the checkout",
     "lightrig survive * --number 20 *": "some ten minutes; tests/cli/test_survive.py",
+    "lightrig survive lab.yaml * --command *": "tests/cli/test_survive_outcomes.py",
     "pip install .": "tests/structure/test_public_modules.py",
     "lightrig check bench.yaml --declarations *": "tests/structure/test_public_modules.py",
     "pytest test_launched_power.py *": "tests/structure/test_public_modules.py",
@@ -82,6 +84,11 @@ ENDS = {
     ("docs/ownership.md", "lightrig restore * --owner ann"): ((2,), "no account 'ann'"),
     # What the faults break fails, and may not be as it was found: the page says so.
     ("docs/faults.md", "pytest *"): ((0, 1, 6), r"\d+ (failed|passed)"),
+    # Which ranks of Open MPI take which others for dead is a race, which the page says.
+    ("docs/how-to/faults-by-light.md", "lightrig survive * --library openmpi *"): (
+        (0, 1),
+        r"(?m)^(unharmed|stalled, then went on|re-formed|error): 1$",
+    ),
     # A hardware night, whose lab is not here.
     ("docs/nights.md", "lightrig night lab.yaml"): ((1, 2, 3), "."),
     # A claim may differ after so few samples; exit status 1 says so.
