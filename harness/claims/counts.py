@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from lightrig.harness.claims.checking import CheckedClaim
-from lightrig.harness.claims.verdicts import KIND_TEXTS, MEASURED
+from lightrig.harness.claims.verdicts import CAN_AGREE, KIND_TEXTS, MEASURED
 
 
 def counts_by_kind(checked: Sequence[CheckedClaim]) -> Iterator[str]:
@@ -23,11 +23,18 @@ def counts_by_kind(checked: Sequence[CheckedClaim]) -> Iterator[str]:
 
 
 def measured_sentence(checked: Sequence[CheckedClaim]) -> str:
-    """Return how many of the claims that count were measured here, in a sentence."""
+    """Return how many claims that count have a value, agree, and were measured here."""
     counted = [one for one in checked if one.counted]
-    measured = [one for one in counted if one.kind in MEASURED]
-    agree = sum(one.outcome == "agrees" for one in measured)
-    return f"Of {len(counted):,} claims {len(measured):,} were measured here; {agree:,} agree."
+    valued = [one for one in counted if one.kind is not None]
+    measured = [one for one in valued if one.kind in MEASURED]
+    return (
+        f"Of {len(counted):,} claims {len(valued):,} have a value here and {_agreeing(valued):,} "
+        f"agree; {len(measured):,} were measured here and {_agreeing(measured):,} agree."
+    )
+
+
+def _agreeing(claims: Sequence[CheckedClaim]) -> int:
+    return sum(one.outcome == "agrees" and one.kind in CAN_AGREE for one in claims)
 
 
 def _listed(verdicts: Counter[str]) -> str:

@@ -30,6 +30,8 @@ others are computed.
 """
 MEASURED: frozenset[Kind] = frozenset({"hardware", "namespaces"})
 """The kinds of which an agreement is evidence that was measured here."""
+CAN_AGREE: frozenset[Kind] = MEASURED | {"closure", "emulated", "computed", "tested"}
+"""The kinds of values that could have differed; the others restate what is printed."""
 _VERDICTS: dict[Kind, dict[ClaimOutcome, str]] = {
     "closure": {"agrees": "recovered", "differs": "not recovered"},
     "printed": {"agrees": "reproduces", "differs": "does not reproduce"},

@@ -246,7 +246,7 @@ def test_a_terminal_of_80_columns_shows_notes_errata_and_reasons(run, lab, termi
     assert "closure 41 ms 41 … 41 ms, n = 20, 2026-03-14" in words
     assert "why Nothing was measured yet that answers it. erratum printed twice" in words
     assert "why computed" in words
-    assert "Of 3 claims 0 were measured here; 0 agree." in words
+    assert "Of 3 claims 1 have a value here and 1 agree; 0 were measured here" in words
     assert "closure: the simulation returns what it was given: 1 recovered" in words
     assert "no value: 2 not measured" in words
 
@@ -269,7 +269,7 @@ def test_what_does_not_count_is_a_table_of_its_own(lab, run, terminal, tmp_path)
     counted, outside = " ".join(run().stdout.split()).split("which do not count")
     assert "once more" not in counted
     assert "again It takes so long, once more. (as ≈ 40 ms 41 ms agrees turnaround)" in outside
-    assert "Of 3 claims 1 were measured here; 1 agree." in outside
+    assert "Of 3 claims 1 have a value here and 1 agree; 1 were measured here" in outside
     assert "outside the count, printed: arithmetic and constants of the paper: 1 agrees" in outside
 
 

@@ -121,7 +121,8 @@ def test_a_measured_claim_has_all_of_its_lines(monkeypatch, capsys):
         "             simulated)",
         "  related    elsewhere: 8 ms (6 … 9 ms; n = 17; other)",
         "",
-        "Of 1 claims 1 were measured here; 1 agree.",
+        "Of 1 claims 1 have a value here and 1 agree; 1 were measured here and",
+        "1 agree.",
         "  measured on hardware: 1 agrees",
     ]
 
@@ -159,7 +160,7 @@ def test_counted_claims_precede_the_table_of_uncounted_ones(monkeypatch, capsys)
         "  again  statement of again (as turnaround)  ≈ 40 ms    41 ms  agrees",
         "  ports  statement of ports (a slip)         9          8      known erratum",
         "",
-        "Of 5 claims 0 were measured here; 0 agree.",
+        "Of 5 claims 4 have a value here and 1 agree; 0 were measured here and 0 agree.",
         "  closure: the simulation returns what it was given: 1 cannot tell",
         "  emulated: the system's control plane in virtual time: 1 agrees",
         "  computed: by a path that contains neither the figure nor the paper's formula: 1 known",

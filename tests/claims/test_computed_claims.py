@@ -149,7 +149,7 @@ def test_terminal_document_and_page_show_the_basis(path, tmp_path):
     assert "outside the count, printed: arithmetic and constants of the paper: 1 rep" in html
     assert "Path: a random half of the nodes, counted" in html
     assert "95 % of draws in" in html
-    assert "Of 1 claims 0 were measured here" in html
+    assert "Of 1 claims 1 have a value here and 0 agree; 0 were measured here" in html
     assert html.index('id="waste"') < html.index('id="circuits"')
 
 
