@@ -70,7 +70,7 @@ def test_bounds_are_the_optima_of_a_linear_program(seed: int, drift: float, side
     Elsewhere they are true bounds, and those of the middle: no narrower than the optimum.
     """
     exchanges = uneven(seed, drift)
-    line = offset._Line(exchanges, [])
+    line = offset._Line(exchanges)
     stamps = sorted(stamp for each in exchanges for stamp in (each.received_there, each.sent_there))
     middles = [(one + two) // 2 for one, two in itertools.pairwise(stamps) if two - one > 20]
     # Outside of them intervals double: of 2 ** n ns to 2 ** (n + 1) ns away, at 3 * 2 ** (n - 1).
@@ -84,7 +84,7 @@ def test_bounds_are_the_optima_of_a_linear_program(seed: int, drift: float, side
 
 
 def test_intervals_of_stamps_double_with_the_distance() -> None:
-    line = offset._Line([exchange(0, 100, 130, 40), exchange(200, 350, 360, 300)], [])
+    line = offset._Line([exchange(0, 100, 130, 40), exchange(200, 350, 360, 300)])
     # From the last stamp, 360: 100, 130, 350, 360 are -260, -230, -10 and 0.
     assert [line._interval(number) for number in (1, 2, 3)] == [
         (-260, -230), (-230, -10), (-10, 0),
@@ -93,29 +93,11 @@ def test_intervals_of_stamps_double_with_the_distance() -> None:
     assert [line._interval(number) for number in (-1, -3)] == [(-262, -261), (-268, -264)]
 
 
-def test_a_slew_may_have_happened_anywhere_between_two_replies() -> None:
-    exchanges = [
-        exchange(0, 90, 100, 20, slewed=40),
-        exchange(30, 140, 150, 60, slewed=40),
-        exchange(70, 190, 200, 95, slewed=50),
-    ]
-    slews = offset._slews(exchanges)
-    assert slews == [(100, -10), (150, -10), (200, 0)]
-    assert offset._slews(exchanges[:2]) == []
-    line = offset._Line(exchanges, slews)
-    # A stamp without its slew, from the last reply's, and half of what may have been slewed.
-    assert [line._place(stamp) for stamp in (40, 120, 180, 230)] == [
-        (-150, 2), (-70, 2), (-15, 7), (30, 2),
-    ]  # fmt: skip
-    assert offset._Line(exchanges[:2], [])._place(110) == (-40, 1)
-
-
 @pytest.mark.parametrize("gained", [0, 5, -5])
 def test_an_exchange_on_the_middle_line_is_allowed_at_once(gained: int) -> None:
     """Two exchanges of 20 ns, 10 us apart; the next on the line through their middles."""
     line = offset._Line(
-        [exchange(0, 1000, 1000, 20), exchange(10_000, 11_000 + gained, 11_000 + gained, 10_020)],
-        [],
+        [exchange(0, 1000, 1000, 20), exchange(10_000, 11_000 + gained, 11_000 + gained, 10_020)]
     )
     there = 21_000 + 2 * gained
     assert line.allows(exchange(20_009, there, there, 20_011))
@@ -128,7 +110,7 @@ def test_lines_of_more_than_the_greatest_rate_are_not_allowed() -> None:
         ends = [exchange(0, 1000, 1000, 20), exchange(*(
             10_000, 11_000 + gained, 11_000 + gained, 10_020))]  # fmt: skip
         at = 11_000 + gained
-        line = offset._Line(ends, [])
+        line = offset._Line(ends)
         assert line.allows(exchange(10_005, at, at, 10_015)) == allowed
 
 

@@ -295,13 +295,26 @@ class Waits:
     """A bench that asks a server twice, lets it wait, and asks it again, over and over.
 
     The server's rate is `ppm`, plus a random walk of `walk` ppm per root second, plus a `ramp` of
-    ppm a minute, integrated in steps of 50 ms; one way takes `delay` ns in the mean.
+    ppm a minute, integrated in steps of 50 ms; one way takes `delay` ns in the mean. The kernels
+    correct their quartz by rates that differ by `corrected` ppm: a part of `ppm`, of which replies
+    report what it has come to, to `jitter` ns.
     """
 
     STEP = 50 * MS
 
-    def __init__(self, ppm: float, wait: int, delay: int, walk: float, ramp: float) -> None:
+    def __init__(
+        self,
+        ppm: float,
+        wait: int,
+        delay: int,
+        walk: float = 0,
+        ramp: float = 0,
+        corrected: float = 0,
+        jitter: int = 0,
+    ) -> None:
         self.chance = numpy.random.default_rng(7)
+        self.jitters = numpy.random.default_rng(8)
+        self.corrected, self.jitter = corrected, jitter
         self.wait, self.delay, self.at = wait, delay, 100 * MS
         steps = (wait + SECOND) * 9 // self.STEP
         rates = ppm + walk * numpy.cumsum(self.chance.normal(0, math.sqrt(0.05), steps))
@@ -319,7 +332,10 @@ class Waits:
         out, back = self.delay * (0.7 + self.chance.exponential(0.3, 2))
         sent, there = self.at, self.at + out
         self.at = math.ceil(there + busy + back)
-        self.clocks.exchanged(sent, self.reads(there), self.reads(there + busy), self.at)
+        slewed = self.corrected * 1e-6 * (there + busy)
+        slewed += self.jitters.integers(-self.jitter, self.jitter + 1)
+        stamps = self.reads(there), self.reads(there + busy)
+        self.clocks.exchanged(sent, *stamps, self.at, math.floor(slewed))
         self.round_trips.append(out + back)
         return there, there + busy
 
@@ -356,6 +372,72 @@ def test_the_width_does_not_depend_on_the_rate(
     assert max(widths.values()) <= 1.3 * widths[0]
 
 
+@pytest.mark.parametrize(
+    ("wait", "delay"),
+    [(0.5, 120_000), (3.5, 20_000), (3.5, 120_000), (10, 120_000), (30, 120_000)],
+)
+@pytest.mark.parametrize("corrected", [1, 5, 20, 50, 90, -50])
+@pytest.mark.filterwarnings("error::lightrig.instruments.servers.host.offset.ClockDriftWarning")
+def test_a_steady_correction_of_the_rate_costs_no_width(
+    wait: float, delay: int, corrected: float
+) -> None:
+    """Two machines that follow one time service: equal rates, of quartz that differs."""
+    widths = {}
+    for ppm in (0, corrected):
+        waits = Waits(0, round(wait * SECOND), delay, corrected=ppm)
+        mapped = list(waits.events(8))  # raises after a jump
+        assert all(here.earliest - 1 <= true <= here.latest + 1 for true, here in mapped)
+        widths[ppm] = numpy.median([here.latest - here.earliest for _, here in mapped])
+    assert widths[corrected] <= 1.3 * widths[0]
+
+
+@pytest.mark.parametrize("wait", [0.2, 3.5, 60])
+def test_an_error_of_reported_slews_is_not_extrapolated(wait: float) -> None:
+    """Two clocks are not read at one moment: 200 ns of a millisecond look like 200 ppm."""
+    waits = Waits(0, round(wait * SECOND), 20_000, corrected=20, jitter=200)
+    mapped = list(waits.events(8))
+    assert all(here.earliest - 1 <= true <= here.latest + 1 for true, here in mapped)
+    exact = list(Waits(0, round(wait * SECOND), 20_000, corrected=20).events(8))
+    for (_, here), (_, wanted) in zip(mapped, exact, strict=True):
+        # Of two points and the stamp, each with the errors of four reports, some twice as large.
+        extra = here.latest - here.earliest - (wanted.latest - wanted.earliest)
+        assert extra <= 2 * 3 * 2 * 4 * 200
+
+
+@given(
+    slews,
+    st.integers(-100, 100),
+    st.lists(st.tuples(st.integers(MS, 10 * SECOND), delays, delays), min_size=1, max_size=8),
+    st.integers(0, 100),
+)
+@example(SlewedClock(2 * SECOND, 6 * SECOND, 500 * PPM), 20, [(5 * SECOND, 0, 0)] * 2, 70)
+@example(SlewedClock(3 * SECOND, 9 * SECOND, -500 * PPM), 20, [(5 * SECOND, 0, 0)] * 3, 40)
+def test_the_true_moment_is_inside_where_a_corrected_clock_is_slewed(
+    slew: SlewedClock, corrected: int, exchanged: list[tuple[int, int, int]], percent: int
+) -> None:
+    """A time service corrects the rate for a minute, and then slews the clock once as well."""
+    clocks, begun = ClockMap(), 60 * SECOND
+
+    def exchange(sent: int, out: int, back: int) -> None:
+        there = sent + out
+        slewed = math.floor(there * corrected * PPM) + slew.slewed(there - begun)
+        stamp = there + slew.slewed(there - begun)
+        clocks.exchanged(sent, stamp, stamp, there + back, slewed)
+
+    for second in range(0, 70, 10):
+        exchange(second * SECOND, 1000, 1000)
+    sent = begun
+    for wait, out, back in exchanged:
+        before, sent = sent, sent + wait
+        exchange(sent, out, back)
+        true = before + (sent - before) * percent // 100
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ClockDriftWarning)
+            here = clocks.here(true + slew.slewed(true - begun))
+        assert here.earliest <= true <= here.latest
+        sent += out + back
+
+
 @pytest.mark.filterwarnings("ignore::lightrig.instruments.servers.host.offset.ClockDriftWarning")
 def test_no_exchange_of_a_wandering_clock_looks_like_a_jump() -> None:
     for seed, gap in enumerate((MS, 100 * MS, 3500 * MS)):
@@ -385,7 +467,7 @@ class _Shell:
         pass
 
 
-def test_slews_of_replies_loosen_the_bounds(virtual_clock: VirtualClock) -> None:
+def test_slews_of_replies_are_taken_off(virtual_clock: VirtualClock) -> None:
     clocks = ClockMap()
     shell: Any = _Shell()
     run = ProgramRun("server3", shell, virtual_clock, Trace(virtual_clock), clocks, PROBE)
@@ -394,8 +476,14 @@ def test_slews_of_replies_loosen_the_bounds(virtual_clock: VirtualClock) -> None
         virtual_clock.sleep(10**6)
         at = number * 10**6
         run.line(f'{{"id": {number}, "at": [{at}, {at}], "slewed": {slewed}, "ok": {{}}}}')
+    # Of the millisecond between the two stamps the kernel added 0.9 ms, so 0.1 ms passed. The first
+    # reply came at 1 ms, when the second request was sent: the first stamp is of 0.9 to 1 ms.
+    here = clocks.here(1_000_000)
+    assert here == pytest.approx((900_000, 1_000_000), abs=200)
+    # The clock showed 1.5 ms at once where it was slewed at once, and else 0.1 ms later.
     here = clocks.here(1_500_000)
-    assert here.latest - here.earliest >= 1_800_000
+    assert here.earliest <= 900_000
+    assert here.latest >= 1_100_000
 
 
 def test_stamps_are_mapped_while_replies_come() -> None:

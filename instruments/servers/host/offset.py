@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from lightrig.instruments.clock import Span
 from lightrig.instruments.core.errors import InstrumentError
+from lightrig.instruments.servers.host.slews import Slews
 
 MAXIMUM_RATE = 1e-3
 """A server's clock gains or loses at most this part of the time that passes on the bench's.
@@ -104,16 +105,16 @@ class _Line:
     Each point is loosened by what the clock may wander between its stamp and the one in question.
     """
 
-    def __init__(self, exchanges: Sequence[_Exchange], slews: Sequence[tuple[int, int]]) -> None:
+    def __init__(self, exchanges: Sequence[_Exchange], slews: Slews | None = None) -> None:
         last = exchanges[-1]
         self._origin = last.sent_there
         self._bench = last.received
         self._slews = slews
         requests, replies = [], []
         for exchange in exchanges:
-            at, doubt = self._place(exchange.received_there)
+            at, doubt = self.place(exchange.received_there)
             requests.append(_Point(at, at - exchange.sent + self._bench + doubt))
-            at, doubt = self._place(exchange.sent_there)
+            at, doubt = self.place(exchange.sent_there)
             replies.append(_Point(at, exchange.received - self._bench - at + doubt))
         self._stamps = sorted(point.at for point in (*requests, *replies))
         self._requests, self._replies = requests, replies
@@ -126,7 +127,7 @@ class _Line:
         interval serve for all stamps in it: the intervals between the stamps of exchanges, and
         outside of them ones that double with the distance.
         """
-        at, doubt = self._place(stamp)
+        at, doubt = self.place(stamp)
         place = bisect_right(self._stamps, at)
         last = place == len(self._stamps)
         if place > 0 and not last:
@@ -150,12 +151,22 @@ class _Line:
         if least > most or abs(rate) > MAXIMUM_RATE:
             return False
         ahead = self._bench + (least + most) / 2
-        received_there, _ = self._place(new.received_there)
-        sent_there, _ = self._place(new.sent_there)
+        received_there, _ = self.place(new.received_there)
+        sent_there, _ = self.place(new.sent_there)
         return (
             new.sent <= ahead + (1 + rate) * received_there
             and ahead + (1 + rate) * sent_there <= new.received
         )
+
+    def place(self, stamp: int) -> tuple[int, int]:
+        """Return a stamp from the line's origin, slews taken off, and its doubt, in ns.
+
+        A stamp is rounded down to a whole nanosecond.
+        """
+        if self._slews is None:
+            return stamp - self._origin, 1
+        slew, doubt = self._slews.at(stamp)
+        return stamp - self._origin - slew, doubt
 
     def _interval(self, number: int) -> tuple[int, int]:
         """Return an interval of stamps by its number.
@@ -232,27 +243,6 @@ class _Line:
                             least, pair, pair_sign = bound, (one, two), -1
         return pair, pair_sign
 
-    def _place(self, stamp: int) -> tuple[int, int]:
-        """Return a stamp from the line's origin, slews taken off, and its doubt, in ns.
-
-        Exchanges tell how far clocks were slewed by their replies; in between, any part of it may
-        have happened. A stamp is rounded down to a whole nanosecond.
-        """
-        at = stamp - self._origin
-        if not self._slews:
-            return at, 1
-        place = bisect_right(self._slews, (stamp,))
-        before = self._slews[max(place - 1, 0)][1]
-        after = self._slews[min(place, len(self._slews) - 1)][1]
-        return at - (before + after) // 2, abs(after - before) // 2 + 2
-
-
-def _slews(exchanges: Sequence[_Exchange]) -> list[tuple[int, int]]:
-    """Return stamp and slew of each reply, less the latest slew; empty where none differs."""
-    latest = exchanges[-1].slewed
-    slews = [(exchange.sent_there, exchange.slewed - latest) for exchange in exchanges]
-    return sorted(slews) if any(slewed for _, slewed in slews) else []
-
 
 def _jump(line: _Line, stamp: int, earliest: int, latest: int) -> tuple[int, int]:
     """Return the least and the greatest size of a jump of a clock, positive ahead.
@@ -285,7 +275,8 @@ class ClockMap:
     rate wanders by at most 0.1 ppm per root second and 1 ppm a minute.
 
     NTP slews clocks by up to 500 ppm, chrony by far more. A slew shows as a difference between
-    CLOCK_MONOTONIC and CLOCK_MONOTONIC_RAW, which each exchange reports; it is taken off.
+    CLOCK_MONOTONIC and CLOCK_MONOTONIC_RAW, which each exchange reports; it is taken off, as is the
+    steady correction by which a disciplined clock's quartz differs from the bench's: see `Slews`.
 
     An exchange that no line of those before it allows shows that the clock jumped meanwhile. Stamps
     until then raise `ClockError`, and later ones are mapped by later exchanges alone. A jump is
@@ -301,6 +292,7 @@ class ClockMap:
     def __init__(self, exchanges: int = _HISTORY, name: str = "a server") -> None:
         self.name = name
         self._history: deque[_Exchange] = deque(maxlen=exchanges)
+        self._slews = Slews()
         # One value, since replies come on another thread while stamps are mapped.
         self._line: _Line | None = None
         self._jump: tuple[int, str] | None = None
@@ -321,12 +313,13 @@ class ClockMap:
         if self.same_clock:
             return
         exchange = _Exchange(sent, received_there, sent_there, received, slewed)
-        slews = _slews((*self._history, exchange))
+        self._slews = self._slews.with_reply(sent_there, slewed)
         line = self._line
         if line is not None:
-            exchange = self._without_jump(_Line(self._history, slews) if slews else line, exchange)
+            before = _Line(self._history, self._slews) if self._slews else line
+            exchange = self._without_jump(before, exchange)
         self._history.append(exchange)
-        self._line = _Line(self._history, _slews(self._history))
+        self._line = _Line(self._history, self._slews or None)
 
     def _without_jump(self, line: _Line, new: _Exchange) -> _Exchange:
         """Return `new`; after a jump that it shows, note the jump and forget the exchanges before.
@@ -338,7 +331,7 @@ class ClockMap:
         meanwhile = busy - slack > passed
         last = new.received - busy
         if not meanwhile and line.allows(new):
-            self._note_rate(new)
+            self._note_rate(line, new)
             return new
         if not meanwhile and (
             line.bound(new.received_there, 1) < new.sent
@@ -349,12 +342,13 @@ class ClockMap:
             jump = _jump(line, new.sent_there, new.sent, new.received)
             new = new._replace(received_there=new.sent_there)
         else:
-            self._note_rate(new)
+            self._note_rate(line, new)
             return new
         # A clock that jumped back shows the same stamps twice.
         ahead, large = jump[1] > 0, -jump[0]
         self._jump = new.received_there + (0 if ahead else large), jump_text(*jump)
         self._history.clear()
+        self._slews = Slews().with_reply(new.sent_there, new.slewed)
         return new
 
     def here(self, stamp: int) -> Span:
@@ -384,13 +378,16 @@ class ClockMap:
     def _error(self, problem: str) -> ClockError:
         return clock_error(self.name, f"has a clock that {problem} against the bench's")
 
-    def _note_rate(self, new: _Exchange) -> None:
+    def _note_rate(self, line: _Line, new: _Exchange) -> None:
         """Note by how much the clock gains or loses at least, if that is more than usual."""
         old = self._history[0]
-        gained = old.slewed - new.slewed
-        there = new.sent_there - old.received_there + gained
+        first, first_doubt = line.place(old.received_there)
+        last, last_doubt = line.place(new.sent_there)
+        there = last - first - first_doubt - last_doubt
         here = new.received - old.sent
-        slow_there = new.received_there - old.sent_there + gained
+        first, first_doubt = line.place(old.sent_there)
+        last, last_doubt = line.place(new.received_there)
+        slow_there = last - first + first_doubt + last_doubt
         slow_here = new.sent - old.received
         if there > here * (1 + _USUAL_RATE) and here > 0:
             self._excess_ppm = max(self._excess_ppm, 1e6 * (there / here - 1))
