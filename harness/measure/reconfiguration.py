@@ -1,6 +1,6 @@
 """One reconfiguration, from the command on the wire to traffic on the new links."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 
 from lightrig.harness.bench import Bench, Fabric, Transition
@@ -26,6 +26,8 @@ from lightrig.instruments.core.errors import InstrumentError
 from lightrig.instruments.core.stages import (
     ACKNOWLEDGED,
     CARRIER_UP,
+    FIRMWARE_DOWN,
+    FIRMWARE_UP,
     LOS,
     SIGNAL_RECOVERED,
     StageName,
@@ -141,6 +143,13 @@ def measure_reconfiguration(
             "its light was back; its acknowledgement says nothing about light"
         )
         recording.note_once(f"early acknowledgement {switch}", sentence)
+    if event.unseen and not event.set_aside:
+        ports = ", ".join(sorted({subject for subject, _ in event.unseen}))
+        sentence = (
+            f"reconfiguration {number} to {plan.name}: {ports} lost carrier, and no change of the "
+            "firmware's link was seen there; so of the event as a whole that is unknown"
+        )
+        recording.note_once(f"unseen {ports}", sentence)
     if event.flaps:
         recording.note(_flapped(event, number))
     if event.missing and not event.set_aside:
@@ -257,6 +266,7 @@ def reconfigure(
         before=_name_of(before, fabric) if plan.name in fabric.plans else None,
         late_monitors=late,
         clocks=observed.clocks,
+        unseen=tuple(unseen_firmware(changes, links.stages)),
     )
 
 
@@ -313,6 +323,27 @@ def link_stages(changes: Iterable[tuple[Port, LinkEvent]]) -> list[Seen]:
         Seen(str(port), stage.name, stage.choose(found))
         for (port, signal, up), found in moments.items()
         for stage in (stage_of(signal, up=up),)
+    ]
+
+
+def unseen_firmware(
+    changes: Iterable[tuple[Port, LinkEvent]], stages: Callable[[Port], Collection[Stage]]
+) -> list[tuple[str, StageName]]:
+    """Return the firmware's stages of ports that lost their carriers alone.
+
+    The kernel counts changes of a carrier, so none is missed; nothing counts those of the
+    firmware's link, which may go and come again while a server's probe does not run.
+
+    stages: those that can be observed at a port.
+    """
+    changes = list(changes)
+    lost = {port for port, event in changes if event.stage == "carrier" and not event.up}
+    changed = {port for port, event in changes if event.stage == "firmware"}
+    return [
+        (str(port), stage.name)
+        for port in sorted(lost - changed)
+        if "firmware" in stages(port)
+        for stage in (FIRMWARE_DOWN, FIRMWARE_UP)
     ]
 
 

@@ -94,6 +94,8 @@ class Reconfiguration:
         late_monitors: by how many ns monitors were late at least, by switch, where light went after
             the carriers that it carries.
         clocks: status of the servers' clocks, by server, where their kernels tell it.
+        unseen: subject and stage of what happened, or may have, while nobody looked. Of the event
+            as a whole such a stage is unknown: its last subject may be the one that was not seen.
     """
 
     plan: str
@@ -109,6 +111,7 @@ class Reconfiguration:
     before: str | None = None
     late_monitors: dict[str, int] = field(default_factory=dict)
     clocks: Mapping[str, ClockStatus] = field(default_factory=dict)
+    unseen: tuple[tuple[str, StageName], ...] = ()
 
     def conditions(self, number: int) -> dict[str, Scalar]:
         """Conditions of the rows of this event: its number, and between which plans it was."""
@@ -141,6 +144,8 @@ class Reconfiguration:
         spans: dict[StageName, list[Span]] = {}
         for seen, after in zip(self.seen, self.seen_after, strict=True):
             spans.setdefault(seen.stage, []).append(after)
+        for _, stage in self.unseen:
+            spans.pop(stage, None)
         whole = {}
         for stage, parts in spans.items():
             pick = max if STAGES[stage].up else min
@@ -163,6 +168,8 @@ class Reconfiguration:
         for seen, point in zip(self.seen, self.points_after(), strict=True):
             pick = max if STAGES[seen.stage].up else min
             found[seen.stage] = pick(point, found.get(seen.stage, point))
+        for _, stage in self.unseen:
+            found.pop(stage, None)
         return found
 
     def outages(self) -> Iterator[Outage]:
@@ -241,7 +248,8 @@ def closure_rows(event: Reconfiguration, fabric: Fabric, number: int) -> Iterato
     """Share of the intervals of each stage, and of each outage, that contain the ground truth.
 
     Where the truth is only known within bounds (a change in the kernel), the two intervals must
-    overlap. What was seen and did not happen is contained in nothing.
+    overlap. What was seen and did not happen is contained in nothing, and so is a change of a
+    carrier that happened while it was watched and was not seen.
     """
     truth = fabric.bench.truth
     if truth is None:
@@ -258,6 +266,8 @@ def closure_rows(event: Reconfiguration, fabric: Fabric, number: int) -> Iterato
             if written is not None and true:
                 late = [moment.since(written) for moment in true]
                 inside.setdefault("latency", []).append(_overlap(late, after))
+    for unseen in _unseen_carriers(event, fabric, truth):
+        inside.setdefault(unseen, []).append(False)
     for outage in event.outages():
         subject, kind = outage.subject, outage.kind
         if truth.knows(subject, kind.signal):
@@ -271,6 +281,23 @@ def closure_rows(event: Reconfiguration, fabric: Fabric, number: int) -> Iterato
         yield closure_row(
             fabric.testbed.name, f"closure.{name}", verdict, event.sent.earliest, number
         )
+
+
+def _unseen_carriers(
+    event: Reconfiguration, fabric: Fabric, truth: GroundTruth
+) -> Iterator[StageName]:
+    """Yield the stage of each carrier that for certain changed in an event, and was not seen."""
+    seen = {(one.subject, one.stage) for one in event.seen}
+    for port in [str(spec.port) for spec in fabric.testbed.nic_ports]:
+        for stage in (CARRIER_DOWN, CARRIER_UP):
+            if (port, stage.name) not in seen and truth.knows(port, stage.signal):
+                watch = event.watch_of(stage, port)
+                changes = truth.all_moments(stage.signal, port, watch, up=stage.up)
+                if any(
+                    one.earliest >= watch.since and one.latest <= watch.until.earliest
+                    for one in changes
+                ):
+                    yield stage.name
 
 
 def _first_write(event: Reconfiguration, truth: GroundTruth) -> Span | None:

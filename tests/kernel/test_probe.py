@@ -1,5 +1,6 @@
 """The probe sees what the kernel does, and answers what it is asked."""
 
+import os
 import signal
 import subprocess
 import sys
@@ -65,6 +66,26 @@ def test_every_flap_is_seen(links: KernelLinks, start_probe: Start) -> None:
     announced = [event for event in events if event[5] == "netlink"]
     announced = announced or [probe.await_event(by("netlink", "carrier"))[0]]
     assert all(event[3] is None for event in announced)
+
+
+def test_a_flap_while_the_probe_is_stopped_is_seen(links: KernelLinks, start_probe: Start) -> None:
+    links.apply(frozenset({A0}), APART)
+    probe = start_probe("a")
+    probe.watch("fabric0", "fabric1")
+    probe.drain()
+    probe.process.send_signal(signal.SIGSTOP)
+    os.waitid(os.P_PID, probe.process.pid, os.WSTOPPED | os.WNOWAIT)
+    down, up = links.apply(frozenset(), APART).changes + links.apply(frozenset({A0}), APART).changes
+    probe.process.send_signal(signal.SIGCONT)
+    answer = probe.ask("settle", ports={"fabric0": ["carrier"]}, timeout_ns=GENEROUS_NS)
+    assert answer["settled"] is True
+    found = [event for event in answer["events"] if by("sysfs", "carrier")(event)]
+    assert [event[:3] for event in found] == [
+        ["fabric0", "carrier", False],
+        ["fabric0", "carrier", True],
+    ]
+    for event, change in zip(found, (down, up), strict=True):
+        assert event[3] <= change.sent_ns < change.done_ns <= event[4]
 
 
 @pytest.fixture

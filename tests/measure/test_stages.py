@@ -1,11 +1,12 @@
 """Stages of ports and circuits: the last recovery, outages as intervals, ports that rise."""
 
+import dataclasses
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from lightrig.harness.measure.reconfiguration import link_stages, rising_ports
+from lightrig.harness.measure.reconfiguration import link_stages, rising_ports, unseen_firmware
 from lightrig.harness.measure.stages import (
     Flap,
     Reconfiguration,
@@ -115,7 +116,7 @@ def test_light_is_back_when_it_came_for_good_while_it_was_watched() -> None:
         truth.note("ocs.35", "light", up=up, at=Span(at, at))
     fabric: Any = SimpleNamespace(
         bench=SimpleNamespace(truth=truth, clock=SimpleNamespace(virtual=True)),
-        testbed=SimpleNamespace(name="lab"),
+        testbed=SimpleNamespace(name="lab", nic_ports=()),
     )
 
     def closed(earliest: int, latest: int) -> bool:
@@ -141,7 +142,7 @@ UNEVEN = Reconfiguration(
         Seen("b.p0", "carrier_up", ms(50, 55), 52 * MS),
     ),
     (),
-    watched={"a": ms(200, 210), "b": ms(150, 151)},
+    watched={"a": ms(200, 210), "b": ms(150, 151), "c": ms(200, 210)},
     flaps=(
         Flap("a.p0", ms(70, 71), ms(80, 84)),  # after its outage
         Flap("b.p0", ms(20, 21), ms(24, 30)),
@@ -175,6 +176,7 @@ def test_rows_of_an_event_by_hand() -> None:
         ("b.p0", "outage.flap", 47, 47, None),
         ("a", "watched", 194, 199.5, 205),
         ("b", "watched", 144, 145, 146),
+        ("c", "watched", 194, 199.5, 205),
     ]
     every = list(rows(UNEVEN, LAB, 3))
     assert {(row.unit, row.time_ns) for row in every} == {("ns", 5 * MS)}
@@ -201,13 +203,42 @@ def test_a_flap_is_within_a_possible_interruption(began: Span, ended: Span, with
     assert not Flap("p", ms(30, 31), None).within(began, ended)
 
 
+def test_a_stage_of_which_one_port_was_not_seen_is_none_of_the_event() -> None:
+    """Its last port may be the one that was not seen."""
+    missed = dataclasses.replace(UNEVEN, unseen=(("c.p0", "carrier_up"),))
+    assert missed.stages() == {"carrier_down": ms(3, 7)}
+    assert missed.points() == {"carrier_down": 4_500_000}
+    found = {(row.subject, row.quantity) for row in rows(missed, LAB, 3)}
+    assert ("lab", "reconfiguration.carrier_down") in found
+    assert ("lab", "reconfiguration.carrier_up") not in found
+    assert {("a.p0", "carrier_up"), ("b.p0", "carrier_up")} <= found
+
+
+def test_a_port_that_lost_its_carrier_and_not_its_firmware_s_link_was_not_seen() -> None:
+    other, third = Port("server1", "nic0.p0"), Port("server2", "nic0.p0")
+    changes = [
+        *(event("carrier", up, ms(10, 500)) for up in (False, True)),
+        *((other, event("carrier", up, ms(10, 12))[1]) for up in (False, True)),
+        (other, event("firmware", False, ms(9, 11))[1]),
+        *((third, event("carrier", up, ms(10, 12))[1]) for up in (False, True)),
+        (Port("server3", "nic0.p0"), event("datagram", False, ms(10, 12))[1]),
+    ]
+    with_rdma: Any = ("firmware", "carrier", "datagram")
+    stages: Any = {PORT: with_rdma, other: with_rdma, third: ("carrier", "datagram")}
+    assert unseen_firmware(changes, stages.__getitem__) == [
+        ("server0.nic0.p0", "firmware_down"),
+        ("server0.nic0.p0", "firmware_up"),
+    ]
+
+
 def closed_with(*noted: tuple[str, str, bool, Span], virtual: bool = True) -> dict[str, float]:
     """Return the share of each comparison of `UNEVEN` with the ground truth that holds."""
     truth = GroundTruth()
     for subject, stage, up, at in noted:
         truth.note(subject, stage, up=up, at=at)  # type: ignore[arg-type]
     bench = SimpleNamespace(truth=truth, clock=SimpleNamespace(virtual=virtual))
-    lab: Any = SimpleNamespace(bench=bench, testbed=SimpleNamespace(name="lab"))
+    ports = [SimpleNamespace(port=port) for port in ("a.p0", "b.p0", "c.p0")]
+    lab: Any = SimpleNamespace(bench=bench, testbed=SimpleNamespace(name="lab", nic_ports=ports))
     found = list(closure_rows(UNEVEN, lab, 3))
     assert {(row.subject, row.time_ns) for row in found} <= {("lab", 5 * MS)}
     return {row.quantity.removeprefix("closure."): row.value for row in found}
@@ -231,6 +262,28 @@ def test_stages_and_outages_are_compared_with_the_truth() -> None:
     assert late["latency"] == 0.75
     # A command of another event.
     assert "latency" not in closed_with(*noted, ("harness", "written", True, ms(6.5)))
+
+
+@pytest.mark.parametrize(
+    ("down", "up", "shares"),
+    [
+        ((11, 12), (90, 95), {"carrier_down": 2 / 3, "carrier_up": 2 / 3}),
+        # Before the command, and too late for the watch to have seen it for certain.
+        ((4, 5.5), (190, 201), {"carrier_down": 1, "carrier_up": 1}),
+        ((5, 6), (160, 170), {"carrier_down": 2 / 3, "carrier_up": 2 / 3}),
+    ],
+)
+def test_a_carrier_that_nobody_saw_change_is_contained_in_nothing(
+    down: tuple[float, float], up: tuple[float, float], shares: dict[str, float]
+) -> None:
+    """The servers of `a` and `b` have seen theirs, and that of `c` was watched until 200 ms."""
+    right = [
+        *(("a.p0", "carrier", False, ms(11)), ("a.p0", "carrier", True, ms(60.5))),
+        *(("b.p0", "carrier", False, ms(13)), ("b.p0", "carrier", True, ms(50))),
+    ]
+    unseen = [("c.p0", "carrier", False, ms(*down)), ("c.p0", "carrier", True, ms(*up))]
+    found = closed_with(*right, *unseen)
+    assert {name: found[name] for name in shares} == pytest.approx(shares)
 
 
 @pytest.mark.parametrize(("down", "up", "share"), [(70.5, 82, 1), (70.5, 85, 0), (72, 82, 0)])

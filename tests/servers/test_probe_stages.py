@@ -57,6 +57,59 @@ def test_a_stage_changed_after_the_last_read_and_before_this_one(
     assert not Sensor("p1", "carrier", str(tmp_path / "none"), b"1").up
 
 
+@pytest.mark.parametrize("up", [True, False])
+def test_a_carrier_that_went_and_came_between_two_reads_is_seen_by_its_count(
+    clock: Clock, tmp_path: Path, up: bool
+) -> None:
+    """The kernel counts each change; a probe that is not scheduled meanwhile reads the same state.
+
+    /sys/class/net/IF/carrier_changes of Linux's Documentation/ABI/testing/sysfs-class-net.
+    """
+    file, count, log = tmp_path / "carrier", tmp_path / "carrier_changes", EventLog()
+    file.write_text(f"{up:d}\n")
+    count.write_text("8\n")
+    sensor = Sensor("p0", "carrier", str(file), b"1", str(count))
+
+    def sample(changes: int, carrier: bool = up) -> list[Any]:
+        clock.at += 5
+        file.write_text(f"{carrier:d}\n")
+        count.write_text(f"{changes}\n")
+        clock.at += 5
+        sensor.sample(log)
+        return events(log)
+
+    assert sample(8) == []
+    begin = clock.at
+    assert sample(10) == [
+        ("p0", "carrier", not up, begin, begin + 10, "sysfs", None),
+        ("p0", "carrier", up, begin, begin + 10, "sysfs", None),
+    ]
+    assert sample(10) == []
+    # A change that is read is counted, also where the kernel counts it after its state is read.
+    (once,) = sample(10, not up)
+    assert once[2] == (not up)
+    assert sample(11, not up) == []
+    (back,) = sample(12)
+    assert back[2] == up
+    assert sample(12) == []
+    # A device under the same name begins anew, and one without a file has no count.
+    assert sample(0) == []
+    assert len(sample(2)) == 2
+    count.unlink()
+    sensor.close()
+    sensor.sample(log)
+    assert events(log) == []
+    # Of a device that is administratively down no state can be read, whatever is counted.
+    file.unlink()
+    count.write_text("2\n")
+    sensor.close()
+    sensor.sample(log)
+    count.write_text("4\n")
+    sensor.sample(log)
+    assert [event[2] for event in events(log)] == [False] * up
+    sensor.close()
+
+
 def message(index: int, up: bool, kind: int = 16, more: int = 0) -> bytes:
     """Return an RTM_NEWLINK: header, then struct ifinfomsg, then `more` bytes of attributes."""
     flags = 0x11043 if up else 0x1003

@@ -5,7 +5,8 @@ together. Requests come as one JSON object per line on stdin, replies go to stdo
 has the protocol. All times are integer nanoseconds of this server's CLOCK_MONOTONIC.
 
 Observations are intervals. A poller reads sysfs as fast as it can: a change happened after the last
-read with the old value and before the first with the new one. Datagrams with sequence numbers and
+read with the old value and before the first with the new one. A carrier that went and came again
+between two reads shows in the kernel's count of its changes. Datagrams with sequence numbers and
 the send time of their predecessor bound an outage on the link itself. Netlink is only a
 cross-check, since the kernel announces carriers late and rate-limited.
 """
@@ -84,7 +85,8 @@ class Watch:
         self, ports: dict[str, str | None], datagrams: tuple[int, int] | None, boot: bytes
     ) -> None:
         for port, rdma in ports.items():
-            self._sensors.append(Sensor(port, "carrier", f"{NET}/{port}/carrier", b"1"))
+            base = f"{NET}/{port}/carrier"
+            self._sensors.append(Sensor(port, "carrier", base, b"1", f"{base}_changes"))
             if rdma is not None:
                 path = f"{RDMA}/{rdma}/ports/1/phys_state"
                 self._sensors.append(Sensor(port, "firmware", path, b"5"))  # "5: LinkUp"

@@ -20,45 +20,79 @@ RDMA = "/sys/class/infiniband"
 _RTMGRP_LINK, _RTM_NEWLINK, _IFF_LOWER_UP = 1, 16, 0x10000
 
 
-class Sensor:
-    """A sysfs file whose first byte shows whether a stage of a port is up."""
+class _KernelFile:
+    """A file of sysfs that stays open, since it is read many times a second."""
 
-    def __init__(self, port: str, stage: str, path: str, up_byte: bytes) -> None:
-        self.port, self.stage = port, stage
-        self._path, self._up_byte = path, up_byte
+    def __init__(self, path: str) -> None:
+        self._path = path
         self._descriptor: int | None = None
-        self._seen = now()
-        self.up = self._read()
 
-    def _read(self) -> bool:
+    def read(self) -> bytes:
+        """Return the beginning of the file; empty where its device is down or gone."""
         try:
             if self._descriptor is None:
                 self._descriptor = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
-            return os.pread(self._descriptor, 1, 0) == self._up_byte
+            return os.pread(self._descriptor, 24, 0)
         except OSError as error:
             # EINVAL: the device is administratively down. ENODEV, ENOENT: it was removed, and a
             # new one may appear under the same name.
             if error.errno == errno.EINVAL:
-                return False
+                return b""
             if error.errno in (errno.ENODEV, errno.ENOENT):
                 self.close()
-                return False
+                return b""
             raise
-
-    def sample(self, log: EventLog) -> None:
-        """Read the file, and log a change since it was last read."""
-        before = now()  # the old value was certain only up to the last read's start
-        up = self._read()
-        if up != self.up:
-            log.add(Event(self.port, self.stage, up, self._seen, now(), "sysfs"))
-            self.up = up
-        self._seen = before
 
     def close(self) -> None:
         """Close the file; it is opened again when it is read."""
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None
+
+
+class Sensor:
+    """A sysfs file whose first byte shows whether a stage of a port is up.
+
+    count: a file with the kernel's number of changes of this stage. By it a stage is seen that went
+    and came again between two reads, as it does while no processor runs this program.
+    """
+
+    def __init__(
+        self, port: str, stage: str, path: str, up_byte: bytes, count: str | None = None
+    ) -> None:
+        self.port, self.stage = port, stage
+        self._state, self._up_byte = _KernelFile(path), up_byte
+        self._count = None if count is None else _KernelFile(count)
+        self._seen = now()
+        self._changes = self._read_count()
+        self.up = self._state.read()[:1] == up_byte
+
+    def _read_count(self) -> int:
+        return int(self._count.read() or 0) if self._count is not None else 0
+
+    def sample(self, log: EventLog) -> None:
+        """Read the files, and log a change since they were last read."""
+        before = now()  # the old value was certain only up to the last read's start
+        # Before the state: of a change between the two reads only the state is new, and the count
+        # of the next sample is one more, by which nothing is seen twice.
+        changes = self._read_count()
+        state = self._state.read()
+        up = state[:1] == self._up_byte
+        if up != self.up:
+            log.add(Event(self.port, self.stage, up, self._seen, now(), "sysfs"))
+            self.up = up
+        elif state and changes - self._changes >= 2:
+            at = now()
+            log.add(Event(self.port, self.stage, not up, self._seen, at, "sysfs"))
+            log.add(Event(self.port, self.stage, up, self._seen, at, "sysfs"))
+        self._changes = changes
+        self._seen = before
+
+    def close(self) -> None:
+        """Close the files; they are opened again when they are read."""
+        self._state.close()
+        if self._count is not None:
+            self._count.close()
 
 
 def open_netlink() -> socket.socket | None:
