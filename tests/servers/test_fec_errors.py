@@ -5,13 +5,11 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from lightrig.instruments.clock import Span, SystemClock
 from lightrig.instruments.core.errors import DeniedError
 from lightrig.instruments.servers.host.commands import CommandResult, Reading, ToolFailedError
-from lightrig.instruments.servers.ports.fec_errors import CODEWORD_BITS, FecErrors, symbol_errors
+from lightrig.instruments.servers.ports.fec_errors import CODEWORD_BITS, FecErrors
 from lightrig.instruments.servers.tools import ethtool_fec
 
 SECOND = 1_000_000_000
@@ -111,6 +109,56 @@ def test_a_reset_of_the_counters_voids_the_gate() -> None:
     assert port.count(duration=0).result().void == "its counters were reset during the measurement"
 
 
+def hist(*counts: int) -> dict[str, Any]:
+    return {
+        "hist": [
+            {"bin_low": errors, "bin_high": errors, "total": count}
+            for errors, count in enumerate(counts)
+        ]
+    }
+
+
+def lanes(*counts: int) -> dict[str, Any]:
+    return {"corrected_bits": {"total": sum(counts), "lanes": list(counts)}}
+
+
+@pytest.mark.parametrize("top", [2**16 - 1, 2**32 - 1], ids=["16 bits", "32 bits"])
+@pytest.mark.parametrize(
+    ("fec", "of"),
+    [
+        ("before", lambda count: totals(corrected_bits=count)),
+        ("before", lambda count: totals(corrected_blocks=count)),
+        ("before", lambda count: hist(10**12, count, 7)),
+        ("before", lambda count: lanes(5, count)),
+        ("after", lambda count: totals(uncorrectable_blocks=count)),
+    ],
+    ids=["bits", "code words", "histogram", "lane", "after FEC"],
+)
+@pytest.mark.parametrize("below", [0, 1], ids=["stays", "arrives"])
+def test_a_register_at_all_ones_may_count_no_further(
+    top: int, fec: str, of: Any, below: int
+) -> None:
+    """The FEC counters of IEEE 802.3, clause 45, are held at all ones until they are read."""
+    port = counter(fec, [reading(of(top - below)), reading(of(top))])
+    found = port.count(duration=0).result()
+    assert (found.bits, found.errors) == (0, 0)
+    assert found.void is not None
+    assert "at its maximum" in found.void
+
+
+@pytest.mark.parametrize("top", [2**16 - 1, 2**32 - 1], ids=["16 bits", "32 bits"])
+def test_a_wider_counter_goes_on_beyond_all_ones(top: int) -> None:
+    readings = [totals(corrected_bits=count) for count in (top - 1, top + 1)]
+    found = counter("before", list(map(reading, readings))).count(duration=0).result()
+    assert (found.errors, found.void) == (2, None)
+
+
+def test_a_full_bin_of_code_words_without_errors_hides_no_symbol_errors() -> None:
+    port = counter("before", [reading(hist(2**32 - 1, 4, 1)), reading(hist(2**32 - 1, 6, 2))])
+    found = port.count(duration=0).result()
+    assert (found.errors, found.void) == (2 * 1 + 1 * 2, None)
+
+
 @pytest.mark.parametrize(("changes", "lost"), [((4, 4), False), ((4, 6), True)])
 def test_a_link_that_was_down_meanwhile_has_lost_its_clock(changes: Any, lost: bool) -> None:
     both = [reading(totals(corrected_bits=9))] * 2
@@ -132,15 +180,3 @@ def test_a_driver_without_fec_is_an_error() -> None:
     port = FecErrors("server0.nic0", nic, "veth0", "before", RATE, SystemClock())
     with pytest.raises(DeniedError, match="FEC counters cannot be read"):
         port.count(duration=0)
-
-
-@given(
-    st.lists(st.tuples(st.integers(0, 20), st.integers(0, 5), st.integers(0, 10**9)), min_size=1)
-)
-def test_symbol_errors_of_a_histogram_lie_between_the_ends_of_its_bins(bins: Any) -> None:
-    hist = [{"bin_low": low, "bin_high": low + width, "total": n} for low, width, n in bins]
-    fec = reading({"hist": hist})
-    low, high = symbol_errors(fec, "low"), symbol_errors(fec, "high")
-    assert low is not None
-    assert high is not None
-    assert low <= sum((low_ + width / 2) * n for low_, width, n in bins) <= high

@@ -95,10 +95,14 @@ def test_the_code_follows_from_the_rate_of_a_lane(lanes, speed, code):
         (fec((160, 29, 9), FecCount(5)), (4, 4), "were reset"),
         (fec((160, 41, 9), FecCount(1)), (4, 4), "were reset"),
         (fec((160, 41), FecCount(5), bins=BINS[:2]), (4, 4), "were reset"),
+        (fec((160, 2**32 - 1, 9), FecCount(5)), (4, 4), "at its maximum"),
+        (fec((160, 2**16 - 1, 9), FecCount(5)), (4, 4), "at its maximum"),
+        (fec((160, 41, 9), FecCount(2**32 - 1)), (4, 4), "at its maximum"),
+        (fec((160, 2**32, 9), FecCount(5)), (4, 4), None),
         (fec((160, 41, 9), FecCount(2)), (4, 4), None),
     ],
 )
-def test_a_gate_across_a_reset_or_a_loss_is_void(last, carriers, void):
+def test_a_gate_across_a_reset_a_loss_or_a_full_counter_is_void(last, carriers, void):
     found = counted(Nic(fec((100, 30, 7), FecCount(2)), last, carriers=carriers))
     assert found.void is None if void is None else void in found.void
 

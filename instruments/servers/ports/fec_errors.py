@@ -6,21 +6,20 @@ under the same names for every driver that has them: corrected and uncorrectable
 their number of symbol errors.
 """
 
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from lightrig.instruments.core.capabilities import ErrorCount, ErrorUnit
 from lightrig.instruments.core.errors import CANNOT, DeniedError
 from lightrig.instruments.servers.host.commands import Reading, ToolFailedError, ToolMissingError
 from lightrig.instruments.servers.ports.counter_gates import CounterGate, PortCounters
-from lightrig.instruments.servers.tools.counters import CounterKind, Unknown, delta
-from lightrig.instruments.servers.tools.ethtool_fec import FecReading
+from lightrig.instruments.servers.tools.counters import Unknown
+from lightrig.instruments.servers.tools.ethtool_fec import FecCount, FecReading
 
 SYMBOL_BITS = 10
 CODEWORD_BITS = 5440
 """Bits of a code word of RS(544,514), the longer of the two codes: so the fewest code words."""
 
 _BITS_EACH: dict[ErrorUnit, int] = {"bits": 1, "symbols": SYMBOL_BITS, "codewords": CODEWORD_BITS}
-_KIND = CounterKind()
 
 
 class _Sample(NamedTuple):
@@ -80,21 +79,24 @@ class FecErrors(PortCounters[_Sample]):
         return text, f"ethtool -I --show-fec {self._device}"
 
     def _between(self, first: Reading[_Sample], last: Reading[_Sample]) -> ErrorCount:
-        before = _errors(first.value.fec, self.unit, after=self._after)
-        after = _errors(last.value.fec, self.unit, after=self._after)
-        grown = delta(before, after, _KIND) if after is not None and before is not None else None
-        void = None
-        if grown is None:
+        before = _counts(first.value.fec, self.unit, after=self._after)
+        after = _counts(last.value.fec, self.unit, after=self._after)
+        errors, void = 0, None
+        for each, count in after.items():
+            grown = count.since(before.get(each))
+            if isinstance(grown, Unknown):
+                void = grown.explanation
+            else:
+                errors += each[1] * grown
+        if not after or before.keys() - after.keys():
             void = "its driver has no such counters any more"
-        elif isinstance(grown, Unknown):
-            void, grown = "its counters were reset during the measurement", None
         apart = max(last.at.earliest - first.at.latest, 0)
         changed = first.value.carrier_changes != last.value.carrier_changes
         return ErrorCount(
             first.at,
             last.at,
             0 if void else int(self.bits_per_second * apart / 1e9),
-            grown or 0,
+            0 if void else errors,
             sync_lost=False,
             clock_lost=changed or not last.value.fec.active,
             void=void,
@@ -112,23 +114,10 @@ def _unit(fec: FecReading, *, after: bool) -> ErrorUnit | None:
     return "codewords" if fec.corrected_blocks is not None else None
 
 
-def _errors(fec: FecReading, unit: ErrorUnit, *, after: bool) -> int | None:
-    counted = {
-        "bits": fec.corrected_bits,
-        "codewords": fec.uncorrectable_blocks if after else fec.corrected_blocks,
-    }.get(unit)
+def _counts(fec: FecReading, unit: ErrorUnit, *, after: bool) -> dict[tuple[int, int], FecCount]:
+    """Return the counters of a unit by the fewest and the most errors that one count stands for."""
     if unit == "symbols":
-        return symbol_errors(fec)
-    return None if counted is None else counted.total
-
-
-def symbol_errors(fec: FecReading, end: Literal["low", "high"] = "high") -> int | None:
-    """Return the number of symbol errors in the code words of a histogram.
-
-    In a bin of several numbers of errors each code word counts as the one at the `end`.
-    """
-    if not fec.histogram:
-        return None
-    return sum(
-        (each.high if end == "high" else each.low) * each.count.total for each in fec.histogram
-    )
+        return {(each.low, each.high): each.count for each in fec.histogram if each.high}
+    blocks = fec.uncorrectable_blocks if after else fec.corrected_blocks
+    count = fec.corrected_bits if unit == "bits" else blocks
+    return {} if count is None else {(1, 1): count}

@@ -11,8 +11,8 @@ from lightrig.instruments.core.errors import CANNOT, DeniedError
 from lightrig.instruments.servers.host.commands import Reading, ToolFailedError, ToolMissingError
 from lightrig.instruments.servers.ports.counter_gates import CounterGate
 from lightrig.instruments.servers.ports.nic import Nic
-from lightrig.instruments.servers.tools.counters import CounterKind, Unknown, delta
-from lightrig.instruments.servers.tools.ethtool_fec import FecReading
+from lightrig.instruments.servers.tools.counters import Unknown
+from lightrig.instruments.servers.tools.ethtool_fec import FecCount, FecReading
 
 SYMBOL_BITS = 10
 
@@ -20,8 +20,6 @@ _KP4 = (544, 15)
 _KR4 = (528, 7)
 _KP4_LANE_BPS = 40e9
 """Lanes faster than this carry RS(544,514): 50 Gb/s and more, PAM4 (IEEE 802.3, clause 119)."""
-
-_KIND = CounterKind()
 
 
 class FecHistogram:
@@ -81,14 +79,15 @@ class FecHistogram:
         void = None
         if changes != changes_now or not last.value.active:
             void = "its link was down during the measurement"
-        before = {(each.low, each.high): each.count.total for each in first.value.histogram}
-        after = {(each.low, each.high): each.count.total for each in last.value.histogram}
-        grown = {edges: delta(before.get(edges, 0), after[edges], _KIND) for edges in after}
-        uncorrectable = delta(_lost(first.value), _lost(last.value), _KIND)
-        if before.keys() != after.keys() or any(
-            isinstance(each, Unknown) for each in (*grown.values(), uncorrectable)
-        ):
-            void = "its counters were reset during the measurement"
+        before = {(each.low, each.high): each.count for each in first.value.histogram}
+        after = {(each.low, each.high): each.count for each in last.value.histogram}
+        grown = {edges: count.since(before.get(edges)) for edges, count in after.items()}
+        uncorrectable = _lost(last.value).since(_lost(first.value))
+        unknown = [each for each in (*grown.values(), uncorrectable) if isinstance(each, Unknown)]
+        if before.keys() != after.keys():
+            unknown.append(Unknown("reset"))
+        if unknown:
+            void = unknown[0].explanation
         bins = tuple(
             (low, high, count)
             for (low, high), count in sorted(grown.items())
@@ -103,5 +102,5 @@ class FecHistogram:
         return SymbolErrorHistogram(first.at, last.at, bins, missed, counted, *code, void=void)
 
 
-def _lost(fec: FecReading) -> int:
-    return 0 if fec.uncorrectable_blocks is None else fec.uncorrectable_blocks.total
+def _lost(fec: FecReading) -> FecCount:
+    return fec.uncorrectable_blocks or FecCount(0)

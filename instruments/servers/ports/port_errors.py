@@ -19,14 +19,6 @@ _LANES = re.compile(r"rx_err_lane_\d+_phy")
 _CORRECTED = "rx_corrected_bits_phy"
 _LEFT = "rx_pcs_symbol_err_phy"
 _DOWNS = "link_down_events_phy"
-_REASONS = {
-    "reset": "its counters were reset during the measurement",
-    "wrapped or reset": "its counters fell: they wrapped or were reset",
-    "saturated": "a counter is at its maximum",
-    "too soon": "its counters may not have been updated yet",
-    "too large": "a counter exceeds its width",
-    "not known": "the behaviour of its counters is unknown",
-}
 
 
 class PortErrors(PortCounters[dict[str, int]]):
@@ -62,7 +54,7 @@ class PortErrors(PortCounters[dict[str, int]]):
         grown = changes(first.value, last.value, ethtool_kind, apart_ns=apart)
         names = self._wrong(last.value) or []
         used = [grown.get(name, Unknown("reset")) for name in (_BITS, *names)]
-        void = next((_REASONS[each.reason] for each in used if isinstance(each, Unknown)), None)
+        void = next((each.explanation for each in used if isinstance(each, Unknown)), None)
         bits, *errors = (0 if isinstance(each, Unknown) else each for each in used)
         downs = grown.get(_DOWNS, 0)
         return ErrorCount(

@@ -24,6 +24,8 @@ class CounterKind:
         scale: how many bytes or events one count stands for.
         refresh_ns: it is read anew only this often; readings that are closer may be one.
         most_per_s: it cannot grow faster.
+        registers: widths of device registers whose value a driver may hand on as its counter's;
+            at its top each stays until it is read or reset.
     """
 
     bits: int = 64
@@ -32,11 +34,17 @@ class CounterKind:
     scale: int = 1
     refresh_ns: int = 0
     most_per_s: float | None = None
+    registers: tuple[int, ...] = ()
 
     @property
     def top(self) -> int:
         """Largest value of the counter."""
         return (1 << self.bits) - 1
+
+    def may_be_full(self, value: int) -> bool:
+        """Whether a counter that shows `value` may have stopped counting."""
+        widths = self.registers if self.at_top == "wraps" else (*self.registers, self.bits)
+        return any(value == (1 << width) - 1 for width in widths)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,12 +52,28 @@ class Unknown:
     """The difference is unknown; `at_least` is certain, in the counter's scale.
 
     `reset`: it fell and cannot have wrapped. `wrapped or reset`: it fell. `saturated`: it stands
-    at its top. `too soon`: it may not have been refreshed. `too large`: the value does not fit
-    its width, so it is of another kind. `not known`: nobody knows how this counter behaves.
+    at its top, or at that of a register. `too soon`: it may not have been refreshed. `too large`:
+    the value does not fit its width, so it is of another kind. `not known`: nobody knows how this
+    counter behaves.
     """
 
     reason: Reason
     at_least: int = 0
+
+    @property
+    def explanation(self) -> str:
+        """The reason as a clause, for a measurement that is void by it."""
+        return _EXPLANATIONS[self.reason]
+
+
+_EXPLANATIONS: Mapping[Reason, str] = {
+    "reset": "its counters were reset during the measurement",
+    "wrapped or reset": "its counters fell: they wrapped or were reset",
+    "saturated": "a counter is at its maximum and may count no further until it is reset",
+    "too soon": "its counters may not have been updated yet",
+    "too large": "a counter exceeds its width",
+    "not known": "the behaviour of its counters is unknown",
+}
 
 
 def delta(
@@ -65,8 +89,8 @@ def delta(
     if not (0 <= before <= kind.top and 0 <= after <= kind.top):
         return Unknown("too large")
     scale = kind.scale
-    if kind.at_top == "saturates" and after == kind.top:
-        return Unknown("saturated", scale * (after - before))
+    if kind.may_be_full(after):
+        return Unknown("saturated", scale * max(after - before, 0))
     if after >= before:
         return scale * (after - before)
     if kind.at_top == "saturates" or kind.bits >= 64:
@@ -112,6 +136,13 @@ def changes(
 # ----------------------------------------------------------------------- which is which
 
 _COUNT = CounterKind()
+FEC_COUNTER = CounterKind(registers=(16, 32))
+"""A counter of `ethtool --show-fec`, of any driver.
+
+The kernel's are 64 bits wide. The registers of IEEE 802.3, clause 45, have 16 and 32 bits and are
+held at all ones, and some drivers add up nothing: ice hands on two halves of 16 bits as they are.
+"""
+
 _BEFORE_FEC = CounterKind(fec="before")
 _AFTER_FEC = CounterKind(fec="after")
 

@@ -8,6 +8,7 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
+from lightrig.instruments.servers.tools.counters import FEC_COUNTER, Unknown, delta
 from lightrig.instruments.servers.tools.output import (
     ToolOutputError,
     field,
@@ -34,6 +35,13 @@ class FecCount:
 
     total: int
     lanes: tuple[int, ...] = ()
+
+    def since(self, before: "FecCount | None") -> int | Unknown:
+        """Return what was counted since `before` (None: zero), unless a lane may be full."""
+        grown = delta(before.total if before else 0, self.total, FEC_COUNTER)
+        if any(map(FEC_COUNTER.may_be_full, self.lanes)):
+            return Unknown("saturated", grown.at_least if isinstance(grown, Unknown) else grown)
+        return grown
 
 
 @dataclass(frozen=True, slots=True)
