@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -57,6 +58,24 @@ def _strength(light: _Light) -> float:
     return (light.launch_max_dbm or 0.0) - light.fibers_db
 
 
+def _wavelengths(light: _Light) -> int | None:
+    return light.sender.wavelengths if light.sender else 1
+
+
+def _apart_db(light: _Light, receiver: TransceiverSpec | None) -> float:
+    """Return by how many dB one lane of a receiver gets less than the sum of the wavelengths.
+
+    A meter gets the sum. A receiver of as many wavelengths has them one a lane; one of fewer
+    gets several in a lane. Where one of two transceivers does not state its number, they are
+    taken as alike; light whose number is not stated, as one wavelength.
+    """
+    if receiver is None or light.sender is None:
+        return 0.0
+    sent, received = light.sender.wavelengths, receiver.wavelengths
+    together = math.ceil(sent / received) if sent and received else 1
+    return 10 * math.log10((sent or 1) / together)
+
+
 def check_budgets(parts: Parts, wiring: Wiring, findings: Findings, *, damage: bool = True) -> None:
     """Note each line whose receivers may be too dark in the worst circuit, or destroyed.
 
@@ -104,7 +123,7 @@ class _Budgets:
     def _extremes(
         self, switch: str, into: Mapping[str, Sequence[Fiber]], after: tuple[str, ...]
     ) -> Sequence[_Light]:
-        """Return the weakest light of each wavelength at a switch, and the strongest.
+        """Return the weakest light of each wavelength at a switch, and the strongest of each sum.
 
         Whatever way they share from here on, nothing else can be darker or destroy more.
         """
@@ -120,7 +139,11 @@ class _Budgets:
                 for nm in senders
             ]
             launched = [light for light in lights if light.launch_max_dbm is not None]
-            found += [max(launched, key=_strength)] if launched else []
+            kinds = dict.fromkeys(_wavelengths(light) for light in launched)
+            found += [
+                max((x for x in launched if _wavelengths(x) == count), key=_strength)
+                for count in kinds
+            ]
             self._known[switch, after] = tuple(found)
         return self._known[switch, after]
 
@@ -155,17 +178,17 @@ class _Budgets:
         receiver = self._transceiver(fiber.sink)
         damage = instrument.damage_dbm if instrument else receiver.damage_dbm if receiver else None
         arrivals = [
-            (light.launch_max_dbm - light.fibers_db, light.source)
+            (_strength(light) - _apart_db(light, receiver), light)
             for light in lights
             if light.launch_max_dbm is not None
         ]
         if damage is None or not arrivals:
             return
-        arrives, source = max(arrivals, key=lambda arrival: arrival[0])
+        arrives, light = max(arrivals, key=lambda arrival: arrival[0])
         if arrives > damage + _DUST_DB:
             self._findings.add(
                 self._wiring.stated[fiber],
-                f"up to {format_dbm(arrives)} from {source} can reach {fiber.sink}, expected "
+                f"up to {format_dbm(arrives)} from {light.source} can reach {fiber.sink}, expected "
                 f"no more than its damage threshold of {format_dbm(damage)}",
                 once="damage",
             )
@@ -174,7 +197,9 @@ class _Budgets:
         sender = self._transceiver(fiber.source)
         instrument = self._parts.instruments.get(fiber.source.owner)
         most = instrument.launch_max_dbm if instrument else None
-        return _Light(fiber.source, sender, sender.launch.max if sender else most, fiber.loss_db)
+        if sender is not None:
+            most = sender.launch.max + 10 * math.log10(sender.wavelengths or 1)
+        return _Light(fiber.source, sender, most, fiber.loss_db)
 
     def _transceiver(self, port: Port) -> TransceiverSpec | None:
         server = self._parts.servers.get(port.owner)

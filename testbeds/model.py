@@ -5,6 +5,7 @@ Fields carry their unit in their name, or in their docstring. Mappings keep the 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,6 +26,9 @@ from lightrig.testbeds.parts import (
 )
 from lightrig.testbeds.plans import Link, Plan, Port
 from lightrig.testbeds.simulation import Simulation
+
+MOST_WAVELENGTHS = 8
+"""The most that IEEE 802.3 has in one fiber (400GBASE-FR8 and LR8, clause 122)."""
 
 
 class UnknownNameError(LightrigError, LookupError):
@@ -122,6 +126,24 @@ class TransceiverSpec(TransceiverPart):
     """A type of transceiver with its name."""
 
     name: str
+
+    @property
+    def fiber_launch_max_dbm(self) -> float:
+        """Greatest power that it launches into one fiber: the sum of its wavelengths.
+
+        Where the file does not state how many they are, of `MOST_WAVELENGTHS`.
+        """
+        return self.launch.max + 10 * math.log10(self.wavelengths or MOST_WAVELENGTHS)
+
+    @property
+    def assumed_wavelengths(self) -> str:
+        """What to add to a message on `fiber_launch_max_dbm`; empty where the file states it."""
+        if self.wavelengths is not None:
+            return ""
+        return (
+            f" ({MOST_WAVELENGTHS} wavelengths in a fiber, since transceiver {self.name} states "
+            "no `wavelengths:`)"
+        )
 
 
 @dataclass(frozen=True, slots=True)

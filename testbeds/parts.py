@@ -251,9 +251,19 @@ class PowerRange(Stated):
 
 @dataclass(frozen=True, kw_only=True)
 class TransceiverPart(Stated):
-    """A type of transceiver; powers of a parallel one are per lane."""
+    """A type of transceiver; powers of one with several lanes are per lane."""
 
     wavelength_nm: Wavelength
+    wavelengths: Annotated[
+        int | None,
+        Field(
+            ge=1,
+            le=16,
+            description="How many lanes share one fiber, each at a wavelength of its own: 4 of "
+            "LR4, FR4 and CWDM4, 1 where each lane has a fiber (DR4, SR4, LR1)",
+            examples=[4],
+        ),
+    ] = None
     launch: Annotated[PowerRange, Field(description="What it sends")]
     receive: Annotated[PowerRange, Field(description="What it needs to be sent")]
     damage_dbm: Annotated[PowerLevel | None, Field(description="What destroys its receiver")] = None

@@ -12,7 +12,14 @@ from collections.abc import Collection, Iterator, Mapping
 from lightrig.harness.bench.bench import Bench
 from lightrig.instruments.core.capabilities import LightSource, PowerMonitor
 from lightrig.instruments.core.errors import DeniedError
-from lightrig.testbeds import Circuit, LightrigError, Port, SwitchSpec, format_dbm
+from lightrig.testbeds import (
+    Circuit,
+    LightrigError,
+    Port,
+    SwitchSpec,
+    TransceiverSpec,
+    format_dbm,
+)
 
 
 class InterlockError(LightrigError):
@@ -81,9 +88,7 @@ class Interlocks:
     def _damage(self, sink: Port) -> float | None:
         if (instrument := self._testbed.instruments.get(sink.owner)) is not None:
             return instrument.damage_dbm
-        if sink.owner in self._testbed.optical_switches:
-            return None
-        transceiver = self._testbed.transceiver_of(sink)
+        transceiver = self._transceiver(sink)
         return transceiver.damage_dbm if transceiver is not None else None
 
     def _too_destructive(
@@ -125,7 +130,7 @@ class Interlocks:
         elif launched - fiber.loss_db > most:
             yield (
                 f"ingress {ingress} is not measured, and {fiber.source} launches up to "
-                f"{format_dbm(launched)}, {allowed}"
+                f"{format_dbm(launched)}{self._assumed(fiber.source)}, {allowed}"
             )
 
     def _emission(self, source: Port) -> bool | None:
@@ -138,12 +143,20 @@ class Interlocks:
         return light.emission(int(source.name))
 
     def _launched(self, source: Port) -> float | None:
+        """Return the greatest power that `source` launches into its fiber, None if not stated."""
         if (instrument := self._testbed.instruments.get(source.owner)) is not None:
             return instrument.launch_max_dbm
-        if source.owner in self._testbed.optical_switches:
+        transceiver = self._transceiver(source)
+        return transceiver.fiber_launch_max_dbm if transceiver is not None else None
+
+    def _assumed(self, source: Port) -> str:
+        transceiver = self._transceiver(source)
+        return transceiver.assumed_wavelengths if transceiver is not None else ""
+
+    def _transceiver(self, port: Port) -> TransceiverSpec | None:
+        if port.owner in self._testbed.instruments or port.owner in self._testbed.optical_switches:
             return None
-        transceiver = self._testbed.transceiver_of(source)
-        return transceiver.launch.max if transceiver is not None else None
+        return self._testbed.transceiver_of(port)
 
     def _measured(self, switch: str, ports: list[int]) -> Mapping[int, float]:
         """Return the power at `ports`, empty where the switch has no monitors there.

@@ -2,10 +2,11 @@
 
 Every transmitter is switched off for a moment; its fiber ends at the port that loses its signal.
 The power that transceivers report to send, less the power that arrives, is the loss of the path.
+A monitor reads all wavelengths in a fiber together, a transceiver each lane: sums are compared.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from lightrig.harness.bench import Bench, Fabric
@@ -71,6 +72,39 @@ def examine_light(bench: Bench, fabric: Fabric, findings: Findings) -> None:
     for name in plan.circuits:
         _receivers(bench, name, plan, findings)
     _links(bench, plan, findings)
+
+
+def power_in_fiber(levels: Sequence[float], wavelengths: int | None) -> float | None:
+    """Return the power in one fiber in dBm, by the powers of the lanes of a transceiver in use.
+
+    `wavelengths` lanes share a fiber; where more lanes are in use, the light is taken as alike in
+    all fibers. None where the number of wavelengths is unknown and there are several lanes, or no
+    lane has a power.
+    """
+    if not levels or (wavelengths is None and levels[1:]):
+        return None
+    fibers = math.ceil(len(levels) / (wavelengths or 1))
+    milliwatt = sum(10 ** (level / 10) for level in levels) / fibers
+    return 10 * math.log10(milliwatt) if milliwatt else -math.inf
+
+
+def _in_fiber(
+    bench: Bench, port: Port, levels: Sequence[float], findings: Findings
+) -> float | None:
+    """Return the power in the fiber of `port`; note, once, a transceiver that it is unknown of."""
+    kind = bench.testbed.transceiver_of(port)
+    power = power_in_fiber(levels, kind.wavelengths if kind else None)
+    subject = f"transceiver {kind.name}" if kind else str(port)
+    known = {finding.subject for finding in findings.found if finding.check == "light"}
+    if power is None and levels and subject not in known:
+        findings.note(
+            subject,
+            "light",
+            "no loss of its fibers is judged: it has several lanes, and the testbed file does not "
+            "say how many share a fiber, whose sum the switch's monitors read",
+            "state `wavelengths:` of it: 4 for LR4, FR4 and CWDM4, 1 where each lane has a fiber",
+        )
+    return power
 
 
 def stale_circuits(bench: Bench, name: str, findings: Findings) -> None:
@@ -166,7 +200,7 @@ class _Side:
     ) -> int | None:
         """Check one transmitter; return the ingress where its light arrives, if any."""
         netdev = self._bench.testbed.nic_port(port).netdev
-        lanes = server.nic.module(netdev).value.lanes
+        lanes = server.nic.module(netdev).value.lanes_in_use
         sent = [lane.tx_power_dbm for lane in lanes if lane.tx_power_dbm is not None]
         if sent and all(math.isinf(lane) for lane in sent):
             self._findings.wrong(
@@ -210,10 +244,10 @@ class _Side:
         direct: bool,
     ) -> None:
         where = f"{self._switch}.{ingress}"
-        if not sent:
+        launched = _in_fiber(self._bench, port, sent, self._findings)
+        if launched is None:
             self._findings.ok(str(port), "light", f"{dbm:.2f} dBm at {where}")
             return
-        launched = sum(sent) / len(sent)
         lost = launched - dbm - fiber_db
         most = FIBER_DB
         if not direct:
@@ -282,13 +316,13 @@ def _receivers(bench: Bench, name: str, plan: Plan, findings: Findings) -> None:
             continue
         netdev = bench.testbed.nic_port(fiber.sink).netdev
         try:
-            lanes = server.nic.module(netdev).value.lanes
+            lanes = server.nic.module(netdev).value.lanes_in_use
         except LightrigError:
             continue  # said before
         got = [lane.rx_power_dbm for lane in lanes if lane.rx_power_dbm is not None]
-        if not got:
+        received = _in_fiber(bench, fiber.sink, got, findings)
+        if received is None:
             continue
-        received = sum(got) / len(got)
         lost = dbm - received - fiber.loss_db
         if lost > FIBER_DB:
             arriving = "no light" if math.isinf(lost) else f"{lost:.1f} dB less"

@@ -77,8 +77,9 @@ def _port(server: LinuxServer, port: str, netdev: str, findings: Findings) -> No
     except LightrigError as error:
         _unreadable(port, netdev, error, findings)
         return
-    sent = [lane.tx_power_dbm for lane in module.lanes if lane.tx_power_dbm is not None]
-    got = [lane.rx_power_dbm for lane in module.lanes if lane.rx_power_dbm is not None]
+    lanes = module.lanes_in_use
+    sent = [lane.tx_power_dbm for lane in lanes if lane.tx_power_dbm is not None]
+    got = [lane.rx_power_dbm for lane in lanes if lane.rx_power_dbm is not None]
     carrier = "carrier" if device.carrier else "no carrier"
     findings.ok(
         port,

@@ -158,6 +158,47 @@ def test_without_monitors_a_source_must_be_off_before_its_circuit_is_changed(
         connect(bench, None)
 
 
+WDM = """
+name: wdm
+switches:
+  ocs: {{model: dicon-mems, address: "serial://ocs.invalid", size: 1x2,
+        switching_power: {{max: {most}}}}}
+servers:
+  server0:
+    address: ssh://server0.invalid
+    nics: {{nic0: {{netdev: e0, rate: 100G, transceiver: lr4}}}}
+transceivers:
+  lr4: {{wavelength: 1310 nm, {wavelengths}launch: {{min: -4.3 dBm, max: 4.5 dBm}},
+        receive: {{min: -10.6 dBm, max: 4.5 dBm}}}}
+fibers:
+  - server0.nic0 -> ocs.1
+  - ocs.2 -> server0.nic0
+"""
+
+
+@pytest.mark.parametrize(
+    ("wavelengths", "most", "problem"),
+    [
+        # 4.5 dBm a lane of LR4 are 10.5 dBm in its fiber (IEEE 802.3, clause 88).
+        ("wavelengths: 4, ", "7 dBm", r"server0\.nic0 launches up to 10\.52 dBm, more than the 7"),
+        ("wavelengths: 4, ", "11 dBm", None),
+        ("wavelengths: 1, ", "7 dBm", None),
+        ("", "11 dBm", r"up to 13\.53 dBm \(8 wavelengths .* lr4 states no `wavelengths:`\)"),
+        ("", "14 dBm", None),
+    ],
+)
+def test_a_switch_carries_all_wavelengths_of_a_fiber(
+    tmp_path: Path, wavelengths: str, most: str, problem: str | None
+) -> None:
+    path = tmp_path / "wdm.yaml"
+    path.write_text(WDM.format(wavelengths=wavelengths, most=most))
+    refused = pytest.raises(InterlockError, match=problem) if problem else contextlib.nullcontext()
+    with contextlib.closing(bind(load(path), "simulated", 1)) as bench, refused:
+        fabric = Fabric(bench)
+        for made in (frozenset[Circuit](), frozenset({Circuit(1, 2)})):
+            fabric.apply(Plan("next", {"ocs": made}))
+
+
 def test_a_source_of_unknown_power_must_be_off_before_a_receiver_is_connected(
     tmp_path: Path,
 ) -> None:

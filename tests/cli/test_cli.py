@@ -136,7 +136,7 @@ def test_only_one_of_show_force_and_forget(run):
         (
             "n.signal_recovered",
             "n.signal_recoverd",
-            "50:3",
+            "51:3",
             "did you mean 'reconfiguration.signal_recovered'?",
         ),
     ],

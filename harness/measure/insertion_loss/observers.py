@@ -70,7 +70,7 @@ class Channels:
 
 @dataclass(eq=False)
 class Modules:
-    """Power readings of transceivers, averaged over their lanes.
+    """Power readings of transceivers, averaged over their lanes in use.
 
     sends, receives: the transceiver at the far end of the fiber of each ingress and egress.
     """
@@ -110,8 +110,8 @@ class Modules:
             stated = server.nic.module(self._bench.testbed.nic_port(port).netdev).value
             average = stated.rx_power_is != "oma"
             found[port] = (
-                [lane.tx_power_dbm for lane in stated.lanes],
-                [lane.rx_power_dbm if average else None for lane in stated.lanes],
+                [lane.tx_power_dbm for lane in stated.lanes_in_use],
+                [lane.rx_power_dbm if average else None for lane in stated.lanes_in_use],
             )
         return found
 

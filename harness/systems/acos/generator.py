@@ -185,7 +185,8 @@ def _render(
         "",
         *(_PARTS_INSTRUMENTS if bench else ()),
         f"transceivers:    # no levels are published: {budget_db:g} dB between them, {why}",
-        f"  {kind}: {{wavelength: 1310 nm, launch: {{min: -2.7 dBm, max: 5.1 dBm}}, "
+        f"  {kind}: {{wavelength: 1310 nm, wavelengths: 4, "
+        "launch: {min: -2.7 dBm, max: 5.1 dBm}, "
         f"receive: {{min: {-2.7 - budget_db:g} dBm, max: 5.1 dBm}}}}",
         "",
         "fibers:",

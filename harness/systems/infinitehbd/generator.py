@@ -115,7 +115,7 @@ def render(
             "transceiver: ocstrx}",
             "",
             "transceivers:    # levels are not published: guesses that close over 4 dB",
-            "  ocstrx: {wavelength: 1310 nm, launch: {min: -1 dBm, max: 4 dBm}, "
+            "  ocstrx: {wavelength: 1310 nm, wavelengths: 1, launch: {min: -1 dBm, max: 4 dBm}, "
             "receive: {min: -6 dBm, max: 4 dBm}}",
             "",
             "fibers:",
@@ -164,7 +164,7 @@ def render_fixed(nodes: int, *, gpus: int = 4) -> str:
             "      nic[0-1]: {netdev: 'hbd{n}', rate: 1536G, transceiver: pcie-4x96}",
             "",
             "transceivers:    # levels are not published: guesses",
-            "  pcie-4x96: {wavelength: 850 nm, launch: {min: -1 dBm, max: 4 dBm}, "
+            "  pcie-4x96: {wavelength: 850 nm, wavelengths: 1, launch: {min: -1 dBm, max: 4 dBm}, "
             "receive: {min: -6 dBm, max: 4 dBm}}",
             "",
             "fibers:",

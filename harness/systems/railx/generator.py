@@ -44,7 +44,7 @@ _SLOW_TRUTH = (
 
 _TRANSCEIVERS = (
     "transceivers:    # levels are not published: those of 400GBASE-FR4, IEEE 802.3cu",
-    "  rail: {wavelength: 1310 nm, launch: {min: -3.3 dBm, max: 3.5 dBm}, "
+    "  rail: {wavelength: 1310 nm, wavelengths: 4, launch: {min: -3.3 dBm, max: 3.5 dBm}, "
     "receive: {min: -7.3 dBm, max: 3.5 dBm}}",
 )
 _LIMITS = (

@@ -75,6 +75,12 @@ class Lane:
     rx_lol: bool | None = None
     tx_fault: bool | None = None
 
+    @property
+    def in_use(self) -> bool:
+        """Whether it has a bias current, or light in either direction."""
+        lit = {self.tx_power_dbm, self.rx_power_dbm} - {None, DARK_DBM}
+        return bool(self.tx_bias_ma or lit)
+
 
 class Alarm(NamedTuple):
     """A flag that is on; `lane` is None for the module's own temperature or voltage."""
@@ -113,6 +119,14 @@ class ModuleReading:
     thresholds: Mapping[Quantity, Mapping[Level, float]] = field(default_factory=dict)
     alarms: frozenset[Alarm] = frozenset()
     alarms_reported: bool = False
+
+    @property
+    def lanes_in_use(self) -> tuple[Lane, ...]:
+        """The lanes with a bias current or light; all lanes, where none has any.
+
+        A module of eight lanes prints all of them, also where it uses four (400GBASE-DR4, FR4).
+        """
+        return tuple(lane for lane in self.lanes if lane.in_use) or self.lanes
 
 
 _LANE_FIELDS = frozenset(Lane.__dataclass_fields__) - {"number"}

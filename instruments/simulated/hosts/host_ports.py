@@ -51,14 +51,20 @@ class HostPort:
         """Lanes of the light: one up to 25 Gb/s, four up to 200 Gb/s, else eight."""
         return 1 if self.rate_bps <= 25e9 else 4 if self.rate_bps <= 200e9 else 8
 
+    @property
+    def lanes_in_fiber(self) -> int:
+        """Lanes whose light shares the fiber of this port; each other one has its own fiber."""
+        stated = self.transceiver.wavelengths if self.transceiver else None
+        return min(stated or 1, self.lanes)
+
 
 @dataclass(frozen=True, slots=True)
 class PortLight:
     """The world's light at a port.
 
     Attributes:
-        received: what comes to a port now, in mW; 0.0 for none.
-        launched: what its transmitter sends, in mW.
+        received: what comes to a port now, all wavelengths together, in mW; 0.0 for none.
+        launched: what its transmitter sends into the fiber, likewise.
         origin: the port whose light comes.
     """
 
@@ -198,10 +204,12 @@ class SimulatedPort:
         return (544, 15) if self.lane_rate > 26e9 else (528, 7)
 
     def registers(self) -> Registers:
-        """Return the measurements of the transceiver now."""
+        """Return the measurements of the transceiver now, each lane's part of its fiber."""
         port, device = self.spec.port, self._device
         normal = device.draws.normal
-        launched, received = self._light.launched(port), self._light.received(port)
+        sharing = self.spec.lanes_in_fiber
+        launched = self._light.launched(port) / sharing
+        received = self._light.received(port) / sharing
 
         def of_lanes(milliwatt: float, shares: list[float], noise_db: float) -> tuple[int, ...]:
             levels = (milliwatt * share * 10 ** (noise_db * normal() / 10) for share in shares)

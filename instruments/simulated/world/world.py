@@ -252,8 +252,8 @@ class World:
             middle = (kind.launch.min + kind.launch.max) / 2
             quarter = (kind.launch.max - kind.launch.min) / 4
             draw = self._chance.stream(f"{fiber.source}/launch").normal()
-            launched = middle + quarter / 2 * max(-2.0, min(draw, 2.0))
-            self._launched[fiber.source] = 10 ** (launched / 10)
+            lane = middle + quarter / 2 * max(-2.0, min(draw, 2.0))
+            self._launched[fiber.source] = 10 ** (lane / 10) * (kind.wavelengths or 1)
         self._lasers_off |= self._faults.dark()
         for port in self._launched:
             self.light.emit(port, self._launching(port), port, 0)
