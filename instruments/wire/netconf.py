@@ -8,7 +8,7 @@ import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from lxml import etree
 from ncclient.operations import RPC, Dispatch, EditConfig, Get, GetConfig
@@ -64,6 +64,16 @@ def _name(element: Any) -> str:
     return name
 
 
+class _PendingRpc(Pending[NetconfReply]):
+    """An rpc in flight.
+
+    Attributes:
+        content: see `_Rpc`.
+    """
+
+    content: str | None
+
+
 class NetconfSession(TaggedSession[NetconfReply]):
     """One NETCONF session with a switch; several rpcs may be in flight.
 
@@ -79,8 +89,8 @@ class NetconfSession(TaggedSession[NetconfReply]):
         user: name of the user without a login; None for the one that SSH would use.
         known_hosts: file of host keys, None for the user's.
         meanings: meaning and remedy of error tags, by tag.
-        spurious: substrings, in lower case, of errors that are no refusal: such errors are noted
-            and ignored.
+        spurious: substrings, in lower case, of errors that are no refusal: in a reply that is
+            complete without them they are noted and ignored.
     """
 
     _advice = "is the switch busy, is its session limit reached?"
@@ -161,7 +171,8 @@ class NetconfSession(TaggedSession[NetconfReply]):
                 session = self._open()
         with self._lock:
             self._last_id += 1
-            pending = Pending(self, "", str(self._last_id), self._clock)
+            pending = _PendingRpc(self, "", str(self._last_id), self._clock)
+            pending.content = kind.content
             self._pending[pending.tag] = pending
         rpc = kind(session, pending)
         before = pending.since = self._clock.now()
@@ -250,16 +261,28 @@ class NetconfSession(TaggedSession[NetconfReply]):
             self._fail(lost, GarbledError, _NO_NETCONF, because)
 
     def _answer(self, pending: Pending[NetconfReply], root: Any, not_before: int) -> None:
-        for error in root.iterfind(".//{*}rpc-error"):
+        errors = root.findall(".//{*}rpc-error")
+        warned = [e for e in errors if e.findtext("{*}error-severity", "").strip() == "warning"]
+        assert isinstance(pending, _PendingRpc)
+        needed = pending.content
+        content = {_name(each) for each in root.iterchildren("{*}*")} - {"rpc-error"}
+        whole = needed in content if needed else bool(content)
+        for error in errors:
             leaves = _leaves(error)
             text = " ".join(map(str.strip, error.itertext())).lower()
-            warning = leaves.get("error-severity") == "warning"
-            if warning or any(each in text for each in self._spurious):
+            if error in warned or (whole and any(each in text for each in self._spurious)):
                 self.trace.remarked(f"set aside: {leaves.get('error-message', text)}")
                 continue
             code = leaves.get("error-tag", "rpc-error")
             text = " ".join(filter(None, (leaves.get("error-message"), leaves.get("error-path"))))
             pending.resolve(self._denied(pending, code, self.trace.masked(text)))
+            return
+        # An operation without data that caused a warning is confirmed without `ok` (RFC 6241, 4.4).
+        if not whole and not (warned and needed != "data"):
+            answered = ("answered", repr(self.trace.masked(etree.tostring(root).decode())[:200]))
+            advice = ("try", "read the switch's state; is its NETCONF agent healthy?")
+            problem = f"answered without {needed or 'ok or output'}"
+            pending.resolve(self._error(GarbledError, problem, pending, answered, advice))
             return
         not_before = max(not_before, pending.since)
         pending.resolve(NetconfReply(root, self._clock.now(), not_before))
@@ -277,8 +300,13 @@ class _Rpc(RPC):
 
     Its message-id is the number of its `Pending`, where ncclient would draw a UUID: so the traces
     of one seed are equal.
+
+    Attributes:
+        content: element without which a positive reply is not complete (RFC 6241, 7.1, 7.2, 7.7);
+            None where it is the rpc's output, or `ok` if it has none (RFC 7950, 7.14.4).
     """
 
+    content: ClassVar[str | None] = None
     _id: str
 
     def __init__(self, session: NcSession, pending: Pending[NetconfReply]) -> None:
@@ -295,15 +323,15 @@ class _Rpc(RPC):
 
 
 class _Get(_Rpc, Get):
-    pass
+    content = "data"
 
 
 class _GetConfig(_Rpc, GetConfig):
-    pass
+    content = "data"
 
 
 class _EditConfig(_Rpc, EditConfig):
-    pass
+    content = "ok"
 
 
 class _Dispatch(_Rpc, Dispatch):

@@ -124,13 +124,70 @@ def test_rpc_error_keeps_tag_and_message(against):
     assert leaf(session) == "next"
 
 
-def test_spurious_errors_are_ignored(against):
+OPENFLOW = (
+    "<rpc-error><error-type>application</error-type><error-tag>operation-failed</error-tag>"
+    "<error-severity>error</error-severity><error-message>{}</error-message></rpc-error>"
+).format("cross-connects are under OpenFlow control")
+WARNING = (
+    "<rpc-error><error-severity>warning</error-severity><error-message>hot</error-message>"
+    "</rpc-error>"
+)
+CONFIG = f'<config xmlns="{NC}"><box xmlns="urn:box"/></config>'
+OPERATIONS = {
+    "get": lambda session: session.get(CRITERIA),
+    "get-config": lambda session: session.get_config(CRITERIA),
+    "edit-config": lambda session: session.edit(CONFIG).result(LONG),
+    "rpc of a vendor": lambda session: session.call(CRITERIA),
+}
+
+
+@pytest.mark.parametrize("operation", OPERATIONS.values(), ids=OPERATIONS)
+def test_spurious_errors_are_ignored_beside_a_complete_reply(against, operation):
+    data = operation in {OPERATIONS["get"], OPERATIONS["get-config"]}
     session, _ = against(
-        lambda call: call.error("operation-failed", "OpenFlow is not licensed"),
+        lambda call: call.reply(OPENFLOW + ("<data/>" if data else "<ok/>")),
         spurious=("openflow",),
     )
-    assert session.get(CRITERIA).leaves("box") == {}
-    assert any("set aside: OpenFlow" in piece.text for piece in session.trace.pieces())
+    operation(session)
+    assert any("set aside: cross-connects" in piece.text for piece in session.trace.pieces())
+
+
+@pytest.mark.parametrize("operation", OPERATIONS.values(), ids=OPERATIONS)
+def test_a_spurious_error_alone_is_a_refusal(against, operation):
+    session, _ = against(lambda call: call.reply(OPENFLOW), spurious=("openflow",))
+    with pytest.raises(DeniedError, match="under OpenFlow control") as raised:
+        operation(session)
+    assert raised.value.code == "operation-failed"
+    assert leaf(session) == "next"
+
+
+INCOMPLETE = {
+    ("get", ""),
+    ("get", "<ok/>"),
+    ("get-config", ""),
+    ("get-config", "<ok/>"),
+    ("get-config", WARNING),
+    ("edit-config", ""),
+    ("edit-config", "<data/>"),
+    ("rpc of a vendor", ""),
+}
+
+
+@pytest.mark.parametrize(("operation", "reply"), sorted(INCOMPLETE))
+def test_a_reply_without_what_its_rpc_asks_for_is_garbled(against, operation, reply):
+    """A read has `data` (RFC 6241, 7.1, 7.7), an edit and an rpc without output `ok` (4.4, 7.2)."""
+    session, _ = against(lambda call: call.reply(reply))
+    with over_soon(), pytest.raises(GarbledError, match="answered without") as raised:
+        OPERATIONS[operation](session)
+    assert_names(raised.value)
+    assert leaf(session) == "next"
+
+
+@pytest.mark.parametrize("operation", ["edit-config", "rpc of a vendor"])
+def test_an_edit_with_a_warning_has_no_ok(against, operation):
+    """`ok` is sent "if no errors or warnings occurred" (RFC 6241, 4.4)."""
+    session, _ = against(lambda call: call.reply(WARNING))
+    OPERATIONS[operation](session)
 
 
 SILENCES = {
@@ -301,12 +358,11 @@ def test_several_rpcs_in_flight(against):
         results.append(call)
         if len(results) == 3:
             for late in reversed(results):
-                late.data(late.id)
+                late.reply()
 
     session, server = against(shuffle, shuffle, shuffle)
-    config = f'<config xmlns="{NC}"><box xmlns="urn:box"/></config>'
-    pending = [session.edit(config) for _ in range(3)]
-    assert [one.result(LONG).leaves("box")["leaf"] for one in pending] == ["1", "2", "3"]
+    pending = [session.edit(CONFIG) for _ in range(3)]
+    assert [one.result(LONG).root.get("message-id") for one in pending] == ["1", "2", "3"]
     assert server.sessions == 1
 
 
@@ -334,8 +390,7 @@ def test_concurrent_threads_get_matching_replies(against):
 
 def test_close_fails_pending_commands(against):
     session, _ = against(lambda call: None)
-    config = f'<config xmlns="{NC}"><box xmlns="urn:box"/></config>'
-    pending = session.edit(config)
+    pending = session.edit(CONFIG)
     session.close()
     with pytest.raises(DisconnectedError, match="had its session closed") as raised:
         pending.result(LONG)

@@ -56,8 +56,8 @@ class PolatisNetconf:
     the testbed's ingress ports and no others, so circuits that another program makes meanwhile
     stay; replacing the whole list would take them down.
 
-    Errors about OpenFlow are ignored: one lab has seen them in replies that were otherwise
-    complete.
+    Errors about OpenFlow are ignored beside the data or the `ok` that was asked for: one lab has
+    seen them so. Alone such an error is a refusal; a unit may be under the control of OpenFlow.
 
     Units with an older revision list circuits as `pairs`, and ports with labels, shutters and
     powers in one container; both are read. An element that neither has is an error: a circuit
