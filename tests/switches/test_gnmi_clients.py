@@ -169,6 +169,68 @@ def test_a_restart_keeps_what_a_set_has_saved_and_loses_the_rest(
         assert found["8A"] == {"label": "", "state": "normal"}
 
 
+BLOCKED = {"label": "up", "state": "force_blocked"}
+ROW = "sonic-db:/CONFIG_DB/localhost/OCS_PORT/7A"
+PATCHES: dict[str, tuple[dict[str, Any], dict[str, str]]] = {
+    "a leaf is added": (
+        {"update": [(f"{ROW}/label", '"new"')]},
+        {"label": "new", "state": "force_blocked"},
+    ),
+    "a row is added": ({"update": [(ROW, {"label": "new"})]}, {"label": "new", "state": "normal"}),
+    "a leaf is replaced": (
+        {"replace": [(f"{ROW}/state", '"normal"')]},
+        {"label": "up", "state": "normal"},
+    ),
+    "a leaf is removed": ({"delete": [f"{ROW}/label"]}, {"label": "", "state": "force_blocked"}),
+    "deletes come first": (
+        {"delete": [f"{ROW}/label"], "update": [(f"{ROW}/label", '"new"')]},
+        {"label": "new", "state": "force_blocked"},
+    ),
+}
+
+
+@pytest.mark.parametrize(("change", "left"), PATCHES.values(), ids=PATCHES)
+def test_a_set_is_a_json_patch(
+    served: dict[str, Service], tmp_path: Path, change: dict[str, Any], left: dict[str, str]
+) -> None:
+    """`add` replaces a member that exists, a whole row too (RFC 6902, 4.1).
+
+    An update is such an `add` (sonic-gnmi, mixed_db_client.go). A leaf that is not there counts as
+    one without a value: no label, no override.
+    """
+    with program(served["gnmi"], tmp_path) as client:
+        client.set(update=[(ROW, BLOCKED)], encoding="json_ietf")
+        client.set(**change, encoding="json_ietf")
+        assert entries(client, ROW) == left
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"update": [(f"{ROW[:-2]}99A/label", '"new"')]},  # "MUST ... itself exist" (RFC 6902, 4.1)
+        {"replace": [(f"{ROW}/colour", '"red"')]},  # "The target location MUST exist" (4.3)
+        {"update": [(f"{ROW}/label", ["new"])]},
+        {"update": [(f"{ROW}/label/text", '"new"')]},
+        {"delete": [ROW]},
+        {"delete": [ROW.rpartition("/")[0]]},
+        {"update": [(ROW.rpartition("/")[0], {"7A": {"label": "new"}})]},  # without other ports
+    ],
+    ids=str,
+)
+def test_a_patch_that_leads_nowhere_changes_nothing(
+    served: dict[str, Service], tmp_path: Path, change: dict[str, Any]
+) -> None:
+    from pygnmi.client import gNMIException
+
+    with program(served["gnmi"], tmp_path) as client:
+        client.set(update=[(ROW, BLOCKED)], encoding="json_ietf")
+        before = entries(client, ROW.rpartition("/")[0])
+        update = [(f"{ROW[:-2]}8A/label", '"lost"'), *change.get("update", ())]
+        with pytest.raises(gNMIException):
+            client.set(**{**change, "update": update}, encoding="json_ietf")
+        assert entries(client, ROW.rpartition("/")[0]) == before
+
+
 def test_a_refused_set_saves_nothing(served: dict[str, Service], tmp_path: Path) -> None:
     from pygnmi.client import gNMIException
 

@@ -227,9 +227,26 @@ def test_ports_are_blocked_in_one_transaction(tmp_path: Path) -> None:
         assert len(sent(bound, "Set")) == 1
         switch.set_shutters([2], is_open=True)
         assert switch.shutters([2, N + 3]) == {2: True, N + 3: False}
-        with pytest.raises(DeniedError, match=f"invalid port {N + 1}B"):
+        with pytest.raises(DeniedError, match=f"'{N + 1}B' not found\n  meaning .* port"):
             switch.set_shutters([1, 2 * N + 1], is_open=False)
         assert switch.shutters([1]) == {1: True}
+
+
+def test_a_label_and_a_shutter_leave_each_other_alone(tmp_path: Path) -> None:
+    """An update of a whole row would replace it: RFC 6902, 4.1; sonic-gnmi, mixed_db_client.go."""
+    with bench(tmp_path) as bound:
+        switch = bound.switches["ocs"]
+        assert isinstance(switch, SonicGnmi)
+        switch.set_label(2, "rack 4")
+        switch.set_shutters([2, N + 3], is_open=False)
+        assert switch.labels()[2] == "rack 4"
+        switch.set_label(2, "rack 5")
+        assert switch.shutters([2, 3, N + 3]) == {2: False, 3: True, N + 3: False}
+        assert (switch.labels()[2], switch.labels()[3]) == ("rack 5", "")
+        switch.set_label(2, "")
+        assert switch.labels()[2] == ""
+        switch.set_shutters([N + 3], is_open=True)
+        assert switch.shutters([2, N + 3]) == {2: False, N + 3: True}
 
 
 def test_one_seed_gives_one_trace(tmp_path: Path) -> None:

@@ -56,7 +56,7 @@ class SimulatedSonicOcs(SonicSwitch):
 
     def wires(self) -> Mapping[str, SessionFactory]:
         """Return the factory of gNMI calls, where its extra is installed; SSH runs commands."""
-        if importlib.util.find_spec("pygnmi") is None or importlib.util.find_spec("h2") is None:
+        if not all(map(importlib.util.find_spec, ("pygnmi", "h2", "jsonpatch"))):
             return {}
         from lightrig.instruments.simulated.devices.sonic_gnmi import SonicGnmi  # noqa: PLC0415
 

@@ -2,15 +2,20 @@
 
 Paths are those of the origin `sonic-db`, as the tests of sonic-gnmi and sonic-mgmt write them:
 `/sonic-db:CONFIG_DB/localhost/TABLE/KEY/LEAF`, values JSON_IETF; a Set is one transaction
-(SONiC OCS High Level Design, revision 0.5). Also `osversion/build` of the target OTHERS
-(sonic-gnmi, non_db_client). Guessed: the times of calls, the texts of refusals but for "Invalid
-elem length" and "Set RPC does not support", and how a deleted entry is reported: by `delete`.
+(SONiC OCS High Level Design, revision 0.5), which is carried out as a JSON Patch (RFC 6902) of
+CONFIG_DB: deletes of what is there by `remove`, then replaces by `replace`, then updates by `add`
+(sonic-gnmi, mixed_db_client.go). Also `osversion/build` of the target OTHERS (sonic-gnmi,
+non_db_client). Guessed: the times of calls, the texts of refusals but for "Invalid elem length" and
+"Set RPC does not support", that a table without entries may be patched, and how a deleted entry is
+reported: by `delete`.
 """
 
 import json
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from jsonpatch import JsonPatchException, apply_patch
+from jsonpointer import JsonPointerException, resolve_pointer
 from pygnmi.spec.v080 import gnmi_pb2
 
 from lightrig.instruments.clock import Clock, Scheduled
@@ -22,7 +27,7 @@ READING = 10_000_000
 COMMITTING = 50_000_000
 """Time of a Get, and of a Set, in ns."""
 
-INVALID_ARGUMENT, NOT_FOUND, UNIMPLEMENTED = 3, 5, 12
+UNKNOWN, INVALID_ARGUMENT, NOT_FOUND, UNIMPLEMENTED = 2, 3, 5, 12
 _DATABASES = ("CONFIG_DB", "STATE_DB")
 _SHORTEST_SAMPLE = 1_000_000_000
 
@@ -86,18 +91,28 @@ class SonicGnmi:
 
     def commit(self, request: Any) -> Any:
         """Carry out a SetRequest in one transaction; return its response."""
-        deleted: list[tuple[str, str]] = []
-        set_: dict[tuple[str, str], dict[str, str]] = {}
+        config = {t: self.switch.table("CONFIG_DB", t) for t in self.switch.tables("CONFIG_DB")}
+        patch: list[dict[str, Any]] = []
         results = []
-        for path in request.delete:
-            deleted += self._keys(self._config(request.prefix, path))
-            results.append((path, gnmi_pb2.UpdateResult.DELETE))
-        for update in (*request.replace, *request.update):
-            for key, leaves in _entries(self._config(request.prefix, update.path), update.val):
-                set_.setdefault(key, {}).update(leaves)
-            results.append((update.path, gnmi_pb2.UpdateResult.UPDATE))
+        operations = (
+            (request.replace, "replace", gnmi_pb2.UpdateResult.REPLACE),
+            (request.update, "add", gnmi_pb2.UpdateResult.UPDATE),
+        )
         try:
-            self.switch.commit(deleted, set_)
+            for path in request.delete:
+                pointer = self._pointer(request.prefix, path)
+                if resolve_pointer(config, pointer, None) is not None:
+                    patch.append({"op": "remove", "path": pointer})
+                results.append((path, gnmi_pb2.UpdateResult.DELETE))
+            for updates, operation, outcome in operations:
+                for update in updates:
+                    pointer = self._pointer(request.prefix, update.path)
+                    patch.append({"op": operation, "path": pointer, "value": _content(update.val)})
+                    results.append((update.path, outcome))
+            self.switch.configure(apply_patch(config, patch))
+        except (JsonPatchException, JsonPointerException) as error:
+            found = str(error).partition(" in {")[0]  # without the whole table
+            raise _RefusedError(UNKNOWN, f"Failed to apply patch: {found}") from error
         except ConfigError as error:
             raise _RefusedError(INVALID_ARGUMENT, str(error)) from error
         return gnmi_pb2.SetResponse(
@@ -106,21 +121,14 @@ class SonicGnmi:
             timestamp=self.stamp(),
         )
 
-    def _config(self, prefix: Any, path: Any) -> list[str]:
+    def _pointer(self, prefix: Any, path: Any) -> str:
+        """Return a path of CONFIG_DB as a JSON pointer."""
         database, *rest = self.names(prefix, path)
         if database != "CONFIG_DB":
             raise _RefusedError(UNIMPLEMENTED, f"Set RPC does not support {database}")
         if not rest:
             raise _RefusedError(INVALID_ARGUMENT, "Invalid elem length 1")
-        return rest
-
-    def _keys(self, rest: list[str]) -> list[tuple[str, str]]:
-        table = rest[0]
-        if len(rest) == 1:
-            return [(table, key) for key in self.switch.table("CONFIG_DB", table)]
-        if len(rest) > 2:
-            raise _RefusedError(INVALID_ARGUMENT, f"Invalid elem length {len(rest)}")
-        return [(table, rest[1])]
+        return "/" + "/".join(rest)
 
 
 class GnmiCall:
@@ -319,23 +327,12 @@ def _below(path: Any, key: str) -> Any:
     return made
 
 
-def _entries(rest: list[str], value: Any) -> Iterable[tuple[tuple[str, str], Mapping[str, str]]]:
-    """Return the leaves that an update sets, by table and key."""
+def _content(value: Any) -> Any:
+    """Return the JSON of a value."""
     kind = value.WhichOneof("value")
     if kind not in {"json_ietf_val", "json_val"}:
         raise _RefusedError(INVALID_ARGUMENT, "Value encoding is not IETF JSON")
     try:
-        content = json.loads(getattr(value, kind))
+        return json.loads(getattr(value, kind))
     except ValueError as error:
         raise _RefusedError(INVALID_ARGUMENT, f"no IETF JSON: {error}") from error
-    table, *keys = rest
-    if len(keys) > 2:
-        raise _RefusedError(INVALID_ARGUMENT, f"Invalid elem length {len(rest)}")
-    for name in reversed(keys):
-        content = {name: content}
-    if not isinstance(content, dict):
-        raise _RefusedError(INVALID_ARGUMENT, f"no entries of {table}: {content!r}")
-    for key, leaves in content.items():
-        if not isinstance(leaves, dict) or not all(isinstance(v, str) for v in leaves.values()):
-            raise _RefusedError(INVALID_ARGUMENT, f"no leaves of {table}|{key}: {leaves!r}")
-        yield (table, key), leaves

@@ -8,7 +8,7 @@ its system EEPROM (STATE_DB, EEPROM_INFO|0x23).
 
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from typing import TypeAlias
+from typing import Any
 
 from lightrig.instruments.simulated.devices.dialects import forms
 from lightrig.instruments.simulated.registry import DeviceContext
@@ -17,7 +17,6 @@ from lightrig.testbeds import Circuit, SwitchSpec
 FACTORY_ACCURACY_DB = 0.1
 """Accuracy of a factory insertion loss, ± dB (the example of the High Level Design)."""
 
-Leaves: TypeAlias = Mapping[str, str]
 _RENAMED = ("OCS_PORT", "OCS_CROSS_CONNECT")
 TABLES: Mapping[str, Sequence[str]] = {
     "CONFIG_DB": ("DEVICE_METADATA", "OCS_PORT", "OCS_CROSS_CONNECT"),
@@ -132,33 +131,41 @@ class SonicSwitch:
         """Return the version of the software."""
         return self._around.stated.firmware or "SONiC.OCS-202505.1"
 
-    def commit(
-        self, deleted: Collection[tuple[str, str]], set_: Mapping[tuple[str, str], Leaves]
-    ) -> None:
-        """Change entries of CONFIG_DB, by table and key, in one transaction.
+    def configure(self, config: Mapping[str, Any]) -> None:
+        """Change CONFIG_DB to `config`, rows by table and key, in one transaction.
 
-        Leaves without a value in `set_` keep theirs. Raises `ConfigError`, and then changes
-        nothing.
+        A port without a label or an override has the empty one and `normal`. Raises `ConfigError`,
+        and then changes nothing.
         """
-        configured, overrides = set(self._configured), dict[str, tuple[int, Leaves]]()
-        for table, key in deleted:
-            if table != "OCS_CROSS_CONNECT":
-                raise ConfigError(f"entries of {table} cannot be deleted")
-            configured.discard(self._entry(key))
-        for (table, key), leaves in set_.items():
-            if table == "OCS_PORT":
-                port, number = self._port(key)
-                if not leaves.keys() <= {"label", "state"} or (
-                    leaves.get("state", "normal") not in OVERRIDES
-                ):
-                    raise ConfigError(f"{table}|{key} cannot have {dict(leaves)}")
-                overrides[port] = (number, leaves)
-                continue
+        for name, rows in config.items():
+            if name not in self.tables("CONFIG_DB") or not isinstance(rows, Mapping):
+                raise ConfigError(f"{name} cannot have {rows!r}")
+        if config.get("DEVICE_METADATA") != self.table("CONFIG_DB", "DEVICE_METADATA"):
+            raise ConfigError("entries of DEVICE_METADATA cannot be changed")
+        configured, labels, blocked = set[Circuit](), dict[str, str](), set[str]()
+        for key, row in config.get("OCS_CROSS_CONNECT", {}).items():
             circuit = self._entry(key)
             _, a, b = self._sides(circuit)
-            if table != "OCS_CROSS_CONNECT" or dict(leaves) != {"a_side": a, "b_side": b}:
-                raise ConfigError(f"{table}|{key} cannot have {dict(leaves)}")
+            if row != {"a_side": a, "b_side": b}:
+                raise ConfigError(f"OCS_CROSS_CONNECT|{key} cannot have {row!r}")
             configured.add(circuit)
+        numbers, ports = dict(self._ports()), config.get("OCS_PORT", {})
+        if missing := numbers.keys() - ports.keys():
+            raise ConfigError(
+                f"entries of OCS_PORT cannot be deleted: {', '.join(sorted(missing))}"
+            )
+        for key, row in ports.items():
+            if key not in numbers:
+                raise ConfigError(f"invalid port {key}")
+            if not isinstance(row, Mapping) or not (
+                row.keys() <= {"label", "state"}
+                and isinstance(row.get("label", ""), str)
+                and row.get("state", OVERRIDES[0]) in OVERRIDES
+            ):
+                raise ConfigError(f"OCS_PORT|{key} cannot have {row!r}")
+            labels[key] = row.get("label", "")
+            if row.get("state") == OVERRIDES[1]:
+                blocked.add(key)
         for side, name in ((0, "ingress"), (1, "egress")):
             seen: dict[int, Circuit] = {}
             for circuit in sorted(configured):
@@ -173,10 +180,9 @@ class SonicSwitch:
         self._make(sorted(made - set(self._tuned_at)))
         if not made:
             self._around.acknowledge()
-        for port, (number, leaves) in overrides.items():
-            self._labels[port] = leaves.get("label", self._labels.get(port, ""))
-            if "state" in leaves:
-                self._block(port, number, blocked=leaves["state"] == OVERRIDES[1])
+        self._labels = labels
+        for port in sorted(blocked ^ self._blocked):
+            self._block(port, numbers[port], blocked=port in blocked)
         self._save()  # as gNMI does after a change (sonic-gnmi, test_gnmi_configdb)
         self._changed()
 

@@ -68,6 +68,11 @@ class SonicSwitch(Instrument, ABC):
             _GNMI,
             "sonic-mgmt, tests/gnmi",
         ),
+        WireFact(
+            "an update is an `add` of JSON Patch (RFC 6902): a row is replaced, not merged",
+            "sonic-gnmi, mixed_db_client.go, 2026-08",
+            _GNMI,
+        ),
         WireFact("a Set of cross-connects is one transaction of CONFIG_DB", _HLD, _GNMI),
         WireFact(
             "a Set is kept over a restart (DBUS config save)",

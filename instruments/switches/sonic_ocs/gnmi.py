@@ -44,6 +44,10 @@ _MEANINGS = {
         "a port does not exist or is in use, or the path is unknown",
         "compare `size:` in the testbed file with the switch; take the other circuit down",
     ),
+    "UNKNOWN": (
+        "the switch did not apply the change to its configuration, which may lack a port's row",
+        "compare `size:` in the testbed file with the ports of `show ocs port config`",
+    ),
     "PERMISSION_DENIED": ("this user may not do that", "a user that may write CONFIG_DB"),
     "UNIMPLEMENTED": (
         "this server does not offer it",
@@ -146,7 +150,7 @@ class SonicGnmi(SonicSwitch):
 
     def set_label(self, port: int, text: str) -> None:
         """Label a port; the empty text removes its label."""
-        self._set_ports([port], label=text)
+        self._set_ports([port], "label", text)
 
     def shutters(self, ports: Sequence[int]) -> Mapping[int, bool]:
         """Return whether the override of each of `ports` is `normal`, not `force_blocked`."""
@@ -158,9 +162,8 @@ class SonicGnmi(SonicSwitch):
 
     def set_shutters(self, ports: Sequence[int], *, is_open: bool) -> None:
         """Override `ports` with `normal`, or with `force_blocked`, in one transaction."""
-        self._set_ports(
-            ports, state=next(each for each, passes in OVERRIDES.items() if passes == is_open)
-        )
+        override = next(each for each, passes in OVERRIDES.items() if passes == is_open)
+        self._set_ports(ports, "state", override)
 
     def follow_circuits(self) -> "_Following":
         """Subscribe to the states of cross-connects; raises `DeniedError` where it is refused."""
@@ -303,13 +306,14 @@ class SonicGnmi(SonicSwitch):
             found[number] = leaves
         return found
 
-    def _set_ports(self, ports: Sequence[int], **leaves: str) -> None:
+    def _set_ports(self, ports: Sequence[int], leaf: str, value: str) -> None:
+        """Set one leaf of each port; an update of the whole row would delete the others."""
         messages = self._session.messages
         request = messages.SetRequest()
         for port in ports:
             request.update.add(
-                path=path_of(messages, (*_PORTS, self._port_id(port))),
-                val=messages.TypedValue(json_ietf_val=json.dumps(leaves).encode()),
+                path=path_of(messages, (*_PORTS, self._port_id(port), leaf)),
+                val=messages.TypedValue(json_ietf_val=json.dumps(value).encode()),
             )
         self._session.call("Set", request, _COMMITTING)
 
