@@ -4,8 +4,9 @@ The choice is made per optical domain, all instruments that fibers connect: ligh
 does not reach a simulated meter.
 """
 
+import contextlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -24,9 +25,10 @@ from lightrig.harness.modes import Mode
 from lightrig.instruments.clock import Clock, SystemClock
 from lightrig.instruments.clock.virtual import VirtualClock
 from lightrig.instruments.core.capabilities import Identified, Identity
-from lightrig.instruments.core.endpoint import Endpoint
+from lightrig.instruments.core.endpoint import AddressError, Endpoint
 from lightrig.instruments.core.errors import WrongIdentityError
 from lightrig.instruments.core.registry import Spec, open_instrument
+from lightrig.instruments.wire.known_hosts import KnownHosts
 from lightrig.instruments.wire.tcp import is_placeholder
 from lightrig.testbeds import LightrigError, ServerSpec, Testbed
 from lightrig.testbeds.credentials import look_up
@@ -101,7 +103,8 @@ def bind(testbed: Testbed, mode: Mode, seed: int = 0, purpose: str = "a measurem
         LeaseConflictError: another process uses an instrument, in any mode but `simulated`.
         LabFolderError: the folder of leases cannot be used.
         LabUnavailableError: in `hardware` mode, naming every instrument that did not answer, its
-            address and the elapsed time.
+            address and the elapsed time; in `auto` mode too where an instrument is behind SSH and
+            the known host keys cannot be read.
         UnsupportedHostError: the testbed needs namespaces and this machine has none.
     """
     opened: dict[str, Identified] = {}
@@ -113,6 +116,7 @@ def bind(testbed: Testbed, mode: Mode, seed: int = 0, purpose: str = "a measurem
     clocks: Clocks = {}
     lease: Lease | None = None
     if mode != "simulated":
+        notes += _known_hosts_notes(testbed, _names(testbed))
         lease = open_lease(testbed, purpose)
         try:
             for domain in _domains(testbed):
@@ -178,6 +182,7 @@ def bind_only(
     Raises `LabUnavailableError` for every one that did not answer as described, and
     `LeaseConflictError` and `LabFolderError` as `bind` does.
     """
+    _known_hosts_notes(testbed, names)
     lease = open_lease(testbed, purpose, service)
     clock = SystemClock()
     try:
@@ -211,6 +216,29 @@ def _unavailable(testbed: Testbed, absent: list[_Absent], asked: int) -> LabUnav
         f"{len(absent)} of {asked} instruments of {testbed.path} did not answer as described:\n  "
         + "\n  ".join(map(str, absent))
     )
+
+
+def _known_hosts_notes(testbed: Testbed, names: Iterable[str]) -> list[str]:
+    """Return a note on known host keys that are left out, where an instrument is behind SSH.
+
+    Raises `LabUnavailableError` where they cannot be read: that says nothing about the lab, which
+    must not be simulated for it.
+    """
+    for name in names:
+        with contextlib.suppress(AddressError):
+            endpoint = Endpoint.parse(spec_of(testbed, name).address or "", None)
+            if endpoint.scheme in {"ssh", "netconf"} and not is_placeholder(endpoint.host):
+                break
+    else:
+        return []
+    try:
+        note = KnownHosts(testbed.known_hosts).note
+    except OSError as error:
+        raise LabUnavailableError(
+            f"{name} of {testbed.path} was not contacted, since known_hosts cannot be read: {error}"
+            "\n  try       mend the file, or name another by `known_hosts:` of the testbed"
+        ) from error
+    return [note] if note else []
 
 
 def _names(testbed: Testbed) -> list[str]:

@@ -39,6 +39,10 @@ class UnreachableError(InstrumentError):
     """No connection could be made, or the login was refused."""
 
 
+class KnownHostsError(UnreachableError):
+    """The file of known host keys cannot be read, so that no host behind SSH can be told apart."""
+
+
 class DisconnectedError(InstrumentError):
     """The instrument closed the connection before it had answered."""
 

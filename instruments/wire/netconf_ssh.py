@@ -9,22 +9,18 @@ import contextlib
 import logging
 import socket
 import threading
-from pathlib import Path
 from typing import Protocol
 
 import paramiko
 from ncclient.manager import make_device_handler
-from ncclient.transport.errors import (
-    AuthenticationError,
-    SSHUnknownHostError,
-    TransportError,
-)
+from ncclient.transport.errors import AuthenticationError, TransportError
 from ncclient.transport.session import NetconfBase
 from ncclient.transport.ssh import SSHSession
 
 from lightrig.instruments.clock import Clock, Flight
 from lightrig.instruments.core.errors import UnreachableError
 from lightrig.instruments.wire.arrival import BurstSocket
+from lightrig.instruments.wire.known_hosts import HostKeys, RefusedHostKeyError, host_keys
 from lightrig.instruments.wire.ssh import SshLogin
 from lightrig.instruments.wire.tcp import connect
 
@@ -62,15 +58,17 @@ def open_session(
     """Connect, log in and exchange hellos.
 
     Raises:
-        UnreachableError: no connection, an unknown or changed host key, no login, no NETCONF.
+        UnreachableError: no connection, a host key that is not to be trusted, no login, no NETCONF.
+        KnownHostsError: the file of known host keys cannot be read.
     """
     where = f"{host}:{port}"
 
     def unreachable(problem: str, advice: str) -> UnreachableError:
         return UnreachableError(instrument, problem, details=[("try", advice)])
 
+    keys = host_keys(instrument, host, port, login.known_hosts)
     connection = connect(instrument, host, port, CONNECT_TIMEOUT, clock)
-    session = NcSession(connection, clock, login.known_hosts, listener)
+    session = NcSession(connection, clock, keys, listener)
     by_hand = f"`ssh -p {port} {host} -s netconf` by hand"
     try:
         session.connect(
@@ -86,25 +84,11 @@ def open_session(
     except BaseException as error:
         session.end()
         match error:
-            case SSHUnknownHostError() if session.knows_another_key(host, port):
-                raise unreachable(
-                    f"showed another host key at {where} than the known one",
-                    "somebody may be in between; if the switch was replaced, replace its line "
-                    "in known_hosts",
-                ) from error
-            case SSHUnknownHostError():
-                raise unreachable(
-                    f"showed an unknown host key at {where}",
-                    f"{by_hand}; an unknown host key must be accepted there once",
-                ) from error
+            case RefusedHostKeyError():
+                raise UnreachableError(instrument, error.problem, details=error.details) from error
             case AuthenticationError():
                 raise unreachable(
                     f"refused the login at {where}", "the credentials that `login:` names"
-                ) from error
-            case _UnreadableHostsError():
-                raise unreachable(
-                    f"was not contacted, since known_hosts cannot be read: {error}",
-                    "is it a file of host keys?",
                 ) from error
             case Exception():
                 raise unreachable(
@@ -115,26 +99,22 @@ def open_session(
     return session
 
 
-class _UnreadableHostsError(Exception):
-    """The file of host keys cannot be read."""
+class _KnownKeys:
+    """The known keys of one host, as ncclient asks for them: by each name of the host."""
 
+    def __init__(self, session: "NcSession", keys: HostKeys) -> None:
+        self._session = session
+        self._keys = keys
 
-class _KnownHosts(paramiko.HostKeys):
-    """Known host keys; an RSA key is listed under its signature algorithms too.
+    def lookup(self, _: str) -> dict[str, None]:
+        """Return the algorithms that ncclient shall negotiate, best first."""
+        options = self._session.transport.get_security_options()
+        return dict.fromkeys(self._keys.preferred(options.key_types))
 
-    ncclient negotiates the names under which it finds a key and no others; "ssh-rsa" is that of
-    signatures with SHA-1, which paramiko does not offer any more (RFC 8332).
-    """
-
-    def lookup(self, hostname: str) -> dict[str, paramiko.PKey] | None:
-        found = super().lookup(hostname)
-        if found is None:
-            return None
-        keys = dict(found)
-        if "ssh-rsa" in keys:
-            rsa = keys.pop("ssh-rsa")
-            keys |= dict.fromkeys(("rsa-sha2-512", "rsa-sha2-256", "ssh-rsa"), rsa)
-        return keys
+    def check(self, _: str, key: paramiko.PKey) -> bool:
+        """Check the key that the host has shown; raises `RefusedHostKeyError`."""
+        self._keys.check(key.asbytes())
+        return True
 
 
 class NcSession(SSHSession):
@@ -148,12 +128,12 @@ class NcSession(SSHSession):
         self,
         connection: socket.socket,
         clock: Clock,
-        known_hosts: Path | None,
+        keys: HostKeys,
         listener: MessageListener,
     ) -> None:
         self.handler = make_device_handler(None)
         super().__init__(self.handler)
-        self._host_keys = _KnownHosts()
+        self._host_keys = _KnownKeys(self, keys)
         self._socket = connection
         # Asked now: a connection that was reset has no names any more.
         self._ends = {connection.getsockname()}
@@ -161,26 +141,13 @@ class NcSession(SSHSession):
             self._ends.add(connection.getpeername())
         self.bursts = BurstSocket(connection, clock)
         self._clock = clock
-        self._known_hosts = known_hosts
         self._listener = listener
         self._writing = threading.Lock()
         self._flight: Flight | None = None
         self.over = False
 
-    def knows_another_key(self, host: str, port: int) -> bool:
-        """Whether the file of host keys has a key for this host."""
-        names = (host, f"[{host}]:{port}")
-        return any(self._host_keys.lookup(name) is not None for name in names)
-
     def load_known_hosts(self, filename: str | None = None) -> None:
-        """Read the known host keys: only those of the given file, or the user's."""
-        try:
-            if self._known_hosts is None:
-                super().load_known_hosts(filename)
-            else:
-                self._host_keys.load(str(self._known_hosts))
-        except (OSError, paramiko.hostkeys.InvalidHostKey, UnicodeDecodeError) as error:
-            raise _UnreadableHostsError(str(error)) from error
+        """Do nothing: the host's keys are given."""
 
     def send(self, message: str) -> None:
         """Write one message; raises OSError or ncclient's TransportError."""

@@ -5,6 +5,7 @@ import socket
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import paramiko
 from lightrig.instruments.clock import Clock, Flight
 from lightrig.instruments.core.errors import UnreachableError
 from lightrig.instruments.ssh_socket import SshSocket
+from lightrig.instruments.wire.known_hosts import HostKeys, RefusedHostKeyError, host_keys
 from lightrig.instruments.wire.shell import (
     LONGEST_STDERR,
     LineListener,
@@ -41,7 +43,8 @@ class SshShell:
     """Programs on a host behind SSH.
 
     Raises:
-        UnreachableError: no connection, an unknown or changed host key, or no login.
+        UnreachableError: no connection, a host key that is not to be trusted, or no login.
+        KnownHostsError: the file of known host keys cannot be read.
     """
 
     python = "python3"
@@ -59,16 +62,9 @@ class SshShell:
         self._instrument = instrument
         self._client = paramiko.SSHClient()
         self._forwarded: dict[int, Callable[[socket.socket], None]] = {}
-        self._client.set_missing_host_key_policy(paramiko.RejectPolicy())
-        try:
-            if login.known_hosts is None:
-                self._client.load_system_host_keys()
-            else:
-                self._client.load_host_keys(str(login.known_hosts))
-        except (OSError, paramiko.hostkeys.InvalidHostKey) as error:
-            raise UnreachableError(
-                instrument, f"was not contacted, since known_hosts cannot be read: {error}"
-            ) from error
+        keys = host_keys(instrument, host, port, login.known_hosts)
+        # The client has no keys of its own, so that it leaves each to the policy.
+        self._client.set_missing_host_key_policy(_HostKeyPolicy(keys))
         connection = SshSocket(connect(instrument, host, port, connect_timeout, clock))
         self._clock = clock
         self._ends = frozenset((connection.getsockname(), connection.getpeername()))
@@ -82,17 +78,14 @@ class SshShell:
                 allow_agent=login.password is None,
                 look_for_keys=login.password is None,
                 sock=connection,
-                transport_factory=_transport,
+                transport_factory=partial(_transport, keys),
                 timeout=connect_timeout,
                 banner_timeout=connect_timeout,
                 auth_timeout=connect_timeout,
             )
-        except paramiko.BadHostKeyException as error:
-            raise self._unreachable(
-                f"showed another host key at {where} than the known one",
-                "somebody may be in between; if the server was reinstalled, replace its line "
-                "in known_hosts",
-            ) from error
+        except RefusedHostKeyError as error:
+            self.close()
+            raise UnreachableError(instrument, error.problem, details=error.details) from error
         except paramiko.AuthenticationException as error:
             raise self._unreachable(
                 f"refused the login at {where}: {error}", f"`ssh -p {port} {host}` by hand"
@@ -100,7 +93,7 @@ class SshShell:
         except (paramiko.SSHException, EOFError, OSError) as error:
             raise self._unreachable(
                 f"could not be logged into at {where}: {error or 'it hung up'}",
-                f"`ssh -p {port} {host}` by hand; an unknown host key must be accepted there once",
+                f"`ssh -p {port} {host}` by hand",
             ) from error
         connection.settimeout(None)  # the handshake had a limit
 
@@ -159,11 +152,27 @@ class SshShell:
         return UnreachableError(self._instrument, problem, details=[("try", advice)])
 
 
-def _transport(connection: SshSocket, **options: Any) -> paramiko.Transport:
-    """Return a transport that prefers AES-GCM: without a separate MAC a message takes 20 % less."""
+class _HostKeyPolicy:
+    """Decides on the keys of hosts, in place of paramiko's `MissingHostKeyPolicy`."""
+
+    def __init__(self, keys: HostKeys) -> None:
+        self._keys = keys
+
+    def missing_host_key(
+        self, client: paramiko.SSHClient, hostname: str, key: paramiko.PKey
+    ) -> None:
+        self._keys.check(key.asbytes())
+
+
+def _transport(keys: HostKeys, connection: SshSocket, **options: Any) -> paramiko.Transport:
+    """Return a transport that prefers AES-GCM and the kinds of the host's known keys.
+
+    AES-GCM: without a separate MAC a message takes 20 % less.
+    """
     transport = paramiko.Transport(connection, **options)
-    ciphers = transport.get_security_options().ciphers
-    transport.get_security_options().ciphers = sorted(ciphers, key=lambda name: "gcm" not in name)
+    chosen = transport.get_security_options()
+    chosen.ciphers = sorted(chosen.ciphers, key=lambda name: "gcm" not in name)
+    chosen.key_types = keys.preferred(chosen.key_types)
     return transport
 
 

@@ -2,6 +2,8 @@
 
 import contextlib
 import socket
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -11,7 +13,7 @@ from real_time import over_soon
 from uneven import SIZE
 from unused_ports import unused_ports
 
-from lightrig.harness.bench import Bench, LabUnavailableError, bind
+from lightrig.harness.bench import Bench, LabUnavailableError, bind, bind_only
 from lightrig.harness.modes import Mode
 from lightrig.testbeds import Circuit, load
 
@@ -197,3 +199,60 @@ def test_closing_ends_every_session(lab: ServedLab, bound: Bind) -> None:
     bench.close()
     again = bound(lab.file, "hardware")
     assert again.switches["ocs"].circuits() == frozenset()
+
+
+def known_hosts(lab: ServedLab) -> Path:
+    return lab.folder / ".ssh" / "known_hosts"
+
+
+@pytest.mark.parametrize("mode", ["hardware", "auto"])
+def test_lines_for_others_leave_the_lab_on_hardware(
+    lab: ServedLab, bound: Bind, mode: Mode
+) -> None:
+    """An authority of other hosts is no fault of the file; a line of SSH 1 is named in a note."""
+    file = known_hosts(lab)
+    authority = " ".join(file.read_text().split()[-2:])
+    file.write_text(f"@cert-authority *.corp.example {authority}\n{file.read_text()}")
+    bench = bound(lab.file, mode)
+    assert bench.notes == ()
+    bench.close()
+    file.write_text(f"old 1024 35 123456789\n{file.read_text()}")
+    bench = bound(lab.file, mode)
+    assert bench.external == ALL
+    assert bench.notes == (
+        "left out of the known host keys in ~/.ssh/known_hosts: line 1 (unknown kind 1024)",
+    )
+
+
+@pytest.mark.parametrize("mode", ["hardware", "auto"])
+def test_a_lab_is_not_simulated_for_an_unreadable_file_of_host_keys(
+    lab: ServedLab, bound: Bind, tmp_path: Path, mode: Mode
+) -> None:
+    file = known_hosts(lab)
+    file.unlink()
+    file.mkdir()
+    with pytest.raises(LabUnavailableError, match=f"known_hosts cannot be read: .*{file}"):
+        bound(lab.file, mode)
+    with pytest.raises(LabUnavailableError, match="known_hosts cannot be read"):
+        bind_only(lab.testbed, {"ocs", "server0"}, "a test")
+    placeholders = describe(tmp_path)
+    assert bound(placeholders, "auto").in_process
+
+
+def test_a_run_ends_with_status_3_where_no_host_key_can_be_read(lab: ServedLab) -> None:
+    file = known_hosts(lab)
+    file.unlink()
+    file.mkdir()
+    (lab.folder / "test_it.py").write_text("def test_it(bench): ...\n")
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--instruments", "auto"]
+    ended = subprocess.run(
+        [*command, "--testbed", str(lab.file), "test_it.py"],
+        cwd=lab.folder,
+        env=lab.environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert ended.returncode == 3, ended.stdout
+    assert "known_hosts cannot be read" in ended.stdout
