@@ -6,6 +6,7 @@ Exit status: 0 yes, 1 no, 2 bad use or input, 3 lab trouble.
 import gc
 import os
 import sys
+import warnings
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -136,13 +137,30 @@ def _run(name: str, arguments_given: list[str]) -> None:
         sys.stderr.write(f"lightrig {name}: {error}\n")
         raise SystemExit(BAD_USE) from error
     gc.enable()
+    shown_before, warnings.formatwarning = warnings.formatwarning, _sentence
     try:
         app(args=arguments_given, prog_name="lightrig")
     finally:
+        warnings.formatwarning = shown_before
         if name in ("check", "schema"):
             # Spare the collection at the interpreter's end, a sixth of these commands' time.
             # Others may have loaded DuckDB, which reports objects that are not collected.
             gc.freeze()
+
+
+def _sentence(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    line: str | None = None,
+) -> str:
+    """Return a warning of Lightrig as its sentence alone, and one of another program as usual."""
+    if category.__module__.startswith("lightrig."):
+        from lightrig.testbeds.escaping import escape_control  # noqa: PLC0415 - only for these
+
+        return f"{escape_control(str(message))}\n"
+    return f"{filename}:{lineno}: {category.__name__}: {message}\n{line or ''}"
 
 
 def help_text() -> str:

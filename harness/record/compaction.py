@@ -98,12 +98,11 @@ def compact(location: str, testbed: str = "*") -> Compaction:
         written, problems = [], []
         replaced = before = after = 0
         for (name, month), files in sorted(groups.items()):
-            # One file is compact already; rewriting it would only change its digest.
-            if len(files) < 2:
-                continue
-            paths = [folder / file.name for file in files]
             try:
-                check_rows(place, files)
+                paths = [folder / file.name for file in check_rows(place, files)]
+                # One file is compact already; rewriting it would only change its digest.
+                if len(paths) < 2:
+                    continue
                 new = write_compacted(folder, name, month, [(path, frozenset()) for path in paths])
             except RecordError as error:
                 problems.append(f"{name}, {month}: {error}")
@@ -113,7 +112,7 @@ def compact(location: str, testbed: str = "*") -> Compaction:
             manifest = read_manifest(place)
             _commit(folder, Manifest((*manifest.files, new)))
             written.append(new.name)
-            replaced += len(files)
+            replaced += len(paths)
             before += sum(path.stat().st_size for path in paths)
             after += (folder / new.name).stat().st_size
         left = _remove_replaced(place, folder)

@@ -19,9 +19,12 @@ _FIELD = "sha256"
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
-def digest_of(file: Path) -> str:
-    """Return the SHA-256 digest of a file's content, in hexadecimal; raises `OSError`."""
-    with open_regular(file) as stream:
+def digest_of(file: str | Path, below: str | Path | None = None) -> str:
+    """Return the SHA-256 digest of a file's content, in hexadecimal; raises `OSError`.
+
+    below: as for `open_regular`.
+    """
+    with open_regular(file, below) as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 

@@ -298,18 +298,24 @@ class Results:
         if self._place.folder is None:
             return None
         names = set(self._place.folders("runs"))
+        latest: list[tuple[str, str]] = []
         if run == "last":
             files = stored_rows(self._place)
             dated = [pair for file in files for pair in file.nights_and_runs() if pair[1] in names]
             # The rest have no rows, or not yet: these alone are asked for their night.
-            found = names - {name for _, name in dated} | {max(dated)[1] for _ in dated[:1]}
+            latest = [max(dated)] if dated else []
+            found = names - {name for _, name in dated} | {name for _, name in latest}
         else:
             found = names & {run} or {name for name in names if name.startswith(run)}
         if not found or (run != "last" and len(found) > 1):
             return None
-        facts = [self._facts(name) for name in found]
-        read = [one for one in facts if one is not None]
-        return max(read, key=lambda one: (one.night, one.run)) if len(read) == len(facts) else None
+        facts = {name: self._facts(name) for name in found}
+        read = [one for one in facts.values() if one is not None]
+        nights = {name: one.night for name, one in facts.items() if one is not None}
+        # A stray file may name a night that its run is not of.
+        if len(read) < len(facts) or any(nights[name] != night for night, name in latest):
+            return None
+        return max(read, key=lambda one: (one.night, one.run))
 
     def _facts(self, run: str) -> RunFacts | None:
         name = f"runs/{run}/{FACTS}"
@@ -353,7 +359,7 @@ class Results:
         self, wanted: Callable[[str, str, str], bool], among: Iterable[RowsFile], *, some: bool
     ) -> pa.dataset.Dataset:
         """Return the rows of the wanted runs, by testbed, night and run; some: not of all runs."""
-        files, chosen, compacted = [], [], False
+        chosen, compacted = [], False
         nights, runs = set[str](), set[str]()
         for file in among:
             found = [
@@ -362,12 +368,11 @@ class Results:
                 if wanted(file.testbed, night, run)
             ]
             if found:
-                files.append(self._place.path(file.name))
                 chosen.append(file)
                 nights.update(night for night, _ in found)
                 runs.update(run for _, run in found)
                 compacted |= file.runs is not None
-        check_rows(self._place, chosen)
+        files = [self._place.path(file.name) for file in check_rows(self._place, chosen)]
         with self._errors_named():
             root = self._place.path("rows")
             dataset = open_dataset(files, root, self._place.filesystem)

@@ -2,6 +2,9 @@
 
 A file with a digest is compared with it; one without is read in another process first. Each is
 checked once in a process, and again when it has changed.
+
+A stray file, whose run has no rows of that testbed and night, is left out and named: whoever can
+add a file must not make the rows of all runs unreadable by it, nor have rows counted twice.
 """
 
 import contextlib
@@ -10,7 +13,9 @@ import os
 import subprocess
 import sys
 import tempfile
+import warnings
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
@@ -24,22 +29,44 @@ from lightrig.harness.record.places import Place
 from lightrig.harness.record.row import RecordError
 from lightrig.harness.record.rows_files import MANIFEST, RowsFile
 from lightrig.harness.record.run_folder import FACTS, RunFacts, parse_facts
+from lightrig.testbeds.regular_files import LinkError, open_regular
 
 INSPECTION = [sys.executable, "-m", "lightrig.harness.record.rows_inspection"]
+MISPLACED = "MisplacedError: "
+"""How the inspection's answer begins where a file belongs to another run, testbed or night."""
 
 _checked: set[tuple[object, ...]] = set()
 
 
-def check_rows(place: Place, files: Iterable[RowsFile]) -> None:
-    """Raise `RecordError` for a file of rows that is damaged, or cannot be read."""
-    states = [(file, _state(place, file.name)) for file in files]
-    new = [(file, state) for file, state in states if state not in _checked]
-    if not new:
-        return
-    digests = _digests(place, {file.run for file, _ in new if file.runs is None})
+class StrayRowsWarning(UserWarning):
+    """A rows file is left out: it is a link, or not where the rows of its run belong."""
+
+
+def check_rows(place: Place, files: Iterable[RowsFile]) -> list[RowsFile]:
+    """Return `files` without stray ones, each of which is a `StrayRowsWarning`.
+
+    Raises `RecordError` for a file of rows that is damaged, or cannot be read.
+    """
+    found, new = list(files), []
+    strays: dict[str, str] = {}
+    for file in found:
+        try:
+            state = _state(place, file.name)
+        except LinkError as error:
+            if file.runs is not None:
+                raise RecordError(f"{error.filename}: {error.strerror}") from error
+            strays[file.name] = f"{error.filename} {error.strerror}"
+            continue
+        if state not in _checked:
+            new.append((file, state))
+    stated = _stated(place, {file.run for file, _ in new if file.runs is None})
     unknown = []
     for file, state in new:
-        known = file.runs.digest if file.runs else digests.get(file.run, {}).get(file.testbed)
+        of_run = stated.get(file.run) if file.runs is None else None
+        if of_run is not None and (problem := misplaced(file, of_run.night, of_run.testbeds)):
+            strays[file.name] = problem
+            continue
+        known = file.runs.digest if file.runs else of_run and of_run.digests.get(file.testbed)
         if known:
             if _digest(place, file.name) != known:
                 raise RecordError(_damaged(place, file, "its SHA-256 digest differs"))
@@ -51,18 +78,45 @@ def check_rows(place: Place, files: Iterable[RowsFile]) -> None:
         with contextlib.closing(Inspector()) as inspector:
             for file, state in unknown:
                 with _local(place, file.name) as path:
-                    if problem := inspector.problem(path, file.run, headers_of(file, facts)):
-                        raise RecordError(_damaged(place, file, problem))
-                _checked.add(state)
+                    problem = inspector.problem(path, file, headers_of(file, facts))
+                if problem.startswith(MISPLACED):
+                    strays[file.name] = problem.removeprefix(MISPLACED)
+                elif problem:
+                    raise RecordError(_damaged(place, file, problem))
+                else:
+                    _checked.add(state)
+    for name, problem in strays.items():
+        warnings.warn(
+            f"{place.name}: {name} is left out: {problem}; move it out of the results",
+            StrayRowsWarning,
+            stacklevel=2,
+        )
+    return [file for file in found if file.name not in strays]
+
+
+def misplaced(file: RowsFile, night: str, testbeds: Collection[str]) -> str:
+    """Return why a file is none of a run of that `night` with rows on `testbeds`, or nothing."""
+    if file.night != night:
+        return f"its run {file.run} is of the night {night}"
+    if file.testbed not in testbeds:
+        known = ", ".join(sorted(testbeds)) or "no testbed"
+        return f"its run {file.run} has rows on {known}, not on {file.testbed}"
+    return ""
 
 
 def _state(place: Place, name: str) -> tuple[object, ...]:
-    """Return what a file of this machine has anew when it is written again."""
+    """Return what a file of this machine has anew when it is written again.
+
+    Raises `LinkError` for a link, and `RecordError` for what cannot be opened.
+    """
     path = place.path(name)
     if place.folder is None:
         return place.name, path
     try:
-        found = os.stat(path)
+        with open_regular(name, below=place.folder) as file:
+            found = os.fstat(file.fileno())
+    except LinkError:
+        raise
     except OSError as error:
         raise RecordError(f"{path}: {error.strerror}") from error
     return path, found.st_ino, found.st_size, found.st_mtime_ns
@@ -78,16 +132,30 @@ def _facts(place: Place, runs: Collection[str]) -> dict[str, RunFacts]:
     return found
 
 
-def _digests(place: Place, runs: Collection[str]) -> dict[str, dict[str, str]]:
-    """Return the digests of those of `runs` that have ended, by name.
+@dataclass(frozen=True, slots=True)
+class _Stated:
+    """Night of a run, the testbeds that it has rows on, and digests of its rows by testbed."""
+
+    night: str
+    testbeds: Collection[str]
+    digests: Mapping[str, str]
+
+
+def _stated(place: Place, runs: Collection[str]) -> dict[str, _Stated]:
+    """Return what those of `runs` that have ended state of their rows, by name.
 
     Reads nothing else of their `run.json`: a nights page needs those of thousands of runs.
     """
     found = {}
     for name, text in place.read_each("runs", FACTS, runs).items() if runs else ():
         # A damaged one has no digests, and is named among the damaged runs.
-        with contextlib.suppress(ValueError, TypeError, AttributeError):
-            found[name.split("/")[1]] = checked_digests(without_digest(text).get("digests", {}))
+        with contextlib.suppress(ValueError, KeyError, TypeError, AttributeError):
+            document = without_digest(text)
+            found[name.split("/")[1]] = _Stated(
+                str(document["header"]["night"]),
+                {name for name, measured in document["testbeds"].items() if measured},
+                checked_digests(document.get("digests", {})),
+            )
     return found
 
 
@@ -104,7 +172,7 @@ def _digest(place: Place, name: str) -> str:
     if place.folder is None:
         return digest_of_bytes(place.read([name])[name])
     try:
-        return digest_of(Path(place.path(name)))
+        return digest_of(name, below=place.folder)
     except OSError as error:
         raise RecordError(f"{place.path(name)}: {error.strerror}") from error
 
@@ -127,15 +195,16 @@ class Inspector:
     def __init__(self) -> None:
         self._process: subprocess.Popen[str] | None = None
 
-    def problem(self, path: Path, run: str, headers: Mapping[str, Any]) -> str:
-        """Return what is wrong with the file at `path`, or an empty text.
+    def problem(self, path: Path, file: RowsFile, headers: Mapping[str, Any]) -> str:
+        """Return what is wrong with `file`, a copy of which is at `path`, or an empty text.
 
-        run: the run that it has; empty for a compacted one. headers: of its runs.
+        headers: of its runs. What is wrong begins with `MISPLACED` for a file of another run,
+        testbed or night.
         """
         process = self._process = self._process or _start()
         asked, answered = _pipes(process)
         try:
-            asked.write(json.dumps([str(path), run, headers]) + "\n")
+            asked.write(json.dumps([str(path), file.run, headers, file.testbed, file.night]) + "\n")
             asked.flush()
             line = answered.readline()
         except BrokenPipeError:

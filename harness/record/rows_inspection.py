@@ -48,16 +48,26 @@ class InspectionError(Exception):
     """Raised for a file whose parts do not fit each other."""
 
 
-def inspect(path: str, run: str, headers: Mapping[str, Any]) -> None:
+class MisplacedError(InspectionError):
+    """Raised for the file of another run, testbed or night than its name and folder say."""
+
+
+def inspect(
+    path: str, run: str, headers: Mapping[str, Any], testbed: str = "", night: str = ""
+) -> None:
     """Read the file at `path` wholly.
 
     run: the run that it has; empty for a compacted one. headers: of its runs, as `run.json` has
-    them, where there is one.
+    them, where there is one. testbed, night: of its folder, where it is in one.
 
     Raises:
+        MisplacedError: its header is that of a run elsewhere.
         InspectionError, pa.ArrowException, duckdb.Error, OSError, ValueError: it is damaged.
     """
     file = pa.parquet.ParquetFile(path, page_checksum_verification=True)
+    stated = _headers(file.metadata.metadata or {})
+    if run:
+        _check_place(stated, run, "" if run in headers else testbed, night)
     known = {field.name: field.type for field in (COLUMNS if run else _COMPACTED)}
     for field in file.schema_arrow:
         if known.get(field.name) != field.type:
@@ -69,11 +79,12 @@ def inspect(path: str, run: str, headers: Mapping[str, Any]) -> None:
     if rows != file.metadata.num_rows:
         raise InspectionError(f"{rows} rows, and {file.metadata.num_rows} are stated")
     table = pa.concat_tables(groups) if groups else file.schema_arrow.empty_table()
-    for name, header in _headers(file.metadata.metadata or {}).items():
-        if header != headers.get(name, header) or (run and name != run):
+    for name, header in stated.items():
+        if header != headers.get(name, header):
             raise InspectionError(f"its header of run {name!r} is another than in run.json")
     if run and rows and pc.unique(table["run"]).to_pylist() != [run]:
-        raise InspectionError("it has rows of another run")
+        # Without a header, as other programs write it, only the rows say whose they are.
+        raise (InspectionError if stated else MisplacedError)("it has rows of another run")
     with duckdb.connect(config={"threads": 1}) as connection:
         second = connection.sql(
             "SELECT * FROM read_parquet($path, hive_partitioning = false)", params={"path": path}
@@ -82,6 +93,21 @@ def inspect(path: str, run: str, headers: Mapping[str, Any]) -> None:
     for name in table.schema.names:
         if types[name] != _OF_DUCKDB[str(known[name])]:
             raise InspectionError(f"two readers find other types of {name}")
+
+
+def _check_place(stated: Mapping[str, Any], run: str, testbed: str, night: str) -> None:
+    """Raise `MisplacedError` where a header does not fit the file's name and folder.
+
+    testbed: empty where `run.json` was asked, which knows more than the header: that has the
+    testbeds of the command line, or none in the first version.
+    """
+    for name, header in stated.items():
+        if name != run:
+            raise MisplacedError(f"its header is of run {name!r}, not of {run!r}")
+        if night and header.get("night", night) != night:
+            raise MisplacedError(f"its header is of the night {header['night']!r}, not of {night}")
+        if testbed and testbed not in header.get("testbeds", {testbed: ""}):
+            raise MisplacedError(f"its header is of a run on other testbeds than {testbed!r}")
 
 
 def _group(file: Any, number: int) -> pa.Table:
@@ -121,10 +147,10 @@ def _headers(metadata: Mapping[bytes, bytes]) -> dict[str, Any]:
 def main() -> None:
     """Answer each path of standard input by a line."""
     for line in sys.stdin:
-        path, run, headers = json.loads(line)
+        path, *about = json.loads(line)
         try:
             _limit(os.path.getsize(path))
-            inspect(path, run, headers)
+            inspect(path, *about)
             answer = ""
         except (
             *(InspectionError, pa.ArrowException, duckdb.Error),

@@ -5,6 +5,9 @@ the same name is either the same run, of which missing files are added and files
 completed, or another, which is refused by its name. What has no `run.json` has not come whole, and
 may be written again.
 
+No link below the source is followed: a file reached by one is another's, and is named. A rows file
+that its run does not state, or whose header is that of another place, is named and not brought.
+
 Nothing that the source says removes a run's rows at the target. A compacted file comes with the
 rows that the target lacks, written anew where it has some of them. Only in an object store, where
 nothing can be compacted, it takes the place of the single files of the same runs.
@@ -13,7 +16,7 @@ nothing can be compacted, it takes the place of the single files of the same run
 import re
 import tempfile
 from collections.abc import Callable, Collection, Iterable
-from contextlib import nullcontext
+from contextlib import closing, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -23,12 +26,13 @@ from lightrig.harness.record.journal import is_written
 from lightrig.harness.record.places import Place, left_by_the_killed
 from lightrig.harness.record.recovery import JOURNAL
 from lightrig.harness.record.row import RecordError
-from lightrig.harness.record.rows_check import check_rows
+from lightrig.harness.record.rows_check import MISPLACED, Inspector, check_rows, misplaced
 from lightrig.harness.record.rows_files import (
     MANIFEST,
     Compacted,
     Manifest,
     RowsFile,
+    plain_file,
     read_manifest,
     stored_rows,
 )
@@ -60,7 +64,8 @@ def transfer(source: str, target: str, *, replace: bool = False) -> Transfer:
     in part. Raises `RecordError` for what cannot be read or written, `QuestionError` for a place
     that cannot be one.
     """
-    return _Transfer(Place(source), Place(target), replace=replace).made()
+    with closing(Inspector()) as inspector:
+        return _Transfer(Place(source), Place(target), inspector, replace=replace).made()
 
 
 class RefusedError(RecordError):
@@ -70,14 +75,15 @@ class RefusedError(RecordError):
 class _Transfer:
     """One transfer; the runs are judged before anything is written."""
 
-    def __init__(self, here: Place, there: Place, *, replace: bool) -> None:
-        self._here, self._there = here, there
+    def __init__(self, here: Place, there: Place, inspector: Inspector, *, replace: bool) -> None:
+        self._here, self._there, self._inspector = here, there, inspector
         self._refused: list[str] = []
         self._bad: set[str] = set()
+        self._irregular: list[str] = []
         self._files = self._same = self._size = 0
         self._ours, self._theirs = self._listed(here), there.sizes()
-        self._rows = stored_rows(here)
         self._facts = self._read_facts()
+        self._rows = [file for file in stored_rows(here) if self._is_in_place(file)]
         common = {f"runs/{run}/{FACTS}" for run in self._facts} & set(self._theirs)
         self._earlier = there.read([*common])
         self._present = {
@@ -105,7 +111,7 @@ class _Transfer:
         """Return sizes of the files of results; what can be none is refused with its run."""
         sizes = {}
         for name, size in place.sizes().items():
-            if not name.startswith(("runs/", "rows/")):
+            if name.split("/")[0] not in ("runs", "rows"):
                 continue
             if size >= 0 and not _UNSAFE.search(name):
                 sizes[name] = size
@@ -114,6 +120,7 @@ class _Transfer:
                 f"{place.name}: {name!r} is no regular file; remove it there, since nothing of "
                 "its run was copied"
             )
+            self._irregular.append(name)
             if name.startswith("runs/"):
                 self._bad.add(name.split("/")[1])
         return sizes
@@ -129,7 +136,28 @@ class _Transfer:
                     raise RefusedError(f"{self._here.name}: {name} is of run {found[run].run!r}")
             except RecordError as error:
                 self._refuse(run, str(error))
+        for run, facts in found.items():
+            rows = (plain_file(name, facts.night, run) for name in _measured(facts))
+            if any(self._is_irregular(str(name)) for name in rows):
+                self._bad.add(run)
         return {run: facts for run, facts in found.items() if run not in self._bad}
+
+    def _is_irregular(self, name: str) -> bool:
+        """Return whether a file, or a folder above it, has been refused as no regular one."""
+        return any(name == one or name.startswith(f"{one}/") for one in self._irregular)
+
+    def _is_in_place(self, file: RowsFile) -> bool:
+        """Return whether rows are read from a file; one that its run does not state is refused."""
+        if self._is_irregular(file.name):
+            if file.runs is not None:
+                self._bad |= file.runs.names
+            return False
+        facts = self._facts.get(file.run)
+        if facts is None or file.runs is not None:
+            return True
+        if problem := misplaced(file, facts.night, _measured(facts)):
+            self._refused.append(f"{self._here.name}: {file.name} was not copied: {problem}")
+        return not problem
 
     def _judged(self, run: str, *, replace: bool) -> bool:
         """Return whether `run` has ended at the target and is the same; refuse another."""
@@ -235,6 +263,8 @@ class _Transfer:
                 f"{file.run}: {self._there.name} has other rows of it in {file.name}, and no "
                 "digest tells which are right; --replace puts ours there"
             )
+        if not digest and (problem := self._problem(file, data)):
+            raise RefusedError(problem)
         self._write(file.name, data)
 
     def _bring_rows_alone(self, file: RowsFile) -> None:
@@ -247,7 +277,22 @@ class _Transfer:
                 )
             self._same += 1
             return
-        self._write(file.name, self._read_whole(file.name, ""))
+        data = self._read_whole(file.name, "")
+        if problem := self._problem(file, data):
+            self._refused.append(problem)  # which is no reason to leave out another file of the run
+            return
+        self._write(file.name, data)
+
+    def _problem(self, file: RowsFile, data: bytes) -> str:
+        """Return why rows without a digest would be damaged or stray at the target, or nothing."""
+        known = {run: facts.header for run, facts in self._facts.items() if run == file.run}
+        with tempfile.NamedTemporaryFile(suffix=".parquet") as copy:
+            copy.write(data)
+            copy.flush()
+            problem = self._inspector.problem(Path(copy.name), file, known)
+        if not problem:
+            return ""
+        return f"{self._here.name}: {file.name} was not copied: {problem.removeprefix(MISPLACED)}"
 
     def _bring_file(self, name: str, *, ended: bool) -> None:
         """Bring a file of a run's folder; of a run that has ended there, pages stay as they are."""
@@ -360,6 +405,11 @@ class _Transfer:
 
 class _DifferentRunError(RecordError):
     """Raised for a run at the target that has the name of another one of ours."""
+
+
+def _measured(facts: RunFacts) -> list[str]:
+    """Return the testbeds that a run has rows on."""
+    return [name for name, found in facts.testbeds.items() if found]
 
 
 def _difference(ours: RunFacts, theirs: RunFacts) -> str:

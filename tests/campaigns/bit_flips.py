@@ -145,14 +145,14 @@ def read(results: Path, kind: str, files: list[Path], pipe: Connection) -> None:
     rows = {file.name: file for file in stored_rows(Place(results))}
     if undigested:
         # Inspected here, by one process for all: a new one each time would take most of the time.
-        results_module.check_rows = source_module.check_rows = lambda *_: None
+        results_module.check_rows = source_module.check_rows = lambda _, files: list(files)
     while True:
         pipe.send("ready")
         path = Path(pipe.recv())
         try:
             if undigested:
                 file = rows[path.relative_to(results).as_posix()]
-                if problem := inspector.problem(path, file.run, headers_of(file, facts)):
+                if problem := inspector.problem(path, file, headers_of(file, facts)):
                     raise RecordError(problem)
             outcome = "same" if content(results, kind, files) == wanted else "CHANGED"
         except LightrigError:

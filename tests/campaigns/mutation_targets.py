@@ -26,7 +26,7 @@ from lightrig.harness.record.journal_reading import read_journal
 from lightrig.harness.record.places import Place
 from lightrig.harness.record.results import runs_table, tests_table
 from lightrig.harness.record.rows_check import Inspector
-from lightrig.harness.record.rows_files import MANIFEST, Compacted, Manifest, stored_rows
+from lightrig.harness.record.rows_files import MANIFEST, Compacted, Manifest, RowsFile, stored_rows
 from lightrig.harness.record.run_folder import parse_facts
 from lightrig.instruments.clock import SystemClock
 from lightrig.instruments.core.endpoint import AddressError, Endpoint
@@ -377,7 +377,8 @@ class _Rows:
         return [[*file.nights_and_runs()] for file in stored_rows(self._place)]
 
     def _inspect(self, path: Path) -> object:
-        if problem := self._inspector.problem(path, "r", {}):
+        file = RowsFile("rows/testbed=lab/night=2026-03-14/r.parquet", "lab", "2026-03-14", "r")
+        if problem := self._inspector.problem(path, file, {}):
             raise RecordError(problem)
         return path
 

@@ -15,7 +15,13 @@ import pytest
 
 from lightrig.harness.record import rows_inspection
 from lightrig.harness.record.dataset import COLUMNS
-from lightrig.harness.record.rows_inspection import InspectionError, _group, inspect, main
+from lightrig.harness.record.rows_inspection import (
+    InspectionError,
+    MisplacedError,
+    _group,
+    inspect,
+    main,
+)
 
 HEADER = {"run": "r1", "host": "a", "seed": 7}
 
@@ -69,7 +75,7 @@ def retyped(rows: pa.Table) -> pa.Table:
         (lambda: table().append_column("night", pa.array([1, 2, 3])), "r1", {}, "'night' is none"),
         (lambda: table().append_column("value", table()["value"]), "r1", {}, "the same name"),
         (lambda: retyped(table()), "r1", {}, "column 'time_ns' is none of rows"),
-        (table, "r2", {}, "header of run 'r1' is another"),
+        (table, "r2", {}, "its header is of run 'r1', not of 'r2'"),
         (table, "r1", {"r1": {**HEADER, "seed": 8}}, "header of run 'r1' is another"),
         (lambda: table(run="r9"), "r1", {}, "it has rows of another run"),
         (lambda: pa.concat_tables([table(), table(run="r9")]), "r1", {}, "rows of another run"),
@@ -81,6 +87,31 @@ def test_parts_that_do_not_fit_are_named(
     path = write(tmp_path / "r.parquet", made())
     with pytest.raises(InspectionError, match=problem):
         inspect(str(path), run, headers)
+
+
+@pytest.mark.parametrize(
+    ("known", "testbed", "night", "problem"),
+    [
+        (False, "a", "2026-03-14", ""),
+        (False, "a", "2026-03-15", "of the night '2026-03-14', not of 2026-03-15"),
+        (False, "b", "2026-03-14", "of a run on other testbeds than 'b'"),
+        (True, "b", "2026-03-14", ""),  # `run.json` was asked
+    ],
+)
+def test_a_header_is_of_the_folder(
+    tmp_path: Path, known: bool, testbed: str, night: str, problem: str
+) -> None:
+    header = {**HEADER, "night": "2026-03-14", "testbeds": {"a": "a.yaml"}}
+    asked = (
+        str(write(tmp_path / "r1.parquet", table(), header)),
+        "r1",
+        {"r1": header} if known else {},
+    )
+    if not problem:
+        inspect(*asked, testbed, night)
+        return
+    with pytest.raises(MisplacedError, match=problem):
+        inspect(*asked, testbed, night)
 
 
 def test_a_compacted_file_has_the_headers_of_several_runs(tmp_path: Path) -> None:
@@ -161,7 +192,7 @@ def test_each_path_is_answered_by_a_line(
     assert first == ""
     assert second.startswith("ArrowInvalid: ")
     assert third.startswith("FileNotFoundError: ")
-    assert fourth == "InspectionError: its header of run 'r1' is another than in run.json"
+    assert fourth == "MisplacedError: its header is of run 'r1', not of 'r2'"
     assert limits == [whole.stat().st_size, 36, whole.stat().st_size]
 
 

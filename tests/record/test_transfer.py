@@ -268,6 +268,31 @@ def test_what_is_no_regular_file_is_not_read(ours: Path, target: str, kind: str)
     assert rows(target) == {run: n for run, n in NIGHTS.items() if run != RUN}
 
 
+@pytest.mark.parametrize("linked", ["extra.txt", "more/extra.txt", "more"])
+def test_what_becomes_a_link_after_the_look_is_not_read(
+    ours: Path, target: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, linked: str
+) -> None:
+    """The owner of a source can exchange a file while it is copied."""
+    (tmp_path / "secret").mkdir()
+    (tmp_path / "secret" / "extra.txt").write_text("secret-4711")
+    name = f"runs/{RUN}/more/extra.txt" if "more" in linked else f"runs/{RUN}/extra.txt"
+    (ours / name).parent.mkdir(exist_ok=True)
+    (ours / name).write_text("a page that is as long")
+    sizes = Place(ours).sizes()
+    path = ours / "runs" / RUN / linked
+    shutil.rmtree(path) if path.is_dir() else path.unlink()
+    path.symlink_to(tmp_path / "secret" / ("extra.txt" if linked.endswith("txt") else ""))
+    looked = Place.sizes
+    monkeypatch.setattr(
+        Place, "sizes", lambda place: sizes if place.name == str(ours) else looked(place)
+    )
+    with pytest.raises(
+        RecordError, match=rf"{RUN}/{linked}.*is no regular file but a link|link.*{linked}"
+    ):
+        transfer(str(ours), target)
+    assert not any(b"secret-4711" in data for data in content(target).values())
+
+
 @pytest.mark.parametrize("name", ["runs/r/../../../x", "runs//x", "runs/r\\..\\x", "rows/./x"])
 def test_a_store_names_no_file_outside_of_the_results(
     ours: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str

@@ -36,13 +36,22 @@ class Source:
     def __init__(self, location: str | Path, last: int | None = None) -> None:
         self._place = Place(location)
         found = stored_rows(self._place)
-        latest = max((_nights(file)[-1] for file in found), default="")
+        latest = ""
+        while found and not latest:
+            # Stray files may name a night that nothing was measured in.
+            night = max(_nights(file)[-1] for file in found)
+            of_night = [file for file in found if _nights(file)[-1] == night]
+            checked = check_rows(self._place, of_night)
+            strays = {file.name for file in of_night} - {file.name for file in checked}
+            found = [file for file in found if file.name not in strays]
+            latest = night if checked else ""
         self._since = ""
         if last is not None and latest:
             first = datetime.date.fromisoformat(latest) - datetime.timedelta(last - 1)
             self._since = str(first)
         # Opening a file takes a millisecond, and a year of fifty testbeds has 1,650.
-        self._found = [file for file in found if _nights(file)[-1] >= self._since]
+        found = [file for file in found if _nights(file)[-1] >= self._since]
+        self._found = check_rows(self._place, found)
         self._files = [file.name for file in self._found if file.runs is None]
         self._compacted = [file.name for file in self._found if file.runs is not None]
         load_quantities_of_runs(self._place, frozenset(self._runs()))
