@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -123,6 +124,11 @@ class Run:
         for part in parts_of(self.folder):
             part.unlink()
         self._closed = settle(self.folder).record
+
+    def discard(self) -> None:
+        """Remove the run, in which no test has begun; raises `RecordError` or `OSError`."""
+        self._journal.close()
+        shutil.rmtree(self.folder)
 
     def publish(self) -> None:
         """Copy the run, its report included, to the location that it was given, if any.

@@ -119,12 +119,13 @@ class Events:
     def finished(self, exitstatus: int, report: Path | None) -> None:
         """Report that the run has ended and its report is written."""
         self.deselected()
+        journal = self._run.folder / "journal.jsonl"
         self._write(
             "run_finished",
             exit=exitstatus,
             ended=self._config.stash.get(ENDED, None),
             report=str(report) if report else None,
-            journal=str(self._run.folder / "journal.jsonl"),
+            journal=str(journal) if journal.exists() else None,
         )
         if self._file is not None:
             self._file.close()

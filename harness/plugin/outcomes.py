@@ -121,6 +121,11 @@ class Outcomes:
         """The test that began last of those that have not ended."""
         return next(reversed(self._running), None)
 
+    @property
+    def has_begun(self) -> bool:
+        """Whether a test has begun, or a file could not be collected."""
+        return bool(self._running or self.added)
+
     def pytest_runtest_logstart(self, nodeid: str) -> None:
         """Remember what runs."""
         self._running[nodeid] = None

@@ -172,6 +172,17 @@ class Page:
             draft.write_text(page, encoding="utf-8", errors="replace")
         self._written = True
 
+    def withdraw(self) -> None:
+        """Let nothing name a page in the folder of a run that is discarded."""
+        path, self.path = self.path, None
+        if path is None or self._requested is not None:
+            return
+        from pytest_html.basereport import BaseReport  # noqa: PLC0415 - it may be absent
+
+        for plugin in self._config.pluginmanager.get_plugins():
+            if isinstance(plugin, BaseReport):
+                self._config.pluginmanager.unregister(plugin)
+
     def finish(self) -> None:
         """Write the page, from the journal if pytest-html could not; raises `OSError`."""
         self._replace()

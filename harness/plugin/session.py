@@ -47,6 +47,8 @@ EVENTS = pytest.StashKey[Events | None]()
 OUTCOMES = pytest.StashKey[Outcomes]()
 FINISHED = pytest.StashKey[bool]()
 """Present once the session is being finished, which closes the journal."""
+EMPTY = pytest.StashKey[bool]()
+"""Present where no test has begun, so that the session leaves no run."""
 SHIELD = pytest.StashKey[EndShield]()
 SHOWN = pytest.StashKey[bool]()
 """Whether the terminal shows already where the results are."""
@@ -110,7 +112,11 @@ def pytest_configure(config: pytest.Config) -> None:
     config.stash[RUN] = run
     outcomes = config.stash[OUTCOMES] = Outcomes(config, run)
     config.stash[PAGE] = Page(config, run, outcomes)
-    config.stash[EVENTS] = events = Events.wanted(config, run)
+    try:
+        config.stash[EVENTS] = events = Events.wanted(config, run)
+    except pytest.UsageError:
+        run.discard()  # pytest does not end a plugin whose beginning it has refused
+        raise
     for name, part in {
         "outcomes": outcomes,
         "page": config.stash[PAGE],
@@ -204,7 +210,11 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> Iterator[N
     failure = _take_down(session)
     _fail_inconclusive(session)
     try:
-        run.close(_summary(session, run))
+        if _is_empty(session.config, run):
+            session.config.stash[EMPTY] = True
+            session.config.stash[PAGE].withdraw()
+        else:
+            run.close(_summary(session, run))
     except RecordError as error:
         if UNRECORDED not in session.config.stash:
             print(escape_control(f"lightrig: the record is incomplete: {error}"), file=sys.stderr)
@@ -223,6 +233,16 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> Iterator[N
         if run.failures_to_restore:
             session.exitstatus = NOT_AS_FOUND
         _leave(session.config, run, int(session.exitstatus))
+
+
+def _is_empty(config: pytest.Config, run: ObservedRun) -> bool:
+    """Whether no test has begun, and nothing else has happened that a run would record.
+
+    So it is where options select no test, where they are wrong, and where pytest only lists what
+    there is. As a run without rows it would be the last one in `lightrig results` and in metrics.
+    """
+    begun = OUTCOMES in config.stash and config.stash[OUTCOMES].has_begun
+    return not (begun or ENDED in config.stash or run.failures_to_restore)
 
 
 def _take_down(session: pytest.Session) -> BaseException | None:
@@ -273,8 +293,11 @@ def _leave(config: pytest.Config, run: ObservedRun, exitstatus: int) -> None:
     """Write the report, publish the run and end the events, whatever has happened."""
     page, events = config.stash[PAGE], config.stash[EVENTS]
     try:
-        page.finish()
-        run.publish()
+        if EMPTY in config.stash:
+            run.discard()
+        else:
+            page.finish()
+            run.publish()
     except (RecordError, OSError) as error:
         if UNRECORDED not in config.stash:
             print(escape_control(f"lightrig: {error}"), file=sys.stderr)
@@ -295,11 +318,16 @@ def pytest_unconfigure(config: pytest.Config) -> None:
     """Show it after an end without pytest's summary: the lab's, or an internal error."""
     run = config.stash.get(RUN, None)
     if isinstance(run, ObservedRun) and FINISHED not in config.stash:
-        # Ended while pytest-xdist started its workers: pytest finishes no such session.
-        ended = config.stash.get(ENDED, "ended before the session had begun")
+        # Ended by wrong options, or while pytest-xdist started its workers: pytest finishes no
+        # such session.
         try:
-            run.close({"exit": int(pytest.ExitCode.INTERRUPTED), "tests": 0, "ended": ended})
-        except RecordError as error:
+            if _is_empty(config, run):
+                config.stash[EMPTY] = config.stash[SHOWN] = True
+                run.discard()
+            else:
+                ended = config.stash.get(ENDED, "ended before the session had begun")
+                run.close({"exit": int(pytest.ExitCode.INTERRUPTED), "tests": 0, "ended": ended})
+        except (RecordError, OSError) as error:
             print(escape_control(f"lightrig: the record is incomplete: {error}"), file=sys.stderr)
     _show(config, config.pluginmanager.getplugin("terminalreporter"))
     if (shield := config.stash.get(SHIELD, None)) is not None:
@@ -313,13 +341,17 @@ def _show(config: pytest.Config, reporter: Any) -> None:
     config.stash[SHOWN] = True
     page = config.stash[PAGE]
     reporter.section("lightrig")
+    empty = EMPTY in config.stash
     try:
-        for line in summary_lines(page.frame):
+        for line in () if empty else summary_lines(page.frame):
             reporter.write_line(escape_control(line))
     except RecordError as error:
         reporter.write_line(escape_control(f"the record cannot be read: {error}"), red=True)
     for testbed, reasons in config.stash[DESELECTED].items():
         reporter.write_line(escape_control(not_applicable(testbed, reasons)))
+    if empty:
+        reporter.write_line("no test has begun, so there is no run")
+        return
     for test, why in config.stash[OUTCOMES].inconclusive.items():
         reporter.write_line(escape_control(f"INCONCLUSIVE {test} - {why}"), yellow=True)
     for problem in run.failures_to_restore:

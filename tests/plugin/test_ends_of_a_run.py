@@ -43,7 +43,7 @@ class Ending:
             ),
         )
         self.plugins = plugins
-        self.outcomes = SimpleNamespace(inconclusive={}, running=None)
+        self.outcomes = SimpleNamespace(inconclusive={}, running=None, has_begun=True)
         self.config.stash[RUN] = self.run
         self.config.stash[session.PAGE] = self.page
         self.config.stash[session.OUTCOMES] = self.outcomes
