@@ -2,11 +2,14 @@
 
 import signal
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any
 
 ENDING = signal.SIGINT, signal.SIGTERM, signal.SIGHUP
+
+TIME_LIMITS: list[Callable[[], AbstractContextManager[None]]] = []
+"""Each suspends a time limit of what runs now, such as that of a test, while it is entered."""
 
 
 @contextmanager
@@ -22,17 +25,24 @@ def _handled_by(handler: Any, numbers: tuple[int, ...] = ENDING) -> Iterator[Non
 
 @contextmanager
 def uninterrupted() -> Iterator[None]:
-    """Block SIGINT, SIGTERM and SIGHUP, as while the switches are restored."""
-    with _handled_by(signal.SIG_IGN):
+    """Block SIGINT, SIGTERM and SIGHUP, as while the switches are restored.
+
+    `TIME_LIMITS` are suspended, and SIGALRM, by which others limit times, takes effect at the end.
+    """
+    with ExitStack() as stack:
+        for suspended in TIME_LIMITS:
+            stack.enter_context(suspended())
+        stack.enter_context(postponed((signal.SIGALRM,)))
+        stack.enter_context(_handled_by(signal.SIG_IGN))
         yield
 
 
 @contextmanager
-def postponed() -> Iterator[None]:
-    """Postpone SIGINT, SIGTERM and SIGHUP; the first that came takes effect at the end."""
+def postponed(numbers: tuple[int, ...] = ENDING) -> Iterator[None]:
+    """Postpone signals; the first that came takes effect at the end."""
     came: list[int] = []
     try:
-        with _handled_by(lambda number, _: came.append(number)):
+        with _handled_by(lambda number, _: came.append(number), numbers):
             yield
     finally:
         if came:

@@ -1,6 +1,8 @@
 """Persistent restoring: retries for a stated time, then an error with what to do."""
 
+import traceback
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import TypeAlias
 
 from lightrig.harness.bench.bench import Bench
@@ -37,6 +39,17 @@ class NotRestoredError(LightrigError):
         for error in failures.values():
             lines += [f"  {line}" for line in str(error).splitlines()]
         super().__init__("\n".join(lines))
+
+
+class RestoreCutError(LightrigError):
+    """Raised when restoring ended amid its work; instruments may not be as they were found."""
+
+    def __init__(self, path: Path, error: BaseException) -> None:
+        *_, place = traceback.extract_tb(error.__traceback__)
+        super().__init__(
+            f"NOT as found: restoring was cut; run `lightrig restore {path}`\n"
+            f"  {type(error).__name__}: {error} ({place.filename}:{place.lineno})"
+        )
 
 
 def ignore(_sentence: str) -> None:

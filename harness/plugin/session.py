@@ -33,6 +33,7 @@ from lightrig.harness.plugin.observed import ObservedRun
 from lightrig.harness.plugin.outcomes import Outcomes, Reports
 from lightrig.harness.plugin.page import Page
 from lightrig.harness.plugin.repeating import Repeats
+from lightrig.harness.plugin.timeouts import Timeouts
 from lightrig.harness.plugin.worker_run import WorkerRun
 from lightrig.harness.plugin.workers import MainProcess, is_worker
 from lightrig.harness.quantities.registry import names_in_files
@@ -84,6 +85,7 @@ def pytest_configure(config: pytest.Config) -> None:
     repeats = Repeats(config, dict(zip(names, given, strict=True)))
     config.pluginmanager.register(Reports(config, repeats), "lightrig-reports")
     config.pluginmanager.register(Faults(config), "lightrig-faults")
+    config.pluginmanager.register(Timeouts(config), "lightrig-timeouts")
     for number in (signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) is signal.SIG_DFL:
             config.stash[SHIELD].handle(number, _terminated)

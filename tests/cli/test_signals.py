@@ -29,3 +29,20 @@ def test_a_signal_while_the_switches_are_restored_is_dropped() -> None:
     with postponed():
         pass
     assert [signal.getsignal(number) for number in ENDING] == before
+
+
+def test_an_alarm_while_the_switches_are_restored_takes_effect_afterwards() -> None:
+    done = []
+
+    def ring(_number: int, _frame: object) -> None:
+        done.append("alarm")
+
+    before = signal.signal(signal.SIGALRM, ring)
+    try:
+        with uninterrupted():
+            signal.raise_signal(signal.SIGALRM)
+            done.append("restored")
+        assert done == ["restored", "alarm"]
+        assert signal.getsignal(signal.SIGALRM) is ring
+    finally:
+        signal.signal(signal.SIGALRM, before)

@@ -50,7 +50,17 @@ class Beginning:
             "Repeats": lambda config, files: self.noted.append(files) or "repeats",
             "Events": SimpleNamespace(wanted=lambda config, run: ("events", run)),
         }
-        for name in ("Reports", "Outcomes", "Page", "Faults", "_Ends", "MainProcess", "Live"):
+        names = (
+            "Reports",
+            "Outcomes",
+            "Page",
+            "Faults",
+            "Timeouts",
+            "_Ends",
+            "MainProcess",
+            "Live",
+        )
+        for name in names:
             parts[name] = partial(self._part, name)
         for name, part in parts.items():
             monkeypatch.setattr(session, name, part)
@@ -98,6 +108,7 @@ def test_the_parts_of_a_run_are_registered_and_its_header_is_complete(begun: Beg
     assert begun.registered == {
         "lightrig-reports": ("Reports", "repeats"),
         "lightrig-faults": ("Faults",),
+        "lightrig-timeouts": ("Timeouts",),
         "lightrig-outcomes": outcomes,
         "lightrig-page": page,
         "lightrig-ends": ("_Ends", outcomes),
@@ -129,7 +140,8 @@ def test_a_worker_has_no_page_and_no_journal(begun: Beginning) -> None:
     kind, deselected = begun.config.stash[RUN]  # type: ignore[misc]
     begun.config.stash[DESELECTED] = {"opus": {"no NIC": 1}}  # type: ignore[dict-item]
     assert (kind, deselected()) == ("worker", {"opus": {"no NIC": 1}})  # type: ignore[operator]
-    assert list(begun.registered) == ["lightrig-reports", "lightrig-faults", "lightrig-worker"]
+    parts = ["reports", "faults", "timeouts", "worker"]
+    assert list(begun.registered) == [f"lightrig-{part}" for part in parts]
 
 
 def test_collecting_alone_begins_nothing(begun: Beginning) -> None:
