@@ -89,9 +89,13 @@ def network_of(pid: int) -> Iterator[None]:
 def _enter(pid: int, host: str | None) -> None:
     """Move this process into the user, network and mount namespaces of `pid`.
 
-    With `host` it gets a UTS namespace of its own besides, with that host name.
+    With `host` it gets a UTS namespace of its own besides, with that host name. The working
+    directory stays the same where these namespaces have it; else it is their root.
     """
-    directory = os.getcwd()
+    try:
+        directory = os.getcwd()
+    except FileNotFoundError:  # removed since
+        directory = "/"
     with contextlib.ExitStack() as stack:
         kinds = {"user": CLONE_NEWUSER, "net": CLONE_NEWNET, "mnt": CLONE_NEWNS}
         # All are opened first: another user namespace may not look into /proc/PID.
@@ -110,8 +114,10 @@ def _enter(pid: int, host: str | None) -> None:
     if host is not None:
         unshare(CLONE_NEWUTS)
         socket.sethostname(host)
-    # Joining a mount namespace moves the working directory to its root.
-    os.chdir(directory)
+    # Joining a mount namespace moves the working directory to its root; there it stays where the
+    # namespace hides the directory, as it does /tmp and /var/tmp behind an SSH server.
+    with contextlib.suppress(OSError):
+        os.chdir(directory)
 
 
 def privileged() -> bool:

@@ -66,8 +66,9 @@ def enter_command(pid: int, argv: Sequence[str], host: str | None = None) -> lis
     """Return the command that runs `argv` in the user, network and mount namespaces of `pid`.
 
     `host` is the host name that `argv` and its children see; None for this machine's. The command
-    replaces itself by `argv`: same process, same pipes, same working directory. It ends with
-    status 126 and a message on stderr when the namespaces cannot be entered.
+    replaces itself by `argv`: same process, same pipes, same working directory, or the root where
+    the namespaces hide that one. It ends with status 126 and a message on stderr when the
+    namespaces cannot be entered.
     """
     return [*_PROGRAM, "enter", str(pid), *([] if host is None else [host]), "--", *argv]
 

@@ -4,14 +4,17 @@ The port is listened on outside of the namespace. Each connection is handed to a
 runs inside; so nothing connects the namespace's network with this machine's.
 """
 
+import contextlib
 import ctypes
 import os
 import secrets
+import shlex
 import shutil
 import socket
 import string
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 from lightrig.instruments.loopback import LoopbackListener
@@ -23,6 +26,8 @@ from lightrig.testbeds.errors import LightrigError
 _SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _LIBCRYPT = ("libcrypt.so.1", "libcrypt.so.2")
 _SALT_LENGTH = 16
+_BANNER_SECONDS = 30.0
+"""How long a server may take to greet a client; 0.05 s is usual."""
 _END_SECONDS = 5.0
 
 
@@ -60,7 +65,8 @@ class NamespaceSshd:
         host_key: type and public part of the host key, as known_hosts files write it.
 
     Raises:
-        SshdError: without root or `sshd`, or a step of the setup failed.
+        SshdError: without root or `sshd`, a step of the setup failed, or a first client got no
+            greeting; with the last line that the server wrote.
         OSError: the port is taken.
     """
 
@@ -70,6 +76,7 @@ class NamespaceSshd:
         command = [program, "-i", "-f", str(machine.SSHD_CONFIG), "-E", str(machine.SSHD_LOG)]
         self._command = enter_command(pid, command, host)
         self._connections: list[subprocess.Popen[bytes]] = []
+        self._try_client(pid, host)
         self._listener = LoopbackListener(f"sshd {host}", self._serve, port)
         self.address = self._listener.address
 
@@ -84,24 +91,57 @@ class NamespaceSshd:
         for process in self._connections:
             process.terminate()
         for process in self._connections:
-            try:
-                process.wait(_END_SECONDS)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+            _wait_or_kill(process)
 
-    def _serve(self, connection: socket.socket) -> None:
+    def _start(self, connection: socket.socket, stderr: int) -> "subprocess.Popen[bytes]":
         with connection:
-            process = subprocess.Popen(
+            return subprocess.Popen(
                 self._command,
                 stdin=connection.fileno(),
                 stdout=connection.fileno(),
-                stderr=subprocess.DEVNULL,
+                stderr=stderr,
                 # Ctrl-C reaches the whole process group; clients may still need the server.
                 start_new_session=True,
             )
+
+    def _try_client(self, pid: int, host: str) -> None:
+        """Connect once without the port; `SshdError` unless the server sends a greeting."""
+        ours, theirs = socket.socketpair()
+        with ours, tempfile.TemporaryFile() as stderr:
+            process = self._start(theirs, stderr.fileno())
+            ours.settimeout(_BANNER_SECONDS)
+            try:
+                if ours.recv(1):
+                    return
+                end = "closed the connection"
+            except TimeoutError:
+                end = f"sent nothing for {_BANNER_SECONDS:.0f} s"
+            finally:
+                ours.close()
+                _wait_or_kill(process)
+            stderr.seek(0)
+            written = stderr.read()
+        with contextlib.suppress(OSError):
+            written = Path(f"/proc/{pid}/root{machine.SSHD_LOG}").read_bytes() + written
+        lines = written.decode("utf-8", "backslashreplace").splitlines()
+        last = next(filter(str.strip, reversed(lines)), f"exit status {process.returncode}")
+        raise SshdError(
+            f"the SSH server of {host} {end} before it greeted a client: {last}\n"
+            f"  started as {shlex.join(self._command)}"
+        )
+
+    def _serve(self, connection: socket.socket) -> None:
+        process = self._start(connection, subprocess.DEVNULL)
         self._connections = [each for each in self._connections if each.poll() is None]
         self._connections.append(process)
+
+
+def _wait_or_kill(process: "subprocess.Popen[bytes]") -> None:
+    try:
+        process.wait(_END_SECONDS)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
 
 
 def _prepare(pid: int, host: str, login: tuple[str, str], sshd: str) -> str:

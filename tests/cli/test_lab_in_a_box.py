@@ -2,18 +2,20 @@
 
 import contextlib
 import json
+import os
 import shutil
 import signal
 import socket
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import preloaded
 import pytest
-from kernel.ssh_client import SshClient
+from kernel.ssh_client import SshClient, write_ending_sshd
 
 from lightrig.harness.bench import Bench, Fabric, bind
 from lightrig.instruments.clock import SystemClock
@@ -60,12 +62,12 @@ def possible() -> None:
         pytest.skip(str(error))
 
 
-def begin(folder: Path, description: str = BOX) -> preloaded.Process:
+def begin(folder: Path, description: str = BOX, cwd: Path | None = None) -> preloaded.Process:
     (folder / "box.yaml").write_text(description)
     files = ["serve", str(folder / "box.yaml"), "--write", str(folder / "served.yaml")]
     pipe = subprocess.PIPE
     return preloaded.Process(
-        ["lightrig", *files, "--port", "0", "--json"], stdout=pipe, stderr=pipe
+        ["lightrig", *files, "--port", "0", "--json"], cwd, stdout=pipe, stderr=pipe
     )
 
 
@@ -97,8 +99,8 @@ class Box:
 
 
 @contextlib.contextmanager
-def served(folder: Path, description: str = BOX) -> Iterator[Box]:
-    with begin(folder, description) as process:
+def served(folder: Path, description: str = BOX, cwd: Path | None = None) -> Iterator[Box]:
+    with begin(folder, description, cwd) as process:
         try:
             assert process.stdout is not None
             line = process.stdout.readline()
@@ -111,7 +113,11 @@ def served(folder: Path, description: str = BOX) -> Iterator[Box]:
 
 @pytest.fixture(scope="module")
 def box(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Box]:
-    with served(tmp_path_factory.mktemp("box")) as lab:
+    # It is started in a folder that the servers do not see: they hide /tmp of this machine.
+    with (
+        tempfile.TemporaryDirectory(dir="/tmp") as cwd,
+        served(tmp_path_factory.mktemp("box"), cwd=Path(cwd)) as lab,
+    ):
         yield lab
         lab.process.send_signal(signal.SIGINT)
         assert lab.process.communicate(timeout=60) == ("", _LACKING)
@@ -245,6 +251,21 @@ def test_a_kill_leaves_nothing(tmp_path: Path) -> None:
     assert not Path(f"/proc/{session}").exists()
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection(lab.address("server0"))
+
+
+def test_a_server_that_ends_at_once_ends_serve_with_its_last_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "box.yaml").write_text(BOX)
+    write_ending_sshd(tmp_path, "echo 'fatal: no host key' >&2; exit 255")
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    visible = f"import lightrig; lightrig.__path__.append({str(tmp_path)!r}); "
+    command = ["python", "-c", visible + LIGHTRIG[2], "serve", tmp_path / "box.yaml", "--port", "0"]
+    done = preloaded.run(command, timeout=60)
+    assert done.returncode == 3
+    assert done.stdout == ""
+    assert "server0" in done.stderr
+    assert "fatal: no host key" in done.stderr
 
 
 @pytest.mark.long

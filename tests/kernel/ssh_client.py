@@ -9,6 +9,16 @@ from pathlib import Path
 ASKPASS = '#!/bin/sh\nprintf "%s\\n" "$SECRET"\n'
 
 
+def write_ending_sshd(folder: Path, last_words: str) -> None:
+    """Write a program `sshd` that accepts any configuration, and ends at each client.
+
+    last_words: shell commands; $5 is the file of the option -E.
+    """
+    program = folder / "sshd"
+    program.write_text(f'#!/bin/sh\n[ "$1" = -t ] && exit\n{last_words}\n')
+    program.chmod(0o755)
+
+
 @dataclass
 class SshClient:
     """Runs `ssh` and `sftp` as a user would; `folder` holds what they need."""

@@ -7,12 +7,13 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from ssh_client import SshClient
+from ssh_client import SshClient, write_ending_sshd
 
 import lightrig
 from lightrig.instruments.clock import SystemClock
@@ -165,6 +166,45 @@ def test_each_server_has_its_own_host_key(machines: Machines, tmp_path: Path) ->
 def test_the_accounts_of_this_machine_are_unchanged(machines: Machines) -> None:
     assert "lightrig" not in Path("/etc/passwd").read_text()
     assert "/run/lightrig/home" in machines.run("server0", "cat /etc/passwd")
+
+
+@pytest.mark.parametrize("folder", ["/tmp", "/var/tmp"])
+def test_clients_are_served_from_a_folder_that_the_namespace_hides(
+    folder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with (
+        tempfile.TemporaryDirectory(dir=folder) as started_in,
+        monkeypatch.context() as patch,
+        kernel.Namespaces(["server0"]) as spaces,
+    ):
+        patch.chdir(started_in)
+        sshd = NamespaceSshd(spaces.pid("server0"), "server0", LOGIN)
+        known_hosts = tmp_path / "known_hosts"
+        known_hosts.write_text(sshd.known_hosts_line() + "\n")
+        done = SshClient(tmp_path, known_hosts).run(sshd.address, LOGIN, "pwd")
+        sshd.close()
+    assert done.stdout == "/run/lightrig/home\n", done.stderr
+
+
+@pytest.mark.parametrize(
+    ("last_words", "told"),
+    [
+        ("echo 'no entropy' >&2; exit 255", "no entropy"),  # to stderr, before its log is open
+        ('printf "first\\nfatal: no host key" > "$5"; exit 255', "fatal: no host key"),
+        ("exit 3", "exit status 3"),
+    ],
+)
+def test_a_server_that_ends_at_once_is_an_error_with_its_last_line(
+    last_words: str, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """$5 is the file of the option -E, sshd(8)."""
+    write_ending_sshd(tmp_path, last_words)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    monkeypatch.setattr(lightrig, "__path__", [*lightrig.__path__, str(tmp_path)])  # stays visible
+    with kernel.Namespaces(["server0"]) as spaces, pytest.raises(SshdError) as refused:
+        NamespaceSshd(spaces.pid("server0"), "server0", LOGIN)
+    assert "server0" in str(refused.value)
+    assert str(refused.value).splitlines()[0].endswith(told)
 
 
 def test_a_closed_server_refuses_connections() -> None:

@@ -117,6 +117,23 @@ def test_a_namespace_has_only_its_loopback_which_is_up(run: Callable[..., str]) 
         assert Path(run(pid, "pwd").strip()) == Path.cwd()
 
 
+@pytest.mark.parametrize("folder", ["hidden", "removed"])
+def test_a_command_begins_at_the_root_where_its_folder_is_missing(
+    folder: str, run: Callable[..., str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As setns(2) leaves a process that joins a mount namespace."""
+    below = tmp_path / "below"
+    below.mkdir()
+    monkeypatch.chdir(below)
+    with kernel.Namespaces(["one"]) as spaces:
+        pid = spaces.pid("one")
+        if folder == "hidden":
+            run(pid, "mount", "-t", "tmpfs", "tmpfs", str(tmp_path))
+        else:
+            below.rmdir()
+        assert run(pid, "pwd") == "/\n"
+
+
 def test_namespaces_outlive_the_thread_that_made_them() -> None:
     made: list[kernel.Namespaces] = []
     thread = threading.Thread(target=lambda: made.append(kernel.Namespaces(["one"])))
