@@ -1,6 +1,6 @@
 """One reconfiguration, from the command on the wire to traffic on the new links."""
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from lightrig.harness.bench import Bench, Fabric, Transition
@@ -37,6 +37,11 @@ from lightrig.testbeds import LightrigError, Plan, Port, Testbed
 
 SWAPPED = "light leads to all of them: are their fibers swapped, or do rate or FEC differ?"
 """Sentence on links that stay down although light reaches their ports."""
+
+
+_OF_LIGHT = frozenset({LOS.name, SIGNAL_RECOVERED.name})
+_LATE_WINDOWS = 2
+"""Windows of a monitor between two readings from which on the harness was late to read it."""
 
 
 class IncompleteError(LightrigError):
@@ -144,12 +149,8 @@ def measure_reconfiguration(
         )
         recording.note_once(f"early acknowledgement {switch}", sentence)
     if event.unseen and not event.set_aside:
-        ports = ", ".join(sorted({subject for subject, _ in event.unseen}))
-        sentence = (
-            f"reconfiguration {number} to {plan.name}: {ports} lost carrier, and no change of the "
-            "firmware's link was seen there; so of the event as a whole that is unknown"
-        )
-        recording.note_once(f"unseen {ports}", sentence)
+        for cause, sentence in _unseen_sentences(event):
+            recording.note_once(cause, f"reconfiguration {number} to {plan.name}: {sentence}")
     if event.flaps:
         recording.note(_flapped(event, number))
     if event.missing and not event.set_aside:
@@ -165,6 +166,26 @@ def measure_reconfiguration(
             )
         raise IncompleteError(sentence)
     return event
+
+
+def _unseen_sentences(event: Reconfiguration) -> Iterator[tuple[str, str]]:
+    """Yield why stages of some subjects were not seen, once for the light and for the firmware."""
+    light = ", ".join(sorted({one for one, stage in event.unseen if stage in _OF_LIGHT}))
+    ports = ", ".join(sorted({one for one, stage in event.unseen if stage not in _OF_LIGHT}))
+    if light:
+        yield (
+            "unseen light",
+            f"no darkness was seen at {light}, though all links came up: up to "
+            f"{event.reading_gap / 1e6:.0f} ms passed on this machine between two readings of "
+            "monitors, and a shorter darkness goes unseen; so of the event as a whole its light is "
+            "unknown; measure while the machine is less busy",
+        )
+    if ports:
+        yield (
+            f"unseen {ports}",
+            f"{ports} lost carrier, and no change of the firmware's link was seen there; so of the "
+            "event as a whole that is unknown",
+        )
 
 
 def _early_acknowledgements(event: Reconfiguration) -> dict[str, int]:
@@ -186,7 +207,7 @@ def _early_acknowledgements(event: Reconfiguration) -> dict[str, int]:
 
 
 def _is_of_light(row: Row) -> bool:
-    return row.quantity.removeprefix("reconfiguration.") in {LOS.name, SIGNAL_RECOVERED.name}
+    return row.quantity.removeprefix("reconfiguration.") in _OF_LIGHT
 
 
 def _flapped(event: Reconfiguration, number: int) -> str:
@@ -248,14 +269,24 @@ def reconfigure(
     seen += link_stages(changes)
     seen += datagram_stages(changes, windows, losses(links, sent.earliest))
     lit = {one.subject for one in seen if one.stage == SIGNAL_RECOVERED.name}
-    missing: list[tuple[str, StageName]] = [
+    dark: list[tuple[str, StageName]] = [
         (f"{name}.{circuit.egress}", SIGNAL_RECOVERED.name)
         for name in watches
         for circuit in sorted(transition.changes[name].add)
         if f"{name}.{circuit.egress}" not in lit
     ]
-    missing += [(str(port), stage_of(signal, up=True).name) for port, signal in unfinished]
+    missing = [(str(port), stage_of(signal, up=True).name) for port, signal in unfinished]
+    unseen = list(unseen_firmware(changes, links.stages))
     gap = max((watch.longest_gap for watch in watches.values()), default=0)
+    # Readings are meant to be a window apart. Where this machine did not get to them, and the links
+    # came up, the light may have been away unseen; else it was not back.
+    window = max((watch.window for watch in watches.values()), default=0)
+    if gap > _LATE_WINDOWS * window and not missing:
+        losing = {one.subject for one in seen if one.stage == LOS.name}
+        unseen += dark
+        unseen += [(subject, LOS.name) for subject, _ in dark if subject not in losing]
+    else:
+        missing = dark + missing
     before = plan_before(transition)
     tolerances = {name: watch.point_error for name, watch in watches.items()}
     late = late_monitors(seen, fabric.links(before), fabric.testbed.cabling, tolerances)
@@ -266,7 +297,7 @@ def reconfigure(
         before=_name_of(before, fabric) if plan.name in fabric.plans else None,
         late_monitors=late,
         clocks=observed.clocks,
-        unseen=tuple(unseen_firmware(changes, links.stages)),
+        unseen=tuple(unseen),
     )
 
 

@@ -38,7 +38,12 @@ class Rig:
         self.fabric = Fabric(bench)
         self.links = LinkObservation(bench)
         self.rows: list[Row] = []
-        self.measure = Recording(self.rows.extend, bench.testbed.limits)
+        self.notes: list[str] = []
+        self.measure = Recording(
+            self.rows.extend,
+            bench.testbed.limits,
+            note=lambda sentence, **_: self.notes.append(sentence),
+        )
         self.straight, self.crossed = (bench.testbed.plans[n] for n in ("straight", "crossed"))
 
     def bring_up(self, plan: Plan) -> None:
@@ -201,6 +206,30 @@ def test_missing_light_is_reported_after_the_rest_is_recorded(
     assert "carrier" not in told
     assert {"acknowledged", "carrier_up", "first_datagram"} <= matrix_is_slow.quantities()
     assert "signal_recovered" not in matrix_is_slow.quantities()
+
+
+def test_light_that_was_read_too_seldom_is_unknown_where_all_links_came_up(
+    rig: Callable[..., Rig], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Darkness of 25 ms; a busy machine reads monitors that average over 10 ms 150 ms apart."""
+    lab = rig()
+    lab.bring_up(lab.straight)
+    sleep = lab.clock.sleep
+    with monkeypatch.context() as busy:
+        busy.setattr(lab.clock, "sleep", lambda ns: sleep(ns + 140 * MS))
+        event = lab.change_to(lab.crossed)
+    assert event.missing == ()
+    whole = {row.quantity for row in lab.rows if row.quantity.startswith("reconfiguration.")}
+    assert {"reconfiguration.carrier_up", "reconfiguration.acknowledged"} <= whole
+    assert not whole & {"reconfiguration.signal_recovered", "reconfiguration.los"}
+    (sentence,) = [note for note in lab.notes if "no darkness was seen" in note]
+    assert "reconfiguration 0 to crossed: " in sentence
+    # New light that is stronger or weaker than the old by 1.5 dB shows without its darkness.
+    assert {subject for subject, _ in event.unseen} == {"ocs.9", "ocs.10"}
+    assert "seen at ocs.10, ocs.9, though" in sentence
+    assert "up to 150 ms" in sentence
+    event = lab.change_to(lab.straight)
+    assert event.unseen == ()
 
 
 def test_a_missing_link_is_reported_after_the_rest_is_recorded(
