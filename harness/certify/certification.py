@@ -1,10 +1,13 @@
 """Certification of one switch: clauses in order, each from the circuits that were found."""
 
 import functools
+import traceback
 from collections.abc import Callable
+from pathlib import Path
 
 from lightrig.harness.bench import Fabric
 from lightrig.harness.certify.clauses import CLAUSES
+from lightrig.harness.certify.configuration import Configuration
 from lightrig.harness.certify.requirements import Profile, Requirement, requirements
 from lightrig.harness.certify.subject import DecidedError, Outcome, Subject, Trial, listed
 from lightrig.instruments.core.errors import CANNOT, DeniedError, NotDoneError
@@ -21,7 +24,8 @@ class Certification:
         begin: called with the number of a clause before it is tried.
 
     Attributes:
-        not_restored: why the switch is not as it was found; empty where it is.
+        not_restored: why the switch is not as it was found; empty where it is. Labels and blocks
+            count as found before the first clause.
     """
 
     def __init__(
@@ -37,6 +41,7 @@ class Certification:
     ) -> None:
         self.subject = Subject(fabric, name, profile, trial)
         self.not_restored = ""
+        self._found: Configuration | None = None
         self._renew = renew
         self._begin = begin
         self._outcomes = dict(known or {})
@@ -65,6 +70,8 @@ class Certification:
             subject.fabric.restore()  # what an earlier test of a session has left
             subject.fabric.save_initial_state()
             subject.note_strange()
+            if self._found is None:
+                self._found = Configuration.of(subject.switch, self._cabled())
             return CLAUSES[requirement.code](subject, requirement)
         except DecidedError as decided:
             return decided.outcome
@@ -74,12 +81,24 @@ class Certification:
             return Outcome("not tested" if unable else "fail", reason)
         except LightrigError as error:
             return Outcome("inconclusive", _reason(error))
+        except Exception as error:  # a fault of a clause must not cost the sheet
+            return Outcome("inconclusive", f"this clause ended with {_unforeseen(error)}")
         finally:
-            for step in (subject.remove_strange, subject.fabric.restore):
+            for step in (subject.remove_strange, subject.fabric.restore, self._give_back):
                 try:
                     step()
                 except LightrigError as error:
                     self.not_restored = self.not_restored or str(error)
+                except Exception as error:
+                    self.not_restored = self.not_restored or f"ended with {_unforeseen(error)}"
+
+    def _cabled(self) -> set[int]:
+        ingress, egress = self.subject.fabric.testbed.cabling.cabled_ports(self.subject.name)
+        return {*ingress, *egress}
+
+    def _give_back(self) -> None:
+        if self._found is not None:
+            self._found.give_back(self.subject.switch)
 
     def _forbidden(self, effect: str) -> str:
         """Return why clauses that can disturb others are not run; empty where they are."""
@@ -101,6 +120,13 @@ class Certification:
             if not (c.ingress in ingress and c.egress in egress)
         }
         return f"{listed(foreign)} of others would be interrupted" if foreign else ""
+
+
+def _unforeseen(error: Exception) -> str:
+    """Return an error that is none of the lab, with the line that raised it."""
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    place = f"{Path(last.filename).name}:{last.lineno}"
+    return f"{type(error).__name__}: {error} at {place}, a fault of Lightrig; please report it"
 
 
 def _reason(error: LightrigError) -> str:

@@ -1,7 +1,7 @@
 """Clauses on light: reports and words against it, its times, its losses."""
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -15,7 +15,7 @@ from lightrig.harness.measure.insertion_loss.faults import check_shifts, find_fa
 from lightrig.harness.measure.insertion_loss.matrix import Losses, lit, measure_losses
 from lightrig.harness.measure.insertion_loss.readings import DARK_DBM
 from lightrig.harness.measure.insertion_loss.rows import factory_rows
-from lightrig.harness.measure.insertion_loss.settings import cyclic_shifts
+from lightrig.harness.measure.insertion_loss.settings import cyclic_shifts, telling_settings
 from lightrig.instruments.core.capabilities import BlocksPorts, FactoryCalibrated
 from lightrig.testbeds import Circuit
 
@@ -76,17 +76,24 @@ def reported_light(subject: Subject, requirement: Requirement) -> Outcome:
     """Compare the circuits that are reported with the light of all egress ports."""
     chain = subject.chain()
     ingress, egress = ports_of(subject, chain)
-    shifts = cyclic_shifts(ingress, egress)
-    settings = [shifts[0], shifts[1 % len(shifts)], shifts[0][::2], ()]
     seen: list[tuple[frozenset[Circuit], dict[int, float]]] = []
-    with lit(chain):
+
+    def bright() -> set[int]:
+        """Return the ingress ports whose light has left where it was reported to."""
+        return {c.ingress for made, dbm in seen for c in made if dbm[c.egress] > DARK_DBM}
+
+    def make(settings: Iterable[Collection[Circuit]]) -> None:
         for setting in settings:
             subject.apply(setting)
             subject.sleep(FINAL_NS)
             reported = subject.ours(subject.switch.circuits())
             seen.append((reported, levels_of(subject, chain)))
-    bright = {c.ingress for made, dbm in seen for c in made if dbm[c.egress] > DARK_DBM}
-    if not bright:
+
+    with lit(chain):
+        make(cyclic_shifts(ingress, egress)[:2])
+        make([*telling_settings(sorted(bright()), egress), ()])
+    entered = bright()
+    if not entered:
         return Outcome("not tested", "no light enters at the cabled ports")
     weakest, brightest = math.inf, DARK_DBM
     for made, dbm in seen:
@@ -95,9 +102,12 @@ def reported_light(subject: Subject, requirement: Requirement) -> Outcome:
             circuit = of.get(port)
             if circuit is None:
                 brightest = max(brightest, dbm[port])
-            elif circuit.ingress in bright:
+            elif circuit.ingress in entered:
                 if dbm[port] <= DARK_DBM:
-                    return Outcome("fail", f"{circuit} is reported and stays dark")
+                    strange = [p for p in egress if p not in of and dbm[p] > DARK_DBM]
+                    lit_too = f"; in no circuit, and lit: egress {', '.join(map(str, strange))}"
+                    stated = f"{circuit} is reported and stays dark{lit_too if strange else ''}"
+                    return Outcome("fail", stated)
                 weakest = min(weakest, dbm[port])
     floor = "" if brightest > DARK_DBM else "; the dark ones show no light"
     value = weakest - brightest

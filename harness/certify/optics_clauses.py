@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Sequence
 from lightrig.harness.certify.light_clauses import (
     FINAL_NS,
     FINAL_READINGS,
+    SETTLED_DB,
     ports_of,
     read,
 )
@@ -39,6 +40,10 @@ def crosstalk(subject: Subject, requirement: Requirement) -> Outcome:
         note = f"by {chain.method}"
     else:
         found, note = _bounds(rows), "by power meters behind a laser"
+    greatest = max(found)  # by the lower bound
+    if greatest[0] > 0:
+        reason = f"an egress gets more light than that of the circuit; {note}"
+        return Outcome("fail", reason, greatest[1], greatest, "dB", len(found))
     return judged(subject, "crosstalk", found, "dB", note)
 
 
@@ -53,7 +58,7 @@ def _crosstalk_in(subject: Subject, chain: Chain) -> list[Bounds]:
         for _ in range(FINAL_READINGS):
             subject.sleep(window)
             seen.append(read(chain))
-        return {port: [each[port] for each in seen] for port in egress}
+        return {port: [each[port] for each in seen] for port in chain.egress}
 
     subject.apply([])
     dark = levels()
@@ -64,7 +69,11 @@ def _crosstalk_in(subject: Subject, chain: Chain) -> list[Bounds]:
         subject.apply([circuit])
         seen = levels()
         if max(wanted := seen[circuit.egress]) <= DARK_DBM:
-            continue
+            for port, powers in seen.items():
+                if min(powers) > max(DARK_DBM, max(dark[port]) + SETTLED_DB):
+                    stated = f"the egress of {circuit} is dark, and light leaves egress {port}"
+                    raise DecidedError(Outcome("fail", stated))
+            continue  # no light enters
         for port in egress:
             if port == circuit.egress:
                 continue

@@ -7,42 +7,10 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
+from lightrig.harness.certify.configuration import Configuration
 from lightrig.harness.certify.sheet import ClauseResult, SheetError
 from lightrig.harness.record.places import appearing
-from lightrig.instruments.core.capabilities import BlocksPorts, HasPortLabels, OpticalSwitch
-from lightrig.instruments.core.errors import DeniedError
 from lightrig.testbeds.json_text import from_json
-
-
-class Configuration(BaseModel):
-    """Labels and open ports of a switch as found; circuits are saved by the fabric."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    labels: Mapping[int, str] = {}
-    open: Mapping[int, bool] = {}
-
-    @classmethod
-    def of(cls, switch: OpticalSwitch, ports: list[int]) -> "Configuration":
-        """Read it, as far as the driver can."""
-        labels: Mapping[int, str] = {}
-        is_open: Mapping[int, bool] = {}
-        try:
-            labels = switch.labels() if isinstance(switch, HasPortLabels) else {}
-            is_open = switch.shutters(ports) if isinstance(switch, BlocksPorts) else {}
-        except DeniedError:  # not over this wire, or not on this unit
-            pass
-        return cls(labels={p: labels[p] for p in ports if p in labels}, open=dict(is_open))
-
-    def give_back(self, switch: OpticalSwitch) -> None:
-        """Set what differs from it; raises `InstrumentError`."""
-        present = Configuration.of(switch, sorted({*self.labels, *self.open}))
-        for port, label in self.labels.items():
-            if present.labels.get(port) != label and isinstance(switch, HasPortLabels):
-                switch.set_label(port, label)
-        for port, is_open in self.open.items():
-            if present.open.get(port) != is_open and isinstance(switch, BlocksPorts):
-                switch.set_shutters([port], is_open=is_open)
 
 
 class Progress(BaseModel):

@@ -65,15 +65,18 @@ def cold_restart(subject: Subject, requirement: Requirement) -> Outcome:
     turned = [*pairs[1:], pairs[0]]
     unsaved = [Circuit(a.ingress, b.egress) for a, b in zip(pairs, turned, strict=True)]
     labelled = subject.egress[0]
-    before = switch.labels()[labelled] if isinstance(switch, HasPortLabels) else ""
+
+    def labelled_now() -> str:
+        return switch.labels().get(labelled, "") if isinstance(switch, HasPortLabels) else ""
+
+    before = labelled_now()
 
     def label(text: str) -> None:
         if isinstance(switch, HasPortLabels):
             switch.set_label(labelled, text)
 
     def state() -> tuple[frozenset[Circuit], str]:
-        text = switch.labels()[labelled] if isinstance(switch, HasPortLabels) else ""
-        return switch.circuits(), text
+        return switch.circuits(), labelled_now()
 
     try:
         subject.apply(pairs)

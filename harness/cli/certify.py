@@ -12,7 +12,8 @@ import typer
 
 from lightrig.harness.bench import Bench, Fabric, bind
 from lightrig.harness.certify.certification import Certification
-from lightrig.harness.certify.progress import Configuration, Progress
+from lightrig.harness.certify.configuration import Configuration
+from lightrig.harness.certify.progress import Progress
 from lightrig.harness.certify.requirements import requirements
 from lightrig.harness.certify.sheet import ClauseResult, Sheet, SheetError
 from lightrig.harness.certify.sheet import certify as run_clauses

@@ -1,14 +1,14 @@
 """Simulated switches with the defects of `defects.yaml`; those of SONiC are in `sonic_defects`."""
 
 import re
-from collections.abc import Callable, Collection, Iterable
-from dataclasses import replace
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 from certify_labs import FACTORY, lab, optics_lab, scope_lab, sonic_lab, traffic_lab
+from light_defects import cross_egress_ports, slow_to_distant_ports
 from sonic_defects import SONIC, cut_power, install_firmware, state_factory_losses
 
 from lightrig.harness.certify.requirements import requirements
@@ -19,9 +19,7 @@ from lightrig.instruments.simulated.protocols.tl1_device import (
     Tl1Request,
     Tl1ServerSession,
 )
-from lightrig.instruments.simulated.world.optics import Matrix
 from lightrig.testbeds import Circuit
-from lightrig.testbeds.simulation import Delay
 
 DEFECTS: dict[str, dict[str, Any]] = yaml.safe_load(
     (Path(__file__).parent / "defects.yaml").read_text()
@@ -51,8 +49,11 @@ def introduce(defect: str, patch: pytest.MonkeyPatch) -> str:
         slow = "slow: {share: 30 %, mean: 224 ms}"
         return lab().replace("settle: {mean: 24 ms, sd: 1 ms}", f"settle: {{mean: 24 ms, {slow}}}")
     if defect == "slow to distant ports":
-        _slow_to_distant_ports(patch)
+        slow_to_distant_ports(patch)
         return lab(acknowledge_ms=140)
+    if defect == "crossed egress ports":
+        cross_egress_ports(patch, 12, 14)
+        return lab()
     if defect == "worn light paths":
         state_factory_losses(patch, less_db=1.5)
         return FACTORY
@@ -362,24 +363,6 @@ def _limit_sessions(patch: pytest.MonkeyPatch, most: int) -> None:
 
     patch.setattr(Tl1ServerSession, "received", receive)
     patch.setattr(Tl1ServerSession, "closed", close)
-
-
-def _slow_to_distant_ports(patch: pytest.MonkeyPatch) -> None:
-    connect = Matrix.connect
-
-    def connect_by_distance(matrix: Matrix, circuits: Collection[Circuit]) -> int:
-        truth_of = matrix._truth_of
-        distance = max(
-            (abs(matrix.egress_of.get(c.ingress, c.egress) - c.egress) for c in circuits), default=0
-        )
-        settle = Delay(24_000_000 + 25_000_000 * distance, 1_000_000)
-        matrix._truth_of = replace(truth_of, settle=settle)
-        try:
-            return connect(matrix, circuits)
-        finally:
-            matrix._truth_of = truth_of
-
-    patch.setattr(Matrix, "connect", connect_by_distance)
 
 
 def operator(defect: str, patch: pytest.MonkeyPatch) -> Callable[[str], None] | None:

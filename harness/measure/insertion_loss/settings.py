@@ -23,6 +23,25 @@ def cyclic_shifts(ingress: Sequence[int], egress: Sequence[int]) -> list[Setting
     return [tuple(Circuit(*(p if forward else p[::-1])) for p in each) for each in pairs]
 
 
+def telling_settings(ingress: Sequence[int], egress: Sequence[int]) -> list[Setting]:
+    """Settings of which for each two egress ports one leads light to one of them alone.
+
+    Each leads to the ports whose place has a bit set, with fewer ingress ports to some after the
+    others. Without an ingress port there are none.
+    """
+    if not ingress:
+        return []
+    places = [
+        [port for place, port in enumerate(egress) if place >> bit & 1]
+        for bit in range((len(egress) - 1).bit_length())
+    ]
+    return [
+        tuple(Circuit(*pair) for pair in zip(ingress, ports[first:], strict=False))
+        for ports in places
+        for first in range(0, len(ports), len(ingress))
+    ]
+
+
 class CheckStandardError(LightrigError):
     """Raised where the stated check standard is not among the circuits that can be measured."""
 

@@ -16,7 +16,7 @@ class HasPortLabels(Protocol):
     """A switch whose ports have labels."""
 
     def labels(self) -> Mapping[int, str]:
-        """Return the label of each port; empty for one without."""
+        """Return labels by port; a port without one has the empty one, or is left out."""
 
     def set_label(self, port: int, text: str) -> None:
         """Label `port`; the empty text removes its label."""
