@@ -39,6 +39,7 @@ class Job:
         groups: by number, which a group keeps for as long as the job is there; None waits.
         epoch: of the last change of its groups.
         within: nodes that it may have; None for all.
+        moved: numbers of the groups that this change gave other nodes although theirs worked.
     """
 
     name: str
@@ -49,6 +50,7 @@ class Job:
     groups: tuple[Group | None, ...]
     epoch: int = 0
     within: frozenset[str] | None = None
+    moved: tuple[int, ...] = ()
 
     @property
     def missing(self) -> int:
@@ -71,6 +73,7 @@ class Job:
             "missing": self.missing,
             "epoch": self.epoch,
             "within": None if self.within is None else sorted(self.within),
+            "moved": list(self.moved),
             "groups": [
                 group and {"nodes": list(group.nodes), "details": dict(group.details)}
                 for group in self.groups
@@ -93,6 +96,7 @@ class Job:
             groups,
             document["epoch"],
             None if within is None else frozenset(within),
+            tuple(map(int, document.get("moved", ()))),  # nor is this
         )
 
     def without(self, nodes: frozenset[str]) -> tuple[Job, dict[int, Group]]:

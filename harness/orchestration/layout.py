@@ -44,8 +44,12 @@ class Layout(Protocol):
     ) -> Job:
         """Return the job with groups in as many of its empty places as possible.
 
-        free: nodes that work and are in no group. lost: groups that had failed nodes, by number;
-        the new ones keep as much of their order as they can. silent: switches that do not answer.
+        Groups that the job has stay, unless moving some makes room for all that it wants.
+
+        job: its `within` are the nodes that a new group may have, None for all; a group with
+        others stays. free: nodes of these that work and are in no group. lost: groups that had
+        failed nodes, by number; the new ones keep as much of their order as they can. silent:
+        switches that do not answer.
         """
 
     def circuits(self, job: Job) -> Mapping[str, frozenset[Circuit]]:

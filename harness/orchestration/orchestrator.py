@@ -90,6 +90,7 @@ class Orchestrator:
         self._links_by_job: dict[str, tuple[Job, list[Link]]] = {}
         self.alive, self.ended = True, ""
         self._status: dict[str, Any] = {}
+        self._room: tuple[Wanted, bool] | None = None
         self._publish()
 
     # ------------------------------------------------------------------------ requests
@@ -408,6 +409,7 @@ class Orchestrator:
             with opened(self._state.parent) as folder:
                 text = json.dumps(wanted.document(self.layout))
                 folder.write_whole(self._state.name, text, durable=True)
+            self._status = {**self._status, "settled": False}  # until its orders are carried out
         self.wanted = wanted
 
     def _check_lead(self) -> None:
@@ -456,7 +458,7 @@ class Orchestrator:
         self._status = {
             "epoch": self.wanted.epoch,
             "lead": self._control.epoch if self._control else 0,
-            "settled": not late and self._missing <= failed and not self._refused,
+            "settled": not (late or self._missing - failed or self._refused or self._has_room()),
             "doubt": self._doubt,
             "faulty": self.wanted.unusable(self.layout),
             "silent": dict(self.wanted.silent),
@@ -477,6 +479,14 @@ class Orchestrator:
                 for job in self.wanted.jobs
             },
         }
+
+    def _has_room(self) -> bool:
+        """See `Wanted.has_room`, which is asked once for each wanted state."""
+        if not (self._doubt or any(job.missing for job in self.wanted.jobs)):
+            return False  # all was placed when it came to be wanted
+        if self._room is None or self._room[0] is not self.wanted:
+            self._room = self.wanted, self.wanted.has_room(self.layout)
+        return self._room[1]
 
     def _causes(self) -> dict[str, frozenset[str]]:
         """Return the switches by what they have in common: all of them, and each host."""

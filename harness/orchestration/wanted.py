@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from lightrig.harness.orchestration.jobs import Job, OrchestrationError
+from lightrig.harness.orchestration.jobs import Group, Job, OrchestrationError
 from lightrig.harness.orchestration.layout import Layout
 from lightrig.instruments.clock import wall_time
 
@@ -72,6 +72,7 @@ class Wanted:
     def placed(self, layout: Layout) -> Wanted:
         """Keep the groups whose nodes work, and place what is missing, by priority.
 
+        A layout may move groups of a job that misses some, where there is room for all then.
         Nothing is placed for a job while one of a greater priority waits.
         """
         unusable = frozenset(self.unusable(layout))
@@ -83,11 +84,10 @@ class Wanted:
         for job, lost in sorted(left.values(), key=lambda each: -each[0].priority):
             found = job
             if waiting is None or job.priority >= waiting:
-                usable = free if job.within is None else free & job.within
-                found = layout.place(job, usable, lost, self.silent.keys())
+                found = self._place(layout, job, free, lost)
                 if job.gang and found.missing and job.missing == len(job.groups):
                     found = job
-                free = (free | job.nodes) - found.nodes
+                free = (free | job.nodes) - found.nodes - self.drained
                 if found.missing:
                     waiting = job.priority
             placed[job.name] = found
@@ -95,15 +95,52 @@ class Wanted:
         jobs = []
         for before in self.jobs:
             after = placed[before.name]
-            pairs = zip(before.groups, after.groups, strict=True)
+            pairs = [*zip(before.groups, after.groups, strict=True)]
             if changed := [str(number) for number, (old, new) in enumerate(pairs) if old != new]:
+                working = left[before.name][0].groups
+                moved = (n for n, (old, new) in enumerate(pairs) if working[n] and old != new)
                 events.append(
                     f"job {before.name}: groups {', '.join(changed)} change, "
                     f"{after.missing} of {len(after.groups)} wait"
                 )
-                after = replace(after, epoch=self.epoch + len(events))
+                after = replace(after, epoch=self.epoch + len(events), moved=tuple(moved))
             jobs.append(after)
         return replace(self, jobs=tuple(jobs)).noting(*events) if events else self
+
+    def has_room(self, layout: Layout) -> bool:
+        """Whether a job misses a group that its own and the free nodes would hold, placed anew.
+
+        So it is while a doubt keeps what is missing from being placed, and where all groups of a
+        job moved would make room for some that it misses, but not for all.
+        """
+        if self.placed(layout) is not self:
+            return True
+        taken = frozenset(node for job in self.jobs for node in job.nodes)
+        free = frozenset(layout.nodes) - frozenset(self.unusable(layout)) - self.drained - taken
+        highest = max((job.priority for job in self.jobs if job.missing), default=0)
+        for job in self.jobs:
+            as_whole = job.gang and job.missing == len(job.groups)
+            if job.missing and job.priority == highest and not as_whole:
+                nodes = frozenset(layout.nodes) if job.within is None else job.within
+                allowed = nodes - self.drained
+                stay = (g if g and not allowed.issuperset(g.nodes) else None for g in job.groups)
+                bare = replace(job, groups=tuple(stay))
+                again = self._place(layout, bare, free | (job.nodes - bare.nodes), {})
+                if again.missing < job.missing:
+                    return True
+        return False
+
+    def _place(
+        self, layout: Layout, job: Job, free: frozenset[str], lost: Mapping[int, Group]
+    ) -> Job:
+        """Return a job with more groups; drained nodes are in none that is new."""
+        within = job.within
+        if self.drained:
+            within = (frozenset(layout.nodes) if within is None else within) - self.drained
+        asked = job if within is job.within else replace(job, within=within)
+        usable = free if within is None else free & within
+        found = layout.place(asked, usable, lost, self.silent.keys())
+        return job if found is asked else replace(found, within=job.within)
 
     def document(self, layout: Layout) -> dict[str, Any]:
         """Return all of it as JSON has it."""

@@ -48,7 +48,12 @@ class Case(Protocol):
         """Let something fail, and return what."""
 
     def problems(self, room: Switchroom, status: Mapping[str, Any]) -> list[str]:
-        """Return what is wrong, by the light."""
+        """Return what is wrong, by the light, and in what the status says of it."""
+
+
+def unsettled(status: Mapping[str, Any]) -> list[str]:
+    """Return the problem that a status is not settled, if so."""
+    return [] if status["settled"] else ["not settled"]
 
 
 def node_of(room: Switchroom) -> dict[str, list[str]]:
@@ -98,24 +103,49 @@ class Row:
                     near = {*nodes[max(0, place - 1) : place], *nodes[place + 1 : place + 2]}
                     if light[node] - failed != near:
                         found.append(f"{name}: {node} is joined to {light[node]}, not {near}")
-        free = [n for n in range(self.NODES) if f"node{n}" not in busy | failed]
+        free = {n for n in range(self.NODES) if f"node{n}" not in busy | failed}
         found += [f"node{n} is in no group and joined" for n in free if light[f"node{n}"] - failed]
-        waiting = [job["shape"]["size"] for job in status["jobs"].values() if job["missing"]]
-        if waiting and self.longest_run(free) >= min(waiting):
-            found.append(f"groups of {waiting} wait beside free nodes {free}")
+        return found + self.placement_problems(free, status)
+
+    def placement_problems(self, free: set[int], status: Mapping[str, Any]) -> list[str]:
+        """Return the jobs that have fewer groups than Algorithm 2 places for them.
+
+        It has the nodes of the job and the free ones. Where it does not place all groups of the
+        job, those that stand are kept: then the most in the free nodes are demanded, and that the
+        state is not settled where it would place more.
+        """
+        found, settled = [], True
+        for name, job in status["jobs"].items():
+            size, groups = job["shape"]["size"], [each for each in job["groups"] if each]
+            if not job["missing"]:
+                continue
+            own = {int(n.removeprefix("node")) for each in groups for n in each["nodes"]}
+            possible = most_groups(free | own, self.NODES, self.REACH, size)
+            if possible >= len(job["groups"]) or most_groups(free, self.NODES, self.REACH, size):
+                found.append(f"{name} has {groups}, and {possible} are possible beside {free}")
+            if job["moved"]:
+                found.append(f"{name}: {job['moved']} moved though {job['missing']} are missing")
+            settled &= possible <= len(groups)
+        if status["settled"] != settled:
+            found.append(f"settled is {status['settled']}, expected {settled}")
         return found
 
-    def longest_run(self, free: list[int]) -> int:
-        """Return the most of `free` in a run around the row, each within reach of the next."""
-        longest = 0
-        for start in range(len(free)):
-            run = 1
-            for near, far in itertools.pairwise([*free[start:], *free[:start]]):
-                if (far - near) % self.NODES > self.REACH:
-                    break
-                run += 1
-            longest = max(longest, run)
-        return longest
+
+def most_groups(places: Collection[int], nodes: int, reach: int, size: int) -> int:
+    """Return how many groups Algorithm 2 makes of `places` on a row that is closed to a ring.
+
+    As printed: components by depth-first search over links of at most `reach`, each cut in groups.
+    """
+    left, most = {*places}, 0
+    while left:
+        component, edge = 0, [left.pop()]
+        while edge:
+            at, component = edge.pop(), component + 1
+            near = {(at + hop) % nodes for hop in range(-reach, reach + 1)} & left
+            left -= near
+            edge += near
+        most += component // size
+    return most
 
 
 class Grid:
@@ -143,7 +173,7 @@ class Grid:
         return switch
 
     def problems(self, room: Switchroom, status: Mapping[str, Any]) -> list[str]:
-        found, of, busy = [], {}, set()
+        found, of, busy = unsettled(status), {}, set()
         for name, job in status["jobs"].items():
             for group in filter(None, job["groups"]):
                 places = {
@@ -245,7 +275,8 @@ class Rings:
         possible = {ring: self.possible(ring, failed, room.silent) for ring in self.RINGS}
         jobs = status["jobs"].values()
         placed = [job for job in jobs if job["groups"][0]]
-        found = [f"{job} waits" for job in jobs if not placed and self.wanted(job, possible)]
+        found = unsettled(status)
+        found += [f"{job} waits" for job in jobs if not placed and self.wanted(job, possible)]
         if len(placed) > 1:
             found.append(f"{len(placed)} jobs have a ring at once")
         for job in placed:
@@ -363,8 +394,7 @@ class Sequence:
                 self.service = self.started()
         self.room.kill_after = None
         status = self.service.status()
-        problems = [] if status["settled"] else ["not settled"]
-        return problems + self.touched(status) + self.case.problems(self.room, status)
+        return self.touched(status) + self.case.problems(self.room, status)
 
     def touched(
         self, status: Mapping[str, Any], meanwhile: Collection[tuple[str, int]] = ()

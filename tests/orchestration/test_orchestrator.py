@@ -376,6 +376,8 @@ def damaged(document: dict[str, Any], how: str) -> None:
             b["groups"][0]["nodes"] = ["node4", "node8"]
         case "within 99":
             b["within"] = ["node99"]
+        case "moved":
+            b["moved"] = [None]
         case "size":
             b["shape"]["size"] = 1e999
         case "groups":
@@ -393,7 +395,7 @@ def damaged(document: dict[str, Any], how: str) -> None:
 @pytest.mark.parametrize(
     "how",
     ["two jobs on one node", "node twice", "node 50", "faulty 99", "switch 99", "far apart",
-     "within 99", "size", "groups", "names", "format", "null", "epoch"],
+     "within 99", "moved", "size", "groups", "names", "format", "null", "epoch"],
 )  # fmt: skip
 def test_a_damaged_state_is_refused_and_drives_nothing(start, room, tmp_path, how: str) -> None:
     service = start()

@@ -6,7 +6,7 @@ figures of ours and of the paper are of different things and cannot be expected 
 
 import numpy as np
 
-from lightrig.harness.systems.infinitehbd.planning.placement import Placement, place
+from lightrig.harness.systems.infinitehbd.planning.placement import Placement, aligned, place
 from lightrig.harness.systems.infinitehbd.planning.wiring import (
     FatTree,
     InfiniteHbdError,
@@ -37,17 +37,10 @@ def cross_tor_share(tree: FatTree, groups: Nodes) -> float:
 def job_of(tree: FatTree, placement: Placement, groups: int) -> Nodes:
     """Of a placement, the groups that a job of `groups` takes, in the order of its sets.
 
-    Groups under the same ToRs stand together; those that fill all places of their ToRs go
-    first, so that a job smaller than the placement leaves out what is aligned worst. Raises
-    `InfiniteHbdError` where the placement has too few.
+    See `planning.placement.aligned`. Raises `InfiniteHbdError` where the placement has too few.
     """
     _enough(placement.groups, groups)
-    tors = tree.tor(placement.groups)
-    _, which, counts = np.unique(tors, axis=0, return_inverse=True, return_counts=True)
-    which = which.reshape(-1)
-    incomplete = counts[which] < tree.per_tor
-    order = np.lexsort((np.arange(len(which)), which, incomplete))
-    return placement.groups[order[:groups]]
+    return aligned(tree, placement.groups)[:groups]
 
 
 def careless(

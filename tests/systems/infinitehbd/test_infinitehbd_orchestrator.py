@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from lightrig.harness.bench import Bench, Fabric, bind
@@ -11,8 +10,6 @@ from lightrig.harness.orchestration.jobs import OrchestrationError
 from lightrig.harness.orchestration.orchestrator import Orchestrator
 from lightrig.harness.orchestration.switch_sessions import FabricSwitches, SwitchSessions
 from lightrig.harness.systems.infinitehbd.generator import render
-from lightrig.harness.systems.infinitehbd.planning.placement import orchestrate
-from lightrig.harness.systems.infinitehbd.planning.wiring import FatTree
 from lightrig.harness.systems.infinitehbd.runtime.layout import RowLayout
 from lightrig.testbeds import load
 from tests.campaigns import orchestrations
@@ -95,21 +92,23 @@ def row(tmp_path: Path) -> Orchestrator:
 
 
 def test_groups_follow_the_fat_tree_behind_the_row(row: Orchestrator) -> None:
-    """Of 16 nodes, four a ToR, the row is 1 5 9 13, 2 6 10 14, ... (Fig. 7, counted from one)."""
-    tree = {"per_tor": 4, "per_domain": 8}
-    shape = {"size": 2, "groups": 6, "fat_tree": tree}
+    """Of 16 nodes, four a ToR, the row is 1 5 9 13, 2 6 10 14, ... (Fig. 7, counted from one).
+
+    Each group is within a sub-line of its domain, and as many groups as a ToR has nodes lie side
+    by side under the same ToRs, so that their context-parallel traffic stays there (Appendix D).
+    The ToRs of node 5 fail to hold four of them, so they come last.
+    """
+    shape = {"size": 2, "groups": 6, "fat_tree": {"per_tor": 4, "per_domain": 8}}
     row.request({"do": "failed", "nodes": ["node5"]})
     status = row.request({"do": "submit", "job": "a", "shape": shape})
     found = orchestrations.groups(status, "a")
     order = [n + 4 * tor for n in range(4) for tor in range(4)]
     network = [[order[int(node.removeprefix("node"))] for node in group] for group in found]
-    # Each group is within one sub-line: two ToRs of one domain.
-    assert all({n // 8 for n in group} in ({0}, {1}) for group in network)
-    faulty = np.zeros(16, dtype=bool)
-    faulty[order[5]] = True
-    best = orchestrate(FatTree(16, 4, 8), faulty, 2, 2, 6)
-    assert best is not None
-    assert network == best.groups[:6].tolist()
+    assert order[5] == 5
+    assert network == [[8, 12], [9, 13], [10, 14], [11, 15], [0, 4], [2, 6]]
+    status = row.request({"do": "submit", "job": "b", "shape": {**shape, "size": 4, "groups": 4}})
+    assert orchestrations.groups(status, "b") == [None] * 4
+    assert status["settled"]
 
 
 def test_gpus_are_a_unit_of_groups(row: Orchestrator) -> None:

@@ -86,6 +86,20 @@ def orchestrate(
     return None if best is None else place_on(tree, faulty, size, reach, best)
 
 
+def aligned(tree: FatTree, groups: Nodes) -> Nodes:
+    """Return groups in the order in which a job gets them: those under the same ToRs together.
+
+    Context-parallel traffic between as many consecutive groups as a ToR has nodes then stays
+    under ToRs (Appendix D). Groups that fill all places of their ToRs go first, so that a job
+    smaller than the placement leaves out what is aligned worst.
+    """
+    _, which, counts = np.unique(tree.tor(groups), axis=0, return_inverse=True, return_counts=True)
+    which = which.reshape(-1)
+    incomplete = counts[which] < tree.per_tor
+    order = np.lexsort((np.arange(len(which)), which, incomplete))
+    return np.asarray(groups[order])
+
+
 class _Line:
     """The deployed line of a fat-tree, and where constraints part it."""
 

@@ -12,7 +12,7 @@ from pydantic import Field
 
 from lightrig.harness.orchestration.jobs import Group, Job, OrchestrationError
 from lightrig.harness.orchestration.layout import Shape
-from lightrig.harness.systems.infinitehbd.planning.placement import orchestrate
+from lightrig.harness.systems.infinitehbd.planning.placement import aligned, orchestrate
 from lightrig.harness.systems.infinitehbd.planning.placement import place as most_groups
 from lightrig.harness.systems.infinitehbd.planning.rings import Path, circuits, paths
 from lightrig.harness.systems.infinitehbd.planning.wiring import (
@@ -116,14 +116,19 @@ class RowLayout:
             return job if job.groups == ring else replace(job, groups=ring)
         if not job.missing:
             return job
-        taken = np.array([node not in free for node in self.nodes])
-        found = self._groups(wanted, taken, size, job.missing)
-        fresh = iter(found[paths(self.wiring, found)[1]].tolist())
-        groups = []
-        for group in job.groups:
-            places = next(fresh, None) if group is None else None
-            groups.append(group if places is None else self._group(places))
-        return replace(job, groups=tuple(groups))
+        usable = np.array([node in free for node in self.nodes])
+        moved = self._moved(job, usable, size)
+        for number in moved:
+            usable[self._places(job, [number])] = True
+        empty = [n for n, group in enumerate(job.groups) if group is None or n in moved]
+        fresh = map(self._group, self._groups(wanted, usable, size, len(empty)).tolist())
+        groups = dict(zip(empty, fresh, strict=False))
+        return replace(
+            job,
+            groups=tuple(
+                groups.get(n) if n in empty else group for n, group in enumerate(job.groups)
+            ),
+        )
 
     def circuits(self, job: Job) -> Mapping[str, frozenset[Circuit]]:
         """See `Layout`."""
@@ -165,16 +170,73 @@ class RowLayout:
         except InfiniteHbdError as error:
             raise OrchestrationError(str(error)) from error
 
-    def _groups(self, wanted: RingShape, taken: Mask, size: int, missing: int) -> Nodes:
-        """Return groups by place in the row, as many as there is room for, or `missing` or more."""
-        reach = self.wiring.reach
-        if wanted.fat_tree:
-            tree = self._tree(wanted.fat_tree)
-            place_in_row = np.argsort(tree.order())
-            found = orchestrate(tree, taken[place_in_row], size, reach, missing)
-            if found is not None:
-                return place_in_row[found.groups]
-        return most_groups(taken, size, reach, closed=self.wiring.closed)
+    def _groups(self, wanted: RingShape, usable: Mask, size: int, count: int) -> Nodes:
+        """Return groups by place in the row, in the order in which a job gets them.
+
+        As many as there is room for, or `count` or more.
+        """
+        if not wanted.fat_tree:
+            return self._most_groups(usable, size)
+        tree = self._tree(wanted.fat_tree)
+        order = tree.order()
+        place_in_row = np.argsort(order)
+        found = orchestrate(tree, ~usable[place_in_row], size, self.wiring.reach, count)
+        groups = self._joinable(place_in_row[found.groups]) if found else None
+        if groups is None or len(groups) < count:  # the row is a ring, its deployed line is not
+            groups = self._most_groups(usable, size)
+        return np.asarray(place_in_row[aligned(tree, order[groups])])
+
+    def _most_groups(self, usable: Mask, size: int) -> Nodes:
+        """Return as many groups as the row alone can join (Algorithm 2)."""
+        return self._joinable(
+            most_groups(~usable, size, self.wiring.reach, closed=self.wiring.closed)
+        )
+
+    def _joinable(self, groups: Nodes) -> Nodes:
+        return np.asarray(groups[paths(self.wiring, groups)[1]])
+
+    def _moved(self, job: Job, free: Mask, size: int) -> list[int]:
+        """Return the groups of a job that move, so that there is room for all that it wants.
+
+        None where there is room without, or not even where all that may move do. For each group
+        more the shortest run of neighbours in the row moves that makes room for it.
+        """
+        may_move = [
+            number
+            for number, group in enumerate(job.groups)
+            if group and (job.within is None or job.within.issuperset(group.nodes))
+        ]
+        rest = sorted(may_move, key=lambda number: self._places(job, [number])[0])
+        present = len(job.groups) - job.missing
+
+        def room(moved: Sequence[int]) -> int:
+            usable = free.copy()
+            usable[self._places(job, moved)] = True
+            return present - len(moved) + len(self._most_groups(usable, size))
+
+        moved: list[int] = []
+        found = room(moved)
+        if found >= len(job.groups) or room(rest) < len(job.groups):
+            return moved
+        while found < len(job.groups):
+            run, end, around = rest, 0, rest + rest
+            for first in range(len(rest)):
+                while end - first < len(run) and room(moved + around[first:end]) <= found:
+                    end += 1
+                if end - first < len(run):
+                    run = around[first:end]
+            moved += run
+            rest = [number for number in rest if number not in run]
+            found = room(moved)
+        for number in moved.copy():
+            if room([each for each in moved if each != number]) >= len(job.groups):
+                moved.remove(number)
+        return moved
+
+    def _places(self, job: Job, numbers: Collection[int]) -> list[int]:
+        """Return the places in the row of the nodes of groups."""
+        groups = (job.groups[number] for number in numbers)
+        return [self._place_of[node] for group in groups if group for node in group.nodes]
 
     def _ring_of_all(self, usable: Collection[str]) -> tuple[Group | None, ...]:
         """Return one closed ring of all nodes that work; None where the links do not reach."""
