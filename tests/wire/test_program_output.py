@@ -7,7 +7,9 @@ import time
 from pathlib import Path
 
 import pytest
+from real_time import until
 
+from lightrig.instruments.clock import SystemClock
 from lightrig.instruments.wire import namespace
 from lightrig.instruments.wire.namespace import ProcessChannel
 
@@ -79,15 +81,13 @@ def test_what_a_killed_program_has_forked_ends_with_it() -> None:
     while not listener.texts:
         time.sleep(0.01)
     child = Path(f"/proc/{listener.texts[0]}/cmdline")
-    assert child.read_bytes().startswith(b"sleep")
+    until(lambda: child.read_bytes().startswith(b"sleep"), SystemClock())  # forked, then replaced
     process.kill()
     assert listener.over.wait(60)
     assert listener.reason.startswith("SIGKILL ended it")
     channel.close()
-    until = time.monotonic() + 30
-    while child.exists() and child.read_bytes() and time.monotonic() < until:
-        time.sleep(0.01)
-    assert not child.exists() or not child.read_bytes()  # a zombie's is empty
+    # A zombie's is empty.
+    until(lambda: not child.exists() or not child.read_bytes(), SystemClock(), 10_000_000)
 
 
 def test_nothing_is_sent_to_a_program_whose_input_is_closed() -> None:
