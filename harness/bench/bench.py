@@ -5,12 +5,20 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING
 
+from lightrig.harness.bench.interlocks import Interlocks
 from lightrig.harness.bench.lease import Lease
 from lightrig.harness.bench.saved_state import SavedStates
 from lightrig.instruments.clock import Clock, SystemClock
-from lightrig.instruments.core.capabilities import Identified, Identity, OpticalSwitch, Server
+from lightrig.instruments.core.capabilities import (
+    HasSettings,
+    Identified,
+    Identity,
+    OpticalSwitch,
+    Server,
+)
 from lightrig.testbeds import Testbed
 
 if TYPE_CHECKING:  # a bench on hardware loads no simulation
@@ -38,6 +46,8 @@ class Bench:
         saved_states: where states to be restored are on disk; None if all instruments end with
             this process.
         purpose: what the bench is used for, as others are told.
+        neighbours: benches of other parts of the testbed that this process has open.
+        setting_notes: called with a setting and its value before it is sent, by instrument.
     """
 
     testbed: Testbed
@@ -54,6 +64,20 @@ class Bench:
     saved_states: SavedStates | None = None
     purpose: str = "a measurement"
     _closers: list[Callable[[], None]] = field(default_factory=list)
+    neighbours: Mapping[str, Bench] = field(default_factory=dict, init=False)
+    setting_notes: dict[str, Callable[[str, float], None]] = field(default_factory=dict, init=False)
+
+    def __post_init__(self) -> None:
+        """Let every setting of an instrument pass the interlocks before it is sent."""
+        self.interlocks = Interlocks(self)
+        for name, instrument in self.instruments.items():
+            if isinstance(instrument, HasSettings):
+                instrument.on_setting = partial(self._before_setting, name)
+
+    def _before_setting(self, name: str, setting: str, value: float) -> None:
+        self.interlocks.check_setting(name, setting, value)
+        if (note := self.setting_notes.get(name)) is not None:
+            note(setting, value)
 
     @property
     def in_process(self) -> bool:

@@ -19,7 +19,6 @@ from dataclasses import dataclass, replace
 
 from lightrig.harness.bench.bench import Bench
 from lightrig.harness.bench.instrument_keys import identity_key
-from lightrig.harness.bench.interlocks import Interlocks
 from lightrig.harness.bench.lab_folder import LabFolderError
 from lightrig.harness.bench.power_budget import PowerBudget
 from lightrig.harness.bench.restoring import Notify, NotRestoredError, ignore, persist
@@ -65,7 +64,6 @@ class Fabric:
     def __init__(self, bench: Bench, states: SavedStates | None = None) -> None:
         self.bench = bench
         self.power_budget = PowerBudget(bench.testbed)
-        self._interlocks = Interlocks(bench)
         self._states = bench.saved_states if states is None else states
         self._on_disk = bench.external if states is None else frozenset(bench.switches)
         self._saved: dict[str, SavedCircuits] = {}
@@ -114,22 +112,32 @@ class Fabric:
         present = self._read(sorted(plan.circuits))
         self._check_undisturbed(present)
         changes = {name: self._change(name, present[name], plan) for name in sorted(plan.circuits)}
+        at_once = {
+            name: change.keep | change.remove | change.add for name, change in changes.items()
+        }
         for name, change in changes.items():
-            self.note_change(name, change.keep | change.remove, change.keep | change.add)
+            before, after = change.keep | change.remove, change.keep | change.add
+            self.note_change(name, before, after, at_once=at_once)
         return Transition(self.bench, plan, changes, on_verified=self._settled)
 
     def note_change(
-        self, switch: str, before: frozenset[Circuit], after: frozenset[Circuit]
+        self,
+        switch: str,
+        before: frozenset[Circuit],
+        after: frozenset[Circuit],
+        *,
+        at_once: Mapping[str, frozenset[Circuit]] | None = None,
     ) -> None:
         """Note on disk which circuits a switch is about to have, and check that it may change.
 
-        Code that moves circuits without `prepare` calls this first. Raises `InterlockError` where
+        Code that moves circuits without `prepare` calls this first. at_once: all circuits
+        that switches have before or after a change of several. Raises `InterlockError` where
         a circuit would be changed under too much light, and `LeaseLostError` where another host
         may use the switch by now.
         """
         # A switch that is another's by now is not asked for its light either.
         self.bench.check_lease()
-        self._interlocks.check(switch, after - before, before - after)
+        self.bench.interlocks.check(switch, before, after, at_once or {})
         if before != after and switch in self._saved:
             state = self._saved[switch] = self._saved[switch].changing(before, after)
             if (store := self._store(switch)) is not None:

@@ -1,16 +1,34 @@
-"""Interlocks: a change of circuits that can destroy a receiver, or harm the switch, is refused.
+"""Interlocks: a change after which light can destroy a receiver or harm a switch is refused.
 
 `lightrig check` has judged every transmitter whose greatest power the testbed file states, whatever
-circuit is made. What is left is judged here, before anything is sent: light of instruments whose
-power is not stated, as the switch's monitors measure it, and light at a switch that must not move
-a circuit under more than its `switching_power`. An interlock that the testbed file overrides is not
-judged. None of this is a safety device.
+circuit is made. What is left is judged here, before anything is sent: changes of circuits, and
+settings of instruments that let more light out. The light is that of the switch's monitors, else
+what follows from settings, fibers and circuits, through instruments in line and switches in
+cascade. A switch must not move a circuit under more than its `switching_power` either. An interlock
+that the testbed file overrides is not judged. None of this is a safety device.
 """
 
-from collections.abc import Collection, Iterator, Mapping
+from __future__ import annotations
 
-from lightrig.harness.bench.bench import Bench
-from lightrig.instruments.core.capabilities import LightSource, PowerMonitor
+import math
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+
+from lightrig.harness.bench.light_levels import (
+    UNKNOWN_DBM,
+    Exposure,
+    LightLevels,
+    OpenParts,
+    damage_dbm,
+    is_in_line,
+)
+from lightrig.instruments.core.capabilities import (
+    HasLightLevel,
+    HasSettings,
+    LightSource,
+    PowerMonitor,
+    SetsLight,
+)
 from lightrig.instruments.core.errors import DeniedError
 from lightrig.testbeds import (
     Circuit,
@@ -21,96 +39,174 @@ from lightrig.testbeds import (
     format_dbm,
 )
 
+_LIT = frozenset(("light_source", "attenuator"))
+"""Kinds any of whose settings may raise light, where the driver does not say which do."""
+_DUST_DB = 1e-6
+"""Rounding error of a power that is met exactly."""
+
 
 class InterlockError(LightrigError):
-    """A change of circuits would meet too much light."""
+    """A change would bring too much light to a receiver or a switch."""
 
 
 class Interlocks:
-    """The interlocks of a bench's optical switches."""
+    """The interlocks of a bench's optical switches and instruments."""
 
-    def __init__(self, bench: Bench) -> None:
-        self._bench = bench
-        self._testbed = bench.testbed
-        self._unstated = self._find_unstated()
+    def __init__(self, parts: OpenParts) -> None:
+        self._parts = parts
+        self._testbed = parts.testbed
 
-    def _find_unstated(self) -> frozenset[Port]:
-        """Return the ingress ports whose light comes from an instrument of unstated power."""
-        if "receiver_damage" in self._testbed.overrides:
-            return frozenset()
-        instruments = self._testbed.instruments
-        return frozenset(
-            fiber.sink
-            for fiber in self._testbed.fibers
-            if fiber.source.owner in instruments
-            and instruments[fiber.source.owner].launch_max_dbm is None
-        )
+    @cached_property
+    def _exposure(self) -> Exposure | None:
+        overridden = "receiver_damage" in self._testbed.overrides
+        return None if overridden else Exposure(self._testbed)
 
-    def check(self, switch: str, made: frozenset[Circuit], removed: frozenset[Circuit]) -> None:
+    def check(
+        self,
+        switch: str,
+        before: frozenset[Circuit],
+        after: frozenset[Circuit],
+        at_once: Mapping[str, frozenset[Circuit]],
+    ) -> None:
         """Raise `InterlockError`, with all ports, if a change would meet too much light.
 
-        Contacts a switch only where the testbed file states a limit that is not judged without.
+        at_once: circuits that other switches have before or after it. Contacts an instrument only
+        where the testbed file states a limit that is not judged without.
         """
         spec = self._testbed.switches[switch]
-        destroying = dict(self._destroying(switch, made)) if self._unstated else {}
+        made, removed = after - before, before - after
+        exposed = self._exposure.ingress if self._exposure else frozenset()
+        destroying = {c for c in made if Port(switch, str(c.ingress)) in exposed}
         switching: frozenset[int] = frozenset()
         if spec.switching_max_dbm is not None and "switching_power" not in self._testbed.overrides:
             switching = frozenset(circuit.ingress for circuit in made | removed)
-        ingress = sorted({*destroying, *switching})
+        ingress = sorted({*(circuit.ingress for circuit in destroying), *switching})
         if not ingress:
             return
         measured = self._measured(switch, ingress)
+        levels = LightLevels(self._parts, {**at_once, switch: after})
         problems: list[str] = []
         for port in ingress:
-            if port in destroying:
-                problems += self._too_destructive(spec, port, *destroying[port], measured.get(port))
+            for circuit in sorted(c for c in destroying if c.ingress == port):
+                fed_anew = self._behind(Port(switch, str(port))) in at_once.keys() - {switch}
+                seen = None if fed_anew else measured.get(port)
+                problems += self._too_destructive(switch, circuit, levels, seen)
             if port in switching:
                 problems += self._too_bright(spec, port, measured.get(port))
         if problems:
-            raise InterlockError(
-                f"{switch} is not changed: "
-                + "; ".join(problems)
-                + "\n  try       switch the light off, close its shutter, or attenuate it; "
-                f"`overrides:` in {self._testbed.path} switches an interlock off, with a reason"
-            )
+            raise self._refusal(f"{switch} is not changed", problems)
 
-    def _destroying(
-        self, switch: str, made: Collection[Circuit]
-    ) -> Iterator[tuple[int, tuple[Port, float]]]:
-        """Yield ingress ports of light of unstated power, the receiver, and what destroys it."""
-        for circuit in made:
-            onward = self._testbed.cabling.fiber_from(Port(switch, str(circuit.egress)))
-            if onward is None or Port(switch, str(circuit.ingress)) not in self._unstated:
-                continue
-            if (damage := self._damage(onward.sink)) is not None:
-                yield circuit.ingress, (onward.sink, damage + onward.loss_db)
+    def check_setting(self, name: str, setting: str, value: float) -> None:
+        """Raise `InterlockError` if `value` of a setting would let too much light at a receiver.
 
-    def _damage(self, sink: Port) -> float | None:
-        if (instrument := self._testbed.instruments.get(sink.owner)) is not None:
-            return instrument.damage_dbm
-        transceiver = self._transceiver(sink)
-        return transceiver.damage_dbm if transceiver is not None else None
+        Contacts instruments only where the light of `name` can exceed what a receiver withstands.
+        """
+        if self._exposure is None or name not in self._exposure.instruments:
+            return
+        instrument = self._parts.instruments[name]
+        assert isinstance(instrument, HasSettings)
+        number = setting.rpartition(" ")[2]
+        channels = [int(number)] if number.isdecimal() else [1]
+        present = instrument.read_settings(channels)
+        if not self._raises(name, instrument, present, setting, value):
+            return
+        problems: list[str] = []
+        for port in (Port(name, str(channel)) for channel in channels):
+            levels = LightLevels(self._parts, {})
+            was = levels.leaving(port), levels.leaving(port, in_lanes=True)
+            if isinstance(instrument, HasLightLevel):
+                wanted = {**present, setting: value}
+                levels.set_level(port, instrument.light_level(wanted, int(port.name)))
+            else:
+                levels.set_level(port, None)
+            for sink, lost in levels.receivers(port):
+                damage, in_lanes = self._damage(sink)
+                leaves = levels.leaving(port, in_lanes=in_lanes)
+                if damage is None or leaves <= max(damage + lost, was[in_lanes]) + _DUST_DB:
+                    continue
+                light = "light of unknown power" if leaves == UNKNOWN_DBM else format_dbm(leaves)
+                problems.append(
+                    f"{light} from {port} would reach {_destroyed(sink, damage + lost)}"
+                )
+        if problems:
+            shown = f"{value:g}" if not isinstance(value, bool) else "on" if value else "off"
+            raise self._refusal(f"{setting} of {name} is not set to {shown}", problems)
+
+    def _raises(
+        self,
+        name: str,
+        instrument: HasSettings,
+        present: Mapping[str, float],
+        setting: str,
+        value: float,
+    ) -> bool:
+        """Whether a setting switches light on or raises it."""
+        if isinstance(instrument, SetsLight):
+            return setting in instrument.raises_light(present, {setting: value})
+        if self._testbed.instruments[name].kind not in _LIT or value is False:
+            return False
+        return setting not in present or not instrument.same_setting(
+            setting, present[setting], value
+        )
+
+    def _refusal(self, what: str, problems: list[str]) -> InterlockError:
+        return InterlockError(
+            f"{what}: "
+            + "; ".join(problems)
+            + "\n  try       switch the light off, close its shutter, or attenuate it; "
+            f"`overrides:` in {self._testbed.path} switches an interlock off, with a reason"
+        )
+
+    def _damage(self, sink: Port) -> tuple[float | None, bool]:
+        """Return what damages a receiver in dBm, and whether that is of one of its lanes."""
+        return damage_dbm(self._testbed, sink), sink.owner not in self._testbed.instruments
 
     def _too_destructive(
-        self, spec: SwitchSpec, ingress: int, sink: Port, most: float, measured: float | None
+        self, switch: str, circuit: Circuit, levels: LightLevels, measured: float | None
     ) -> Iterator[str]:
-        """Yield why light at `ingress` must not reach `sink`, if so.
+        """Yield why light must not pass `circuit`, if so.
 
-        Without a monitor only a light source that is on is refused: nothing else that the bench
-        knows can be asked whether it sends light.
+        Where a monitor measures it, that counts. Otherwise a light source at the ingress that
+        states no `launch:` must be off, whatever it is set to.
         """
-        destroyed = (
-            f"{sink}, whose receiver is destroyed by more than {format_dbm(most)} from there"
-        )
-        fiber = self._testbed.cabling.fiber_to(Port(spec.name, str(ingress)))
-        if measured is not None:
-            if measured > most:
-                yield f"{format_dbm(measured)} at ingress {ingress} would reach {destroyed}"
-        elif fiber is not None and self._emission(fiber.source):
-            yield (
-                f"light of {fiber.source}, which is not measured and whose `launch:` is not "
-                f"stated, would reach {destroyed}"
-            )
+        ingress = Port(switch, str(circuit.ingress))
+        fiber = self._testbed.cabling.fiber_to(ingress)
+        if fiber is None:
+            return
+        unstated = self._is_unstated(fiber.source)
+        for sink, lost in levels.receivers(Port(switch, str(circuit.egress))):
+            damage, in_lanes = self._damage(sink)
+            if damage is None:
+                continue
+            destroyed = _destroyed(sink, damage + lost)
+            level = levels.entering(ingress, in_lanes=in_lanes)
+            if measured is not None:
+                apart = levels.entering(ingress) - level if math.isfinite(level) else 0.0
+                if measured - apart > damage + lost:
+                    light = f"{format_dbm(measured)} at ingress {ingress.name}"
+                    yield f"{light} would reach {destroyed}"
+                continue
+            if level == UNKNOWN_DBM or (unstated and level > -math.inf):
+                yield (
+                    f"light of {fiber.source}, which is not measured and whose `launch:` is not "
+                    f"stated, would reach {destroyed}"
+                )
+            elif level > damage + lost + _DUST_DB:
+                yield (
+                    f"up to {format_dbm(level)} at ingress {ingress.name}, by the settings of "
+                    f"what lies before it, would reach {destroyed}"
+                )
+
+    def _behind(self, sink: Port) -> str | None:
+        """Return what the light at `sink` comes from, past instruments in line."""
+        fiber = self._testbed.cabling.fiber_to(sink)
+        while fiber is not None and is_in_line(self._testbed, fiber.source):
+            fiber = self._testbed.cabling.fiber_to(fiber.source)
+        return None if fiber is None else fiber.source.owner
+
+    def _is_unstated(self, source: Port) -> bool:
+        spec = self._testbed.instruments.get(source.owner)
+        return spec is not None and spec.kind == "light_source" and spec.launch_max_dbm is None
 
     def _too_bright(self, spec: SwitchSpec, ingress: int, measured: float | None) -> Iterator[str]:
         """Yield why a circuit of `ingress` must not be changed now, if so."""
@@ -135,12 +231,11 @@ class Interlocks:
 
     def _emission(self, source: Port) -> bool | None:
         """Return whether a light source of the bench is on, None for anything else."""
-        instrument = self._bench.instruments.get(source.owner)
+        instrument = self._parts.instruments.get(source.owner)
         spec = self._testbed.instruments.get(source.owner)
-        if spec is None or spec.kind != "light_source" or instrument is None:
+        if spec is None or spec.kind != "light_source" or not isinstance(instrument, LightSource):
             return None
-        light: LightSource = instrument  # type: ignore[assignment]
-        return light.emission(int(source.name))
+        return instrument.emission(int(source.name))
 
     def _launched(self, source: Port) -> float | None:
         """Return the greatest power that `source` launches into its fiber, None if not stated."""
@@ -164,12 +259,16 @@ class Interlocks:
         A source that was switched just before is seen in full: the reading that counts averages
         over time after the first one alone.
         """
-        monitor = self._bench.switches[switch]
+        monitor = self._parts.switches[switch]
         if not isinstance(monitor, PowerMonitor):
             return {}
         try:
             window = monitor.power(ports).window
-            self._bench.clock.sleep(window)
+            self._parts.clock.sleep(window)
             return monitor.power(ports).dbm
         except DeniedError:
             return {}
+
+
+def _destroyed(sink: Port, most: float) -> str:
+    return f"{sink}, whose receiver is destroyed by more than {format_dbm(most)} from there"

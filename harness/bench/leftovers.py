@@ -289,6 +289,8 @@ def restore(
     done = Restoration()
     unsafe = set(not_as_found)
     _await_last_commands(benches)
+    for bench in benches.values():
+        bench.neighbours = benches
     settings = {name: SavedInstruments(bench) for name, bench in benches.items()}
     fabrics = {name: Fabric(bench) for name, bench in benches.items()}
 

@@ -97,8 +97,8 @@ class SavedInstruments:
                 store.clear(self._states[name])
             self._states.clear()
             raise StateConflictError("\n".join(conflicts))
-        for name, instrument in self._restorable().items():
-            instrument.on_setting = partial(self._note, name)
+        for name in self._restorable():
+            self._bench.setting_notes[name] = partial(self._note, name)
 
     def restore_off(self, *, keep_trying: int | None = None, notify: Notify = ignore) -> None:
         """Switch off what was found off: light that nobody wants is ended first.
@@ -148,9 +148,9 @@ class SavedInstruments:
             else:
                 actions[name] = partial(self._set, name, self._states[name].found)
         failures |= self._persist(dict(sorted(actions.items())), keep_trying, notify)
-        instruments, store = self._restorable(), self._bench.saved_states
+        store = self._bench.saved_states
         for name in actions.keys() - failures.keys():
-            instruments[name].on_setting = None
+            self._bench.setting_notes.pop(name, None)
             state = self._states.pop(name)
             if store is not None:
                 store.clear(state)
@@ -159,12 +159,12 @@ class SavedInstruments:
 
     def _set(self, name: str, settings: Mapping[str, Value]) -> None:
         """Restore an instrument; what is set now is not noted, since it is what was found."""
-        instrument = self._restorable()[name]
-        noted, instrument.on_setting = instrument.on_setting, None
+        noted = self._bench.setting_notes.pop(name, None)
         try:
-            instrument.restore_settings(settings)  # type: ignore[arg-type]
+            self._restorable()[name].restore_settings(settings)  # type: ignore[arg-type]
         finally:
-            instrument.on_setting = noted
+            if noted is not None:
+                self._bench.setting_notes[name] = noted
 
     def _set_without_light(self, name: str) -> None:
         raised = self._raised(name)

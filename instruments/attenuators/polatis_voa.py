@@ -142,6 +142,12 @@ class PolatisVoa(Instrument):
         raised = {name for name in opened if not present.get(name)} | lowered
         return frozenset(name for name in raised if name.partition(" ")[2] not in closed)
 
+    def light_level(self, settings: Mapping[str, float], channel: int) -> float | None:
+        """Return by how many dB `channel` raises light with `settings`; -inf where it is shut."""
+        if not settings[f"shutter {channel}"]:
+            return -math.inf
+        return -settings[f"attenuation {channel}"]
+
     def _restore_shutters(self, wanted: Mapping[str, bool]) -> None:
         for name, is_open in wanted.items():
             channel = int(name.partition(" ")[2])

@@ -61,6 +61,7 @@ class AnritsuMp1900a(RestorableScpiInstrument):
         ":UENTry:ID {driver.unit};:MODule:ID {driver.generator};:SOURce:OUTPut:ASET",
         "output",
         written=("OFF", "ON"),
+        gates_light=True,
     )
 
     def __init__(self, name: str, endpoint: Endpoint, clock: Clock, **options: Any) -> None:

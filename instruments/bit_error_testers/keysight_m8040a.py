@@ -48,8 +48,10 @@ class KeysightM8040a(RestorableScpiInstrument):
         str, "M3.DataIn,M4.DataIn", "locations of the inputs, one for each channel, with commas"
     )
     clock_at = Option(str, "M1.ClkGen", "location of the clock generator", key="clock")
-    output = Setting(bool, ":OUTP:STAT", "output", selector="'{driver.data_out}'")
-    all_outputs = Setting(bool, ":OUTP:GLOB:STAT", "all outputs", selector="'M1.System'")
+    output = Setting(bool, ":OUTP:STAT", "output", selector="'{driver.data_out}'", gates_light=True)
+    all_outputs = Setting(
+        bool, ":OUTP:GLOB:STAT", "all outputs", selector="'M1.System'", gates_light=True
+    )
 
     def prepare(self, channel: int, *, pattern: str, bits_per_second: float) -> None:
         """Send and expect a PRBS at a bit rate; switches the output on."""

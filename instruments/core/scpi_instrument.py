@@ -1,5 +1,6 @@
 """Base class of drivers of SCPI instruments: checked commands, typed queries, declared settings."""
 
+import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -372,6 +373,17 @@ class RestorableScpiInstrument(ScpiInstrument):
             if sign and (before is None or sign * (value - before) > 0):
                 found.add(name)
         return frozenset(name for name in found if self._setting(name)[1] not in dark)
+
+    def light_level(self, settings: Mapping[str, float], channel: int) -> float | None:
+        """Return the light that leaves `channel` with `settings`, as `HasLightLevel` has it."""
+        levels: list[float] = []
+        for each in self.settings():
+            value = settings.get(each.key(channel))
+            if value is not None and each.setting.gates_light and not value:
+                return -math.inf
+            if value is not None and each.setting.light:
+                levels.append(each.setting.light * value)
+        return sum(levels) if levels else None
 
     def _setting(self, name: str) -> tuple[BoundSetting[Any], int]:
         kind, _, channel = name.rpartition(" ")

@@ -21,6 +21,7 @@ from lightrig.instruments.core.capabilities.bit_errors import (
 from lightrig.instruments.core.capabilities.instruments import (
     ClimateChamber,
     HasErrorQueue,
+    HasLightLevel,
     HasSettings,
     Identified,
     Identity,
@@ -93,6 +94,7 @@ __all__ = [
     "Gap",
     "HasErrorQueue",
     "HasFecHistograms",
+    "HasLightLevel",
     "HasModuleDiagnostics",
     "HasNic",
     "HasPortLabels",

@@ -88,6 +88,18 @@ class SetsLight(Protocol):
         """Return the settings that switch light on or raise it, from `present` to `wanted`."""
 
 
+@runtime_checkable
+class HasLightLevel(Protocol):
+    """An instrument whose settings tell how much light leaves it."""
+
+    def light_level(self, settings: Mapping[str, float], channel: int) -> float | None:
+        """Return the light that leaves `channel` with `settings`.
+
+        Of a source it is a power in dBm, of what passes light on a ratio in dB, at most 0; -inf
+        where it is dark. None where the settings do not tell.
+        """
+
+
 class Operation(Protocol):
     """A command that was sent; its completion can be waited for."""
 
