@@ -1,5 +1,6 @@
 """SSH to a server (paramiko); its host key must be known beforehand."""
 
+import contextlib
 import shlex
 import socket
 import threading
@@ -205,12 +206,13 @@ class SshChannel:
         self._flight.sent(len(data))
         try:
             self._channel.sendall(data)
-        except OSError:
+        except (OSError, EOFError) as error:  # EOFError: the connection is just being lost
             self._flight.landed(len(data))
-            raise
+            raise BrokenPipeError(str(error) or "the connection has ended") from error
 
     def close(self) -> None:
-        self._channel.close()
+        with contextlib.suppress(OSError, EOFError):
+            self._channel.close()
 
     def _read(self) -> None:
         splitter = LineSplitter()

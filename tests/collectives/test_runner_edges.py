@@ -69,7 +69,7 @@ class Server:
         self.at += 100_000_000
         return self._next()
 
-    def start(self, command: list[str]) -> Any:
+    def start(self, command: list[str], limit_ns: int) -> Any:
         self.ran.append(command)
 
         def result(timeout: int) -> CommandResult:

@@ -180,10 +180,10 @@ def test_one_ip_changes_all_routes_until_ports_went_down(
     routes, started = servers["a"].routes, list[str]()
     whole = Commands.start
 
-    def start(self: Commands, command: Sequence[str]) -> Started:
+    def start(self: Commands, command: Sequence[str], limit_ns: int | None = None) -> Started:
         if "batch" in command[-1]:
             started.append(command[-1])
-        return whole(self, command)
+        return whole(self, command, limit_ns)
 
     monkeypatch.setattr(Commands, "start", start)
     routes.open(ADDRESS["a"], ["fabric0", "fabric1"])

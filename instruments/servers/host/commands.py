@@ -9,6 +9,7 @@ from typing import Generic, NamedTuple, TypeVar
 from lightrig.instruments.clock import Clock, Span
 from lightrig.instruments.core.errors import DisconnectedError, InstrumentError, NoReplyError
 from lightrig.instruments.core.transcript import printed
+from lightrig.instruments.program_limits import limited
 from lightrig.instruments.servers.tools.output import ToolOutputError
 from lightrig.instruments.wire.shell import LineChannel, LineListener, Shell
 from lightrig.instruments.wire.trace import Trace
@@ -101,6 +102,7 @@ class Commands:
         clock: the bench's clock.
         become: prefix of every command, such as `sudo -n`.
         wire: the address, for recordings; without it nothing is recorded.
+        limited: whether programs end there with their limit, see `program_limits`.
     """
 
     def __init__(
@@ -111,6 +113,7 @@ class Commands:
         *,
         become: Sequence[str] = (),
         wire: str = "",
+        limited: bool = False,
     ) -> None:
         self.server = server
         self.clock = clock
@@ -118,6 +121,7 @@ class Commands:
         self._shell = shell
         self._become = tuple(become)
         self._wire = wire
+        self._limited = limited
         self._paths: dict[str, str] = {}
 
     def run(self, command: Sequence[str], timeout_ns: int = DEFAULT_TIMEOUT) -> CommandResult:
@@ -128,7 +132,7 @@ class Commands:
 
         Raises:
             ToolMissingError: there is no such program.
-            NoReplyError: it has not ended in time; it may still run there.
+            NoReplyError: it has not ended in time.
             DisconnectedError: the connection to the server ended first.
         """
         tool, *arguments = command
@@ -163,8 +167,12 @@ class Commands:
         except ToolOutputError as error:
             raise error.at(f"{self.server}: {shlex.join(command)}") from error
 
-    def start(self, command: Sequence[str]) -> "Started":
-        """Start `command` and return at once; it is not looked for in /usr/sbin."""
+    def start(self, command: Sequence[str], limit_ns: int | None = None) -> "Started":
+        """Start `command` and return at once; it is not looked for in /usr/sbin.
+
+        limit_ns: after which it may be ended; None for a program that reads its input, which ends
+            by the end of that.
+        """
         full = [*self._become, *command]
         text = shlex.join(full)
         if self._wire:
@@ -174,12 +182,14 @@ class Commands:
         before = self.clock.now()
         output = _Output(self.clock)
         self.clock.delay_write()
+        if self._limited and limit_ns is not None:
+            full = [*self._become, *limited(command, limit_ns)]
         channel = self._shell.start(full, output)
         self.clock.delay_write(written=True)
         return Started(self, text, Span(before, self.clock.now()), channel, output)
 
     def _run(self, command: Sequence[str], timeout_ns: int) -> CommandResult:
-        return self.start(command).result(timeout_ns)
+        return self.start(command, timeout_ns).result(timeout_ns)
 
 
 @dataclass(eq=False)

@@ -168,7 +168,7 @@ class LinuxServer:
     def commands(self) -> Commands:
         """Runs programs on the server, one at a time."""
         if self._commands is None:
-            self._commands = Commands(self.name, self._shell, self._clock)
+            self._commands = Commands(self.name, self._shell, self._clock, limited=True)
         return self._commands
 
     @property

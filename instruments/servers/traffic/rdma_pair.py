@@ -101,7 +101,8 @@ class RdmaPair:
         self, program: str, size: int, iterations: int, timeout: int
     ) -> tuple[PerftestReport, Span]:
         asked = [*self._options, "-s", str(size), "-n", str(iterations)]
-        waiting = self._sink.commands.start([program, "-d", self._sink.device, *asked])
+        listening = [program, "-d", self._sink.device, *asked]
+        waiting = self._sink.commands.start(listening, timeout + _CONNECT_TIMEOUT)
         command = [program, "-d", self._source.device, *asked, self._sink.host]
         try:
             result = self._connect(command, timeout)

@@ -12,6 +12,7 @@ from typing import IO, NamedTuple, Protocol
 import paramiko
 
 from lightrig.instruments.clock import Clock, Flight
+from lightrig.instruments.program_limits import without_limit
 from lightrig.instruments.simulated.protocols.ssh_listener import (
     CLIENT_LEFT,
     SshListener,
@@ -156,6 +157,10 @@ class _HostService(SshService):
         # Both sides number a connection's channels alike: from zero, as they are opened. The
         # client has counted the command; it lands when what follows from it is scheduled.
         flight = self._host.clock.flight((self.ends, channel.get_id()))
+        # A program of the simulated world ends with its channel.
+        program = without_limit(command)
+        flight.landed(len(command) - len(program))
+        command = program
         probe = command.endswith(b"lightrig-probe 1") and self._host.start_probe is not None
         target = self._probe if probe else self._tool if self._is_tool(command) else self._shell
         self.start_when_accepted(channel, target, channel, command, flight)
