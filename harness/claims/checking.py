@@ -19,6 +19,7 @@ from lightrig.harness.claims.verdicts import (
     verdict_text,
 )
 from lightrig.harness.record import Results
+from lightrig.harness.record.attempts import last_attempts
 from lightrig.harness.statistics.quantiles import NotEnough
 from lightrig.testbeds import LightrigError
 
@@ -253,7 +254,7 @@ class _Rows:
         key = testbed, quantity, night
         if key not in self._frames:
             frame = self._results.frame(testbed=testbed, quantity=quantity, night=night)
-            self._frames[key] = _bounded(frame)
+            self._frames[key] = _bounded(last_attempts(frame))
         frame = self._frames[key]
         chosen = frame["simulated"] == simulated
         for name, value in conditions.items():

@@ -17,6 +17,7 @@ import pytest
 
 from lightrig.harness.modes import SAMPLES, Mode
 from lightrig.harness.plugin.keys import (
+    ATTEMPTS,
     BENCHES,
     FAULTS,
     INCONCLUSIVE,
@@ -400,14 +401,16 @@ def measure(
     from lightrig.harness.measure.closure import unclosed
     from lightrig.harness.measure.recording import Recording as Kind
     from lightrig.harness.record import Context, RecordError
+    from lightrig.harness.record.attempts import ATTEMPT
     from lightrig.harness.record.earlier_nights import values_before
+    from lightrig.harness.record.row import RowError
 
     if bench.world is not None:  # nothing sets events aside on hardware
         from lightrig.harness.measure.late_simulation import SimulatedRecording as Kind
 
     run = pytestconfig.stash[RUN]
     test = request.node.nodeid
-    conditions = _conditions(request)
+    conditions = {**_conditions(request), **_attempt(request.node)}
     undecided: list[str] = []
     not_closed: list[str] = []
     request.node.stash[INCONCLUSIVE] = undecided
@@ -417,6 +420,8 @@ def measure(
         record = run.recorder(given or bench, test, {**conditions, **more})
 
         def recorded(rows: Sequence[Row]) -> None:
+            if any(ATTEMPT in row.conditions for row in rows):
+                raise RowError(f"the condition {ATTEMPT!r} is the test's own; name it otherwise")
             record(rows)
             not_closed.extend(unclosed(rows))
 
@@ -443,6 +448,19 @@ def measure(
     )
     yield recording
     recording.end(bench.clock.now())
+
+
+def _attempt(item: pytest.Item) -> dict[str, int]:
+    """Number of a test's attempt as a condition, where a rerun plugin repeats tests.
+
+    pytest-rerunfailures counts itself, also over workers; another plugin's attempts are counted
+    here, and are known for such from the second on.
+    """
+    from lightrig.harness.record.attempts import ATTEMPT
+
+    count = item.stash[ATTEMPTS] = item.stash.get(ATTEMPTS, 0) + 1
+    attempt = getattr(item, "execution_count", count if count > 1 else None)
+    return {} if attempt is None else {ATTEMPT: attempt}
 
 
 def _conditions(request: pytest.FixtureRequest) -> dict[str, Any]:

@@ -33,6 +33,9 @@ ENDED = pytest.StashKey[str]()
 UNRECORDED = pytest.StashKey[bool]()
 """Present where the run ended since nothing more could be recorded."""
 
+ATTEMPTS = pytest.StashKey[int]()
+"""Of an item: how often it has begun to measure."""
+
 INCONCLUSIVE = pytest.StashKey[list[str]]()
 """Of an item: the limits that its samples do not decide, one sentence each."""
 

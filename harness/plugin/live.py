@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from lightrig.harness.plugin.observed import ObservedRun
+from lightrig.harness.plugin.outcomes import RERUN_OUTCOME
 from lightrig.harness.plugin.quantities import Quantities, in_a_line
 from lightrig.harness.record import Row
 from lightrig.harness.statistics.verdicts import Verdict
@@ -98,9 +99,10 @@ class Live:
         test = self._tests.pop(nodeid, None)
         if test is None:
             return  # a file that cannot be collected, which pytest reports
-        self._done += 1
         self._last_note = ""
-        self._left.ended(nodeid, took)
+        if outcome != RERUN_OUTCOME:
+            self._done += 1
+            self._left.ended(nodeid, took)
         if self._reporter is None:
             return
         parts = [short(nodeid), in_a_line(test.quantities.few()), _cut(why.partition("\n")[0])]

@@ -1,5 +1,6 @@
 """Outcome of each test: reason of a failure, wire traces, command to repeat it."""
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -19,6 +20,9 @@ from lightrig.testbeds import LightrigError
 
 INCONCLUSIVE_OUTCOME = "inconclusive"
 """Of a test that has measured, and whose samples do not decide a limit."""
+
+RERUN_OUTCOME = "rerun"
+"""Of an attempt that pytest-rerunfailures lets another one follow."""
 
 MOST_NOT_CLOSED = 5
 """Sentences on closure in the reason of a failure."""
@@ -105,7 +109,8 @@ class Outcomes:
 
     In the process that has the run. `added` is what the report's page needs beside what
     pytest-html knows; see `harness.report.run_page.Results`. `running` is the test that has begun
-    last and not ended. `inconclusive` has the reasons by node id.
+    last and not ended. `inconclusive` has the reasons by node id. `reruns` counts the reports
+    of attempts that others have followed, by node id.
     """
 
     def __init__(self, config: pytest.Config, run: ObservedRun) -> None:
@@ -115,6 +120,7 @@ class Outcomes:
         self._running: dict[str, None] = {}
         self.added: dict[str, dict[str, Any]] = {}
         self.inconclusive: dict[str, str] = {}
+        self.reruns: Counter[str] = Counter()
 
     @property
     def running(self) -> str | None:
@@ -142,10 +148,12 @@ class Outcomes:
         """Note the end of a test."""
         reports = self._reports.setdefault(report.nodeid, [])
         reports.append(report)
+        if _outcome(report) == RERUN_OUTCOME:
+            self.reruns[report.nodeid] += 1
         details = getattr(report, "lightrig", {})
         show(self._run, details.pop("shown", ()))
         crashed = report.when not in {"setup", "call", "teardown"}  # a worker, and its test with it
-        if not crashed and (report.when != "teardown" or _outcome(report) == "rerun"):
+        if not crashed and report.when != "teardown":
             return
         del self._reports[report.nodeid]
         self._running.pop(report.nodeid, None)

@@ -18,7 +18,7 @@ from markupsafe import Markup
 
 from lightrig.harness.plugin.keys import TESTBEDS
 from lightrig.harness.plugin.observed import ObservedRun
-from lightrig.harness.plugin.outcomes import Outcomes
+from lightrig.harness.plugin.outcomes import RERUN_OUTCOME, Outcomes
 from lightrig.harness.record import RunRecord
 from lightrig.harness.record.places import appearing
 from lightrig.harness.report import RunFrame, card_ids, collect, sections, write_page
@@ -118,6 +118,13 @@ class Page:
 
     def _data(self, report: Any) -> Any:
         """Return pytest-html's data with the files beside the requested page embedded."""
+        for test, reruns in self._outcomes.reruns.items():
+            # pytest-html adds an attempt again with each later one.
+            entries = report.data["tests"].get(test, [])
+            again = [entry for entry in entries if entry["result"] == RERUN_OUTCOME.capitalize()]
+            report.data["tests"][test] = [
+                entry for entry in entries if all(entry is not one for one in again[:-reruns])
+            ]
         if self._requested is None:
             return report.data
         data = json.loads(json.dumps(report.data))
@@ -145,10 +152,13 @@ class Page:
                 if test in added:
                     added[test]["card"] = card
         counts = Counter({name: found["value"] for name, found in report.outcomes.items()})
+        if self._outcomes.reruns:
+            counts[RERUN_OUTCOME] = self._outcomes.reruns.total()
         extra = report.additional_summary
         body = "".join(part for place in ("prefix", "summary", "postfix") for part in extra[place])
         duration = format_duration(report.total_duration * 1e9)
-        tests = number_of(sum(counts.values()) - counts["skipped"], "test")
+        ended = sum(counts.values()) - counts["skipped"] - counts[RERUN_OUTCOME]
+        tests = number_of(ended, "test")
         about = (
             f"{of_run(self._run.name, self._described)}. {tests} took {duration}. "
             f"Made {wall_time():%d-%b-%Y, %H:%M:%S} UTC."

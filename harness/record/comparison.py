@@ -16,6 +16,7 @@ import numpy as np
 import pandas as pd
 
 from lightrig.harness.quantities.registry import names_in_files, quantity_of
+from lightrig.harness.record.attempts import last_attempts
 from lightrig.harness.record.results import Results
 from lightrig.harness.record.row import BESIDE_VALUES, QuestionError
 from lightrig.harness.record.run_folder import RunFacts
@@ -143,7 +144,7 @@ def _samples(frame: pd.DataFrame) -> dict[Case, Samples]:
     The subjects of one event move together, so they make one sample, as the quantity's
     declaration combines them.
     """
-    frame = frame.copy()
+    frame = last_attempts(frame).copy()
     times = frame["unit"] == "ns"
     # Nothing happens before the command; without an upper bound it was not seen to happen.
     frame["lower"] = frame["lower"].fillna(frame["value"].where(~times, 0.0))

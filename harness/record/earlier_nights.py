@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from lightrig.harness.record.attempts import ATTEMPT, last_attempts
 from lightrig.harness.record.row import Context
 
 MOST_NIGHTS = 10
@@ -24,14 +25,15 @@ def values_before(
     from lightrig.harness.record.results import Results  # noqa: PLC0415
 
     found = []
+    stated = {name: value for name, value in context.conditions.items() if name != ATTEMPT}
     frames = Results(results).frames_before(night, MOST_NIGHTS, context.testbed, quantity)
     for runs in frames.values():
         values: dict[str, float] = {}
-        for frame in runs:
+        for frame in map(last_attempts, runs):
             alike = (frame["test"] == context.test) & (frame["simulated"] == context.simulated)
             if "faults" in frame:
                 alike &= frame["faults"].isna()
-            for name, value in context.conditions.items():
+            for name, value in stated.items():
                 alike &= frame[name] == value if name in frame else False
             of = frame[alike.fillna(value=False)]
             values |= dict(zip(of["subject"], map(float, of["value"]), strict=True))

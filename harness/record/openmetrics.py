@@ -14,8 +14,11 @@ _OUTCOMES = ("passed", "failed", "error", "inconclusive", "skipped")
 _SECONDS = {"ns": 1e-9}
 _LABELS = ("testbed", "run", "quantity", "subject", "test")
 _MEDIANS = """
-SELECT testbed, run, quantity, subject, test, unit, simulated, median(value), count(*) FROM rows
-WHERE (testbed, run) IN ({wanted}) AND isfinite(value) GROUP BY ALL ORDER BY ALL
+SELECT testbed, run, quantity, subject, test, unit, simulated, median(value), count(*) FROM (
+    SELECT *, coalesce(TRY_CAST(conditions->>'attempt' AS INTEGER), 1) AS attempt FROM rows
+    WHERE (testbed, run) IN ({wanted})
+    QUALIFY attempt = max(attempt) OVER (PARTITION BY testbed, run, test)
+) WHERE isfinite(value) GROUP BY ALL ORDER BY ALL
 """
 
 

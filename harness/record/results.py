@@ -213,7 +213,7 @@ class Results:
         time_ns: when, on the clock of the run.
         and every condition by its name, such as `event`, `moved`, `before`, `clock`; missing
         where a row has none. A condition with the name of a column above gets `condition_`
-        before it.
+        before it. Where a test was repeated, `attempt` numbers its attempts; the last one counts.
 
         Rows come by testbed, night and run, and as written within a run.
         """

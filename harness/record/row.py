@@ -55,7 +55,7 @@ _MOST = 2**63 - 1
 
 COUNTERS = frozenset(
     (
-        *("event", "n", "repetition", "sample", "flaps"),
+        *("attempt", "event", "n", "repetition", "sample", "flaps"),
         *("codewords", "lost", "most_symbol_errors", "extrapolated_from"),
     )
 )

@@ -11,6 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset
 
+from lightrig.harness.record.attempts import ATTEMPT
+
 COLUMNS = (
     "run",
     "night",
@@ -46,7 +48,7 @@ def tidy(rows: pd.DataFrame) -> pd.DataFrame:
     names = dict.fromkeys(name for one in conditions for name in one)
     found = {
         f"condition_{name}" if name in COLUMNS else name: _column(
-            [one.get(name) for one in conditions]
+            [one.get(name, 1 if name == ATTEMPT else None) for one in conditions]
         ).take(codes)
         for name in names
     }

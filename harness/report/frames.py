@@ -15,6 +15,7 @@ import numpy.typing as npt
 from lightrig.harness.quantities.quantity import Reduction
 from lightrig.harness.quantities.registry import quantity_of
 from lightrig.harness.record import COUNTERS, Context, RecordError, RunRecord, Scalar
+from lightrig.harness.record.attempts import superseded, without_attempt
 from lightrig.harness.record.row_batches import RowBatch
 
 Numbers: TypeAlias = npt.NDArray[Any]
@@ -272,19 +273,27 @@ class _Test:
 
 
 def collect(record: RunRecord) -> RunFrame:
-    """Read every row of `record`; damage ends the reading and is reported, not raised."""
+    """Read every row of `record`; damage ends the reading and is reported, not raised.
+
+    Of a test that was repeated the last attempt is gathered.
+    """
     tests: dict[tuple[object, ...], _Test] = {}
     of_context: dict[int, _Test] = {}
     count, damage = 0, None
+    repeated = superseded(record.contexts)
     try:
-        for batch in record.batches():
+        for whole in record.batches():
+            count += len(whole)
+            batch = whole
+            if repeated:
+                batch = whole.take(np.flatnonzero(~np.isin(whole.contexts, list(repeated))))
             for number in dict.fromkeys(batch.contexts.tolist()):
                 if number not in of_context:
-                    context = record.contexts[number]
+                    context = without_attempt(record.contexts[number])
                     test = of_context[number] = tests.setdefault(_key(context), _Test())
                     test.contexts.append(context)
-            _add(of_context, batch)
-            count += len(batch)
+            if len(batch):
+                _add(of_context, batch)
     except RecordError as error:
         damage = str(error)
     testbeds: dict[str, list[_Test]] = {}

@@ -26,6 +26,7 @@ from lightrig.harness.plugin.keys import (
     UNRESTORED,
 )
 from lightrig.harness.record import Row
+from lightrig.harness.record.row import RowError
 from lightrig.instruments.core.capabilities import ModuleTelemetry, Restorable
 from lightrig.testbeds import LightrigError, PlanPair
 
@@ -434,3 +435,13 @@ def test_rows_go_to_the_run_with_their_conditions_and_are_looked_at(
     lab.noted.clear()
     assert list(steps) == []
     assert lab.noted == [("end", 77)]
+    with pytest.raises(RowError, match="the condition 'attempt' is the test's own"):
+        made["store"]([Row("lab", "q", 1, None, None, "ns", 0, {"attempt": 2})])
+
+
+def test_a_repeated_test_numbers_its_attempts() -> None:
+    item: Any = SimpleNamespace(stash=pytest.Stash())
+    assert [fixtures._attempt(item) for _ in range(3)] == [{}, {"attempt": 2}, {"attempt": 3}]
+    # pytest-rerunfailures counts those of workers that crashed, too.
+    item = SimpleNamespace(stash=pytest.Stash(), execution_count=4)
+    assert fixtures._attempt(item) == {"attempt": 4}

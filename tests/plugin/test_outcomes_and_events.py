@@ -226,8 +226,20 @@ def test_long_log_is_cut_at_its_beginning(observed: ObservedRun) -> None:
 def test_test_that_is_run_again_ends_with_its_last_run(observed: ObservedRun) -> None:
     outcomes = Outcomes(SimpleNamespace(stash=pytest.Stash()), observed)  # type: ignore[arg-type]
     finished(outcomes, report("setup", "passed"), report("teardown", "rerun"))
-    assert outcomes.added == {}
-    finished(outcomes, report("crashed", "failed", "E worker died"))
+    finished(
+        outcomes, report("setup", "passed"), report("call", "rerun"), report("teardown", "passed")
+    )
+    finished(outcomes, *(report(when, "passed") for when in ("setup", "call", "teardown")))
+    assert list(outcomes.added) == ["t.py::a"]
+    assert outcomes.reruns == {"t.py::a": 2}
+    observed.close({"exit": 0})
+    ended = read_journal(observed.folder / "journal.jsonl").tests
+    assert [test.outcome for test in ended] == ["rerun", "rerun", "passed"]
+
+
+def test_test_whose_worker_died_ends_with_an_error(observed: ObservedRun) -> None:
+    outcomes = Outcomes(SimpleNamespace(stash=pytest.Stash()), observed)  # type: ignore[arg-type]
+    finished(outcomes, report("setup", "passed"), report("crashed", "failed", "E worker died"))
     assert list(outcomes.added) == ["t.py::a"]
 
 

@@ -1,6 +1,7 @@
 """The report's page: whose page is written where, and what its parts are given."""
 
 import json
+from collections import Counter
 from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
@@ -64,7 +65,7 @@ class Run:
             stash=stash, option=self.option, getoption={"css": css}.get,
             pluginmanager=SimpleNamespace(hasplugin={"html": html}.get),
         )  # fmt: skip
-        return Page(config, self, SimpleNamespace(added=self.added))  # type: ignore[arg-type]
+        return Page(config, self, SimpleNamespace(added=self.added, reruns=Counter()))  # type: ignore[arg-type]
 
 
 def html_report(title: str = TITLE, state: str = "finished", **data: Any) -> Any:

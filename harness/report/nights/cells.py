@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from lightrig.harness.quantities.registry import aliases
 from lightrig.harness.record import BESIDE_VALUES
+from lightrig.harness.record.attempts import ATTEMPT, attempt_of
 
 Numbers: TypeAlias = npt.NDArray[Any]
 
@@ -58,6 +59,7 @@ class Cells:
 
 def cells_of(table: pa.Table) -> Cells:
     """Return the cells of rows of one testbed with `COLUMNS`, the texts as dictionaries."""
+    table = _last_attempts(table)
     texts = {name: _codes(table, name) for name in TEXTS}
     nights = table["night"].cast(pa.int32()).to_numpy()
     first = int(nights.min())
@@ -122,6 +124,19 @@ def _codes(table: pa.Table, name: str) -> _Codes:
     column = table[name].unify_dictionaries()
     codes = [chunk.indices.to_numpy() for chunk in column.chunks]
     return _Codes(np.concatenate(codes), column.chunk(0).dictionary.to_pylist())
+
+
+def _last_attempts(table: pa.Table) -> pa.Table:
+    """Return the rows of the last attempt of each test in each run."""
+    conditions = _codes(table, "conditions")
+    attempts = [attempt_of(json.loads(t)) if f'"{ATTEMPT}"' in t else 1 for t in conditions.names]
+    if max(attempts, default=1) == 1:
+        return table
+    attempt = np.array(attempts)[conditions.codes]
+    tests, keys = _dense([_codes(table, "run"), _codes(table, "test")])
+    last = np.ones(len(keys), np.int64)
+    np.maximum.at(last, tests, attempt)
+    return table.filter(pa.array(attempt == last[tests]))
 
 
 def _dense(columns: Sequence[_Codes]) -> tuple[Numbers, Numbers]:
