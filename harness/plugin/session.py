@@ -352,7 +352,7 @@ def _show(config: pytest.Config, reporter: Any) -> None:
     for testbed, reasons in config.stash[DESELECTED].items():
         reporter.write_line(escape_control(not_applicable(testbed, reasons)))
     if empty:
-        reporter.write_line("no test has begun, so there is no run")
+        reporter.write_line(escape_control("no test has begun, so there is no run"))
         return
     for test, why in config.stash[OUTCOMES].inconclusive.items():
         reporter.write_line(escape_control(f"INCONCLUSIVE {test} - {why}"), yellow=True)

@@ -163,7 +163,9 @@ def tested(system, pytester):
     (package / "idle.py").write_text("SHARE = 0.5\n")
     (package / "other.py").write_text("UNUSED = 1\n")
     pytester.makepyfile(
-        test_rings=IMPORTING, test_idle=IDLE, mine_helpers="from mine_system.rings import ring\n"
+        test_mine_rings=IMPORTING,
+        test_mine_idle=IDLE,
+        mine_helpers="from mine_system.rings import ring\n",
     )
     pytester.syspathinsert()
     pytester.runpytest_inprocess(*OPTIONS).assert_outcomes(passed=2)

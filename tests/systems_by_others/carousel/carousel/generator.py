@@ -27,6 +27,7 @@ servers:
 transceivers:
   lr4:
     wavelength: 1310 nm
+    wavelengths: 4
     launch: {{min: -4.3 dBm, max: 4.5 dBm}}
     receive: {{min: -10.6 dBm, max: 4.5 dBm}}
 
