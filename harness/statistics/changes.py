@@ -4,14 +4,16 @@ Each night is one number, its median: events of a night are not independent of e
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 import scipy
 
+from lightrig.harness.statistics.binomial import at_least
 from lightrig.harness.statistics.nights import as_night
+from lightrig.harness.statistics.precedents import PRECEDENT, deviations, share_of_nights
 from lightrig.harness.statistics.samples import Samples, as_samples
 from lightrig.harness.statistics.steps import WINDOW, find_steps
 
@@ -96,6 +98,42 @@ def find_changes(nights: Sequence[npt.ArrayLike], error: float = 0.01) -> list[C
         night = places[step.at]
         changes.append(Change(night, before[0], after[0], *before[1:], *after[1:], step.p))
     return changes
+
+
+def unprecedented(
+    changes: Sequence[Change], levels: Samples, rest: Sequence[Samples], error: float
+) -> Iterator[Change]:
+    """Yield the changes of a series of tails that are more than its family's rare events.
+
+    They are not where so many nights in a row with such an event, after a change or, where it ends,
+    before it, have a probability above `error` (`harness.statistics.precedents`).
+
+    Args:
+        changes: all that `find_changes` has found in `levels`.
+        levels: of all nights, NaN where there is no data.
+        rest: levels of the rest of the family.
+        error: probability of a change anywhere where nothing changed.
+    """
+    ratio = all(np.nanmin(each, initial=np.inf) > 0 for each in (levels, *rest))
+    values, *scaled = (np.log(each) if ratio else each for each in (levels, *rest))
+    cuts = [0, *(change.index for change in changes), levels.size]
+    for change, start, end in zip(changes, cuts, cuts[2:], strict=False):
+        at, sides = change.index, (change.before, change.after)
+        before, after = map(math.log, sides) if ratio else sides
+        size = abs(after - before)
+        old, new = (_known(values[start:at]), _known(values[at:end]))
+        earlier = [deviations(_known(each[:at])) for each in scaled]
+        share = share_of_nights(size, deviations(old), earlier)
+        p = max(
+            at_least(int((np.abs(nights - usual) >= PRECEDENT * size).sum()), nights.size, share)
+            for nights, usual in ((old, after), (new, before))
+        )
+        if p * values.size <= error:  # it could have begun on any night
+            yield change
+
+
+def _known(levels: Samples) -> Samples:
+    return levels[np.isfinite(levels)]
 
 
 def trend(

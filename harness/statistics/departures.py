@@ -17,6 +17,7 @@ import scipy
 
 from lightrig.harness.statistics.confirmation import CONFIRMING, LONGEST_RUN, p_of_run
 from lightrig.harness.statistics.nights import expect
+from lightrig.harness.statistics.precedents import deviations, share_of_nights
 from lightrig.harness.statistics.samples import Samples
 
 MOST_BEFORE = 20
@@ -82,7 +83,11 @@ class _Miss:
 
 
 def find_departures(
-    family: Sequence[Samples], uncertainties: Sequence[npt.ArrayLike], error: float
+    family: Sequence[Samples],
+    uncertainties: Sequence[npt.ArrayLike],
+    error: float,
+    *,
+    tails: bool = False,
 ) -> list[Departure | None]:
     """Return, for each series of a family, the departure of its last nights, if there is one.
 
@@ -92,6 +97,9 @@ def find_departures(
         uncertainties: standard uncertainty of the levels of each series, in the same unit: one
             for all nights, or one a night.
         error: probability of a departure of one series where nothing changed.
+        tails: whether a level is of the tail of its night, such as the greatest value, so that
+            one rare event moves it. Where the family has precedents of a miss, p is at least the
+            probability of as many such nights (`harness.statistics.precedents`).
 
     A miss is divided by the spread of the series' misses before (`nights.expect`), which is
     raised by those of the family: Smyth, Stat. Appl. Genet. Mol. Biol. 3 (2004) 3, a t
@@ -110,7 +118,7 @@ def find_departures(
     ]
     found: list[Departure | None] = [None] * len(family)
     for length in range(1, LONGEST_RUN + 1):
-        for at, one in enumerate(_runs(family, spreads, length, ratio)):
+        for at, one in enumerate(_runs(family, spreads, length, ratio, tails=tails)):
             if one is None or one.p > error:
                 continue
             known = found[at]
@@ -120,7 +128,12 @@ def find_departures(
 
 
 def _runs(
-    family: Sequence[Samples], uncertainties: Sequence[Samples], length: int, ratio: bool
+    family: Sequence[Samples],
+    uncertainties: Sequence[Samples],
+    length: int,
+    ratio: bool,
+    *,
+    tails: bool,
 ) -> list[Departure | None]:
     """Return the departure of the last `length` nights of each series, whatever its p."""
     misses = [
@@ -134,16 +147,22 @@ def _runs(
     ]
     scattered = [each[0] for each in misses if each[0] is not None and not each[0].is_of_copies]
     prior_df, prior = _prior([one.spread for one in scattered], [one.df for one in scattered])
+    earlier = [_deviations(levels, length, ratio) for levels in family] if tails else []
     found: list[Departure | None] = []
-    for levels, each in zip(family, misses, strict=True):
+    for at, (levels, each) in enumerate(zip(family, misses, strict=True)):
         nights = [one for one in each if one is not None and not one.is_none]
         if len(nights) < length or len({one.miss > 0 for one in nights}) > 1:
             found.append(None)
             continue
-        p = p_of_run([_p(one, prior_df, prior) for one in nights])
+        of_nights = [_p(one, prior_df, prior) for one in nights]
+        p = p_of_run(of_nights)
         last = nights[0]
         if last.is_of_copies:  # the nights before agree by chance once, not once a night
-            p = max(_p(one, prior_df, prior) for one in nights)
+            p = max(of_nights)
+        if tails:
+            rest = [*earlier[:at], *earlier[at + 1 :]]
+            shares = [share_of_nights(abs(one.miss), earlier[at], rest) for one in nights]
+            p = max(p, math.prod(map(max, of_nights, shares)))
         before = math.exp(last.expected) if ratio else last.expected
         found.append(Departure(before, float(levels[-1]), p, last.df + 1, length))
     return found
@@ -162,6 +181,12 @@ def _miss_of(before: Samples, level: float, uncertainty: float, ratio: bool) -> 
         floor * expected.growth,
         expected.misses.df,
     )
+
+
+def _deviations(levels: Samples, length: int, ratio: bool) -> Samples:
+    """Return the deviations of the nights before the last `length`."""
+    before = levels[: max(levels.size - length, 0)][-MOST_BEFORE:]
+    return deviations(np.log(before) if ratio else before)
 
 
 def _p(one: _Miss, prior_df: float, prior: float) -> float:

@@ -201,3 +201,57 @@ def test_a_family_lends_its_scatter_by_smyth(wild: float) -> None:
         assert one is not None
         assert one.run == 1
         assert one.p == pytest.approx(2 * scipy.stats.t.sf(t, prior + df), rel=1e-6)
+
+
+TAIL = 1e-5
+"""Error of one series."""
+
+
+def greatest(random, *, nights, series=16, tries=0.01, second_try=2.0):
+    """Greatest bring-up of 20 a night and port, in s, where some need a second try of training."""
+    up = random.normal(3.2, 0.12, (series, nights, 20))
+    return (up + second_try * (random.random(up.shape) < tries)).max(axis=2)
+
+
+@pytest.mark.parametrize("nights", [6, 12, 24])
+def test_tails_of_rare_events_depart_at_most_at_the_stated_rate(nights):
+    """18 % of the nights of a port have one of 1 % of 20 events: those without lie together."""
+    random = np.random.default_rng(6)
+    labs = [list(greatest(random, nights=nights)) for _ in range(100)]
+    found = [find_departures(one, [0.0] * 16, TAIL, tails=True) for one in labs]
+    assert sum(each is not None for one in found for each in one) == 0
+    # As medians they would: by the t statistic of nights that are taken for normal.
+    taken = [find_departures(one, [0.0] * 16, TAIL) for one in labs]
+    assert sum(each is not None for one in taken for each in one) >= 5
+
+
+def test_a_tail_farther_out_than_any_before_departs_beside_rare_events():
+    random = np.random.default_rng(7)
+    for _ in range(20):
+        nights = list(greatest(random, nights=20))
+        # A port that never needed a second try is dark for 30 s now and then.
+        nights[3] = random.normal(3.4, 0.05, 20)
+        nights[3][-1] += 30.0
+        assert find_departures(nights, [0.0] * 16, TAIL, tails=True)[3] is not None
+
+
+def test_precedents_are_as_large_and_before_all_nights_of_a_run():
+    still = [np.array(LEVELS) * factor for factor in (1.0, 1.1, 0.9, 1.05)]
+    grown = [one.copy() for one in still]
+    grown[0][-3:] *= 1.6
+    alone = find_departures(grown, [0.0] * 4, 5e-4, tails=True)
+    assert (alone[0].run, alone[0].confirmed) == (3, True)
+    less = [one.copy() for one in grown]
+    less[2][2] *= 1.3  # log 1.3 is less than 3/4 of log 1.6
+    assert find_departures(less, [0.0] * 4, 5e-4, tails=True)[0] is not None
+    for factor in (1.6, 1 / 1.6):
+        equal = [one.copy() for one in grown]
+        equal[2][2] *= factor
+        # Before the run no night of its own of nine, and of the family's one of 36: of one night
+        # more 1 of 10 or 2 of 37. Three nights of the greater probability follow each other.
+        assert find_departures(equal, [0.0] * 4, 5e-4, tails=True)[0] is None
+        found = find_departures(equal, [0.0] * 4, 0.01, tails=True)[0]
+        assert found.p == pytest.approx((1 / 10) ** 3)
+
+
+LEVELS = (3.31, 3.29, 3.33, 3.30, 3.28, 3.32, 3.30, 3.31, 3.29, 3.30, 3.31, 3.30)

@@ -41,7 +41,7 @@ def _departures(lab: Lab, error: float) -> Iterator[SeriesDeparture]:
     families: dict[tuple[str, str, str], list[Series]] = {}
     for one in lab.series:
         if np.isfinite(one.level[last]):
-            families.setdefault((one.quantity, one.test, one.case), []).append(one)
+            families.setdefault(one.family, []).append(one)
     for family in families.values():
         levels = [one.level[np.isfinite(one.level)] for one in family]
         widths = [(one.upper - one.lower)[np.isfinite(one.level)] for one in family]
@@ -49,7 +49,8 @@ def _departures(lab: Lab, error: float) -> Iterator[SeriesDeparture]:
         if family[0].statistic == "count":
             departures = [count_departure(each, error) for each in levels]
         else:
-            departures = find_departures(levels, uncertainties, error)
+            tails = family[0].is_of_tails
+            departures = find_departures(levels, uncertainties, error, tails=tails)
         for one, found in zip(family, departures, strict=True):
             if found is not None:
                 yield SeriesDeparture(one, found)

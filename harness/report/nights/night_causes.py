@@ -37,7 +37,7 @@ def night_causes(board: Board, last: LastNight | None, testbed: Testbed | None) 
     as_ever: dict[Hashable, list[frozenset[str]]] = {}
     for family in {one.family for one in evidence}:
         apart = {id(series): one.nights for series, one in found if one.family == family}
-        alike = [one for one in measured if _family(one) == family]
+        alike = [one for one in measured if one.family == family]
         shifts = (_shift(one, apart[id(one)]) for one in alike if id(one) in apart)
         least = min(map(abs, shifts)) / 2
         nights = max(apart.values())
@@ -128,13 +128,8 @@ def _evidence(
     link = f"#{board.fold(series.quantity)}" if number is None else f"#{board.anchor(number)}"
     since = str(board.history.date(first))
     return Evidence(
-        text, candidates, _family(series), size, since, nights, nights >= CONFIRMING, "", link
+        text, candidates, series.family, size, since, nights, nights >= CONFIRMING, "", link
     )
-
-
-def _family(series: Series) -> Hashable:
-    """Return what is equal for series that are compared with each other."""
-    return series.quantity, series.test, series.case
 
 
 def _shift(series: Series, nights: int) -> float:

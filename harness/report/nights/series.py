@@ -80,6 +80,16 @@ class Series:
     statistic: Statistic = "median"
 
     @property
+    def is_of_tails(self) -> bool:
+        """Whether one rare event of a night moves its level."""
+        return self.statistic in {"greatest", "p99"}
+
+    @property
+    def family(self) -> tuple[str, str, str]:
+        """What is equal for series that are compared with each other."""
+        return self.quantity, self.test, self.case
+
+    @property
     def last(self) -> int:
         """The last night with data."""
         return int(np.flatnonzero(self.n)[-1])

@@ -9,7 +9,7 @@ cabling) explains nothing by itself; it is shown beside a change so that a perso
 import datetime
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby, pairwise
 from typing import Literal, TypeAlias
@@ -19,7 +19,14 @@ import numpy as np
 
 from lightrig.harness.report.nights.series import Lab, Series
 from lightrig.harness.report.nights.source import Descriptions
-from lightrig.harness.statistics.changes import FEWEST_NIGHTS, Change, Trend, find_changes, trend
+from lightrig.harness.statistics.changes import (
+    FEWEST_NIGHTS,
+    Change,
+    Trend,
+    find_changes,
+    trend,
+    unprecedented,
+)
 from lightrig.testbeds import Testbed
 
 # ------------------------------------------------------------------------------- changes
@@ -74,12 +81,18 @@ def tried(labs: Iterable[Lab]) -> int:
     return sum(map(int, enough))
 
 
-def _changes_of(series: Iterable[Series], error: float) -> Iterable[SeriesChange]:
+def _changes_of(series: Sequence[Series], error: float) -> Iterable[SeriesChange]:
+    families: dict[Hashable, list[Series]] = {}
+    for one in series:
+        families.setdefault(one.family, []).append(one)
     for one in series:
         # Each night is one sample, or none where it has no data.
         present = np.isfinite(one.level).tolist()
         nights = [one.level[at : at + size] for at, size in enumerate(present)]
         changes = tuple(find_changes(nights, error))
+        if changes and one.is_of_tails:
+            rest = [each.level for each in families[one.family] if each is not one]
+            changes = tuple(unprecedented(changes, one.level, rest, error))
         drift = trend(nights, error, changes)
         if changes or drift:
             yield SeriesChange(one, changes, drift)

@@ -54,6 +54,38 @@ def test_a_tail_that_has_grown_for_nights_is_a_step(statistic):
     assert [change.index for change in found.changes] == [NIGHTS - 7]
 
 
+def with_retries(*nights):
+    """Tails of nights, of which some have an event that needed a second try of training."""
+    return 4e9 * np.exp(SCATTER) * np.where(np.isin(np.arange(NIGHTS), nights), 1.5, 1)
+
+
+def ports(statistic, *tails):
+    """A family: some retries among its members' nights, and `tails` of further members."""
+    known = with_retries(2, 9), with_retries(5), with_retries(0, 7, 11), with_retries()
+    return [
+        series("outage.carrier", f"server0.nic0.p{number}", **{statistic: each})
+        for number, each in enumerate([*known, *tails])
+    ]
+
+
+@pytest.mark.parametrize("statistic", ["greatest", "p99"])
+def test_what_happens_now_and_then_is_no_departure_of_a_port_that_had_none(statistic):
+    assert departed(*ports(statistic, with_retries(NIGHTS - 1))) == []
+    farther = np.where(np.arange(NIGHTS) == NIGHTS - 1, 2.2, 1) * with_retries()
+    assert departed(*ports(statistic, farther)) == [("outage.carrier", statistic)]
+
+
+@pytest.mark.parametrize("statistic", ["greatest", "p99"])
+def test_what_happens_now_and_then_is_no_step_before_it_lasts(statistic):
+    def steps(nights):
+        levels = with_retries(*range(NIGHTS - nights, NIGHTS))
+        ((*found,),) = find_series_changes([lab(*ports(statistic, levels))])
+        return [change.index for one in found for change in one.changes]
+
+    assert steps(3) == []
+    assert steps(7) == [NIGHTS - 7]
+
+
 def test_every_statistic_takes_its_share_of_the_error():
     plain = series("outage.carrier", p99=4e9 * np.exp(SCATTER))
     assert tried([lab(plain)]) == 3
