@@ -35,6 +35,7 @@ from lightrig.harness.cli.lab import lab
 from lightrig.harness.machine_folder import machine_folder
 from lightrig.harness.orchestration.agents import AgentSwitches, switches_by_host
 from lightrig.harness.orchestration.control import Control
+from lightrig.harness.orchestration.listener_account import AccountTransport
 from lightrig.harness.orchestration.orchestrator import Orchestrator
 from lightrig.harness.orchestration.switch_sessions import (
     SimulatedSwitches,
@@ -301,7 +302,11 @@ class Place:
     def client(self) -> httpx.Client:
         """Return a client of the service; raises `LightrigError`."""
         headers = {}
-        if self._token:
+        transport: httpx.BaseTransport | None = None
+        if self._path:
+            transport = httpx.HTTPTransport(uds=str(self._path))
+        elif self._token:
+            transport = AccountTransport(_TIMEOUT_S)
             token = read_private(self._token, group=False).decode("ascii", "replace").strip()
             headers = {"Authorization": f"Bearer {token}"}
         return httpx.Client(
@@ -310,7 +315,7 @@ class Place:
             timeout=_TIMEOUT_S,
             trust_env=False,
             verify=tls_of(self._key, server=False) if self._key else True,
-            transport=httpx.HTTPTransport(uds=str(self._path)) if self._path else None,
+            transport=transport,
         )
 
     def _host(self) -> str:

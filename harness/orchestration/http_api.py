@@ -14,7 +14,6 @@ import os
 import secrets
 import socket
 import ssl
-import struct
 import threading
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
@@ -24,10 +23,10 @@ import fastapi
 import uvicorn
 from fastapi.responses import JSONResponse, PlainTextResponse
 from starlette.concurrency import run_in_threadpool
-from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from lightrig.harness.bench.lab_folder import open_folder
 from lightrig.harness.bench.lease import LeaseLostError
+from lightrig.harness.orchestration.connections import Server
 from lightrig.harness.orchestration.jobs import OrchestrationError
 from lightrig.harness.orchestration.orchestrator import Orchestrator
 from lightrig.harness.orchestration.requests import request_schema
@@ -37,13 +36,6 @@ from lightrig.testbeds.private_files import PrivateFileError, read_private
 
 _LONGEST_BODY = 1 << 20
 """Bytes of a request."""
-
-_FIRST_REQUEST_S = 10.0
-"""Time that a new connection has for its first request."""
-
-_MOST_UNASKED = 128
-"""Connections before their first request, beyond which the oldest is closed: descriptors are
-needed for the switches."""
 
 _LONGEST_WAIT_S = 60.0
 _LOOK_AGAIN_S = 0.05
@@ -157,10 +149,13 @@ def application(running: Orchestrator, token: str | None) -> fastapi.FastAPI:
         return JSONResponse({"alive": running.alive}, 200 if running.alive else 503)
 
     async def guarded(request: fastapi.Request, call: _Endpoint) -> fastapi.Response:
+        if token is None:
+            return await call(request)
         sent = request.headers.get("authorization", "")
-        expected = f"Bearer {token}"
-        is_open = token is None or request.url.path == "/healthz"
-        if not is_open and not hmac.compare_digest(sent.encode("latin-1"), expected.encode()):
+        if hmac.compare_digest(sent.encode("latin-1"), f"Bearer {token}".encode()):
+            request.state.admit()
+        # The path that is routed: that of `request.url` may be made of the header Host.
+        elif request.scope["path"] != "/healthz":
             return _error(401, "expected the header Authorization: Bearer TOKEN of the token file")
         return await call(request)
 
@@ -204,16 +199,14 @@ class HttpServer:
             raise OrchestrationError("expected a token, a Unix socket or TLS")
         config = uvicorn.Config(
             application(running, token) if isinstance(running, Orchestrator) else running,
-            http=_Connection,
+            ws="none",
             log_level="critical",
             access_log=False,
             server_header=False,
             timeout_graceful_shutdown=_SHUTDOWN_S,
-            backlog=_MOST_UNASKED,  # as many are also accepted at a time
         )
         config.load()
-        config.ssl = context
-        self._server = uvicorn.Server(config)
+        self._server = Server(config, listening, context, asks_token=token is not None)
         self._thread = threading.Thread(
             target=self._server.run, args=([listening],), daemon=True, name="http"
         )
@@ -223,37 +216,6 @@ class HttpServer:
         """End all connections."""
         self._server.should_exit = True
         self._thread.join()
-
-
-class _Connection(H11Protocol):
-    """A connection that is closed where its first request does not come in time."""
-
-    def connection_made(self, transport: Any) -> None:
-        super().connection_made(transport)
-        self.expiry = self.loop.call_later(_FIRST_REQUEST_S, self.close_unasked)
-        unasked = [one for one in self.connections if one.cycle is None]
-        unasked.sort(key=lambda one: one.expiry.when(), reverse=True)
-        for oldest in unasked[_MOST_UNASKED:]:
-            oldest.close_unasked()
-        made = transport.get_extra_info("socket")
-        if made.family == socket.AF_UNIX and _account(made) not in {0, os.geteuid()}:
-            transport.abort()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self.expiry.cancel()
-        super().connection_lost(exc)
-
-    def close_unasked(self) -> None:
-        """Close the connection unless a request has begun."""
-        if self.cycle is None:
-            self.transport.close()
-
-
-def _account(made: Any) -> int:
-    """Return the account of the process that connected to a Unix socket."""
-    found = made.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
-    account: int = struct.unpack("3i", found)[1]
-    return account
 
 
 async def _waited(condition: Callable[[], bool], wait_s: float) -> bool:

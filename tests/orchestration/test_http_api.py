@@ -13,13 +13,16 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
+import fastapi
 import httpx
 import pytest
+from starlette.datastructures import URL
+from starlette.requests import HTTPConnection
 from typer.testing import CliRunner
 
 from lightrig.harness.cli.app import application
 from lightrig.harness.night.keys import make_keys
-from lightrig.harness.orchestration import http_api
+from lightrig.harness.orchestration import connections, http_api
 from lightrig.harness.orchestration.http_api import HttpServer, read_token
 from lightrig.harness.orchestration.jobs import OrchestrationError
 from lightrig.harness.orchestration.orchestrator import Orchestrator
@@ -164,6 +167,20 @@ def test_without_the_token_nothing_is_answered(unchanged, path: str, sent) -> No
     assert (found.status_code, "token file" in found.json()["error"]) == (401, True)
 
 
+def test_the_path_that_is_routed_is_guarded(unchanged, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Older versions of starlette make the URL of a request of its header Host."""
+
+    def of_the_header(request: fastapi.Request) -> URL:
+        return URL(f"http://{request.headers['host']}{request.scope['path']}")
+
+    monkeypatch.setattr(HTTPConnection, "url", property(of_the_header))
+    port, _, _ = unchanged
+    for path in ("/v1/status", "/metrics"):
+        url, host = f"http://127.0.0.1:{port}{path}", {"Host": "x/healthz?"}
+        assert httpx.get(url, headers=host, trust_env=False).status_code == 401
+    assert httpx.get(f"http://127.0.0.1:{port}/healthz", trust_env=False).status_code == 200
+
+
 def test_without_the_token_nothing_is_changed(port: int, running) -> None:
     found = httpx.post(f"http://127.0.0.1:{port}/v1/requests", json=SUBMIT, trust_env=False)
     assert found.status_code == 401
@@ -195,7 +212,7 @@ def test_a_bad_body_is_answered_and_changes_nothing(unchanged, content, code, me
 def test_idle_connections_are_closed_and_stop_no_other(
     client, port: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(http_api, "_FIRST_REQUEST_S", 0.3)
+    monkeypatch.setattr(connections, "FIRST_REQUEST_S", 0.3)
     idle = [socket.create_connection(("127.0.0.1", port)) for _ in range(200)]
     assert client.get("/v1/status").status_code == 200
     for each in idle:
@@ -207,8 +224,8 @@ def test_idle_connections_are_closed_and_stop_no_other(
 def test_of_many_idle_connections_the_oldest_are_closed(
     client, port: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(http_api, "_MOST_UNASKED", 20)
-    monkeypatch.setattr(http_api, "_FIRST_REQUEST_S", 600)
+    monkeypatch.setattr(connections, "MOST_UNASKED", 20)
+    monkeypatch.setattr(connections, "FIRST_REQUEST_S", 600)
     idle = [socket.create_connection(("127.0.0.1", port)) for _ in range(100)]
     assert client.get("/v1/status").status_code == 200
     closed = set()
@@ -224,8 +241,8 @@ def test_of_many_idle_connections_the_oldest_are_closed(
 def test_connections_that_have_asked_close_no_idle_one(
     client, port: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(http_api, "_MOST_UNASKED", 3)
-    monkeypatch.setattr(http_api, "_FIRST_REQUEST_S", 600)
+    monkeypatch.setattr(connections, "MOST_UNASKED", 3)
+    monkeypatch.setattr(connections, "FIRST_REQUEST_S", 600)
     idle = socket.create_connection(("127.0.0.1", port))
     for _ in range(7):
         assert client.get("/v1/status", headers={"Connection": "close"}).status_code == 200
@@ -257,9 +274,11 @@ def test_ten_thousand_idle_connections_stop_no_request(tmp_path: Path) -> None:
 
 
 @contextlib.contextmanager
-def descriptors(count: int) -> Iterator[None]:
+def descriptors(count: int, lower: bool = False) -> Iterator[None]:
+    """Let this process have `count` descriptors at least, or, lower, at most."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, count), hard))
+    limit = min(soft, count) if lower else max(soft, count)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
     yield
     resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
@@ -348,7 +367,7 @@ def _answer_to_account(account: int, path: Path) -> bytes:
 
 
 def test_over_tls_a_key_of_the_lab_is_asked_for(running, tmp_path: Path) -> None:
-    lab, other = (_made_keys(tmp_path / name) for name in ("lab", "other"))
+    lab, other = (made_keys(tmp_path / name) for name in ("lab", "other"))
     listening = socket.create_server(("127.0.0.1", 0))
     url = f"https://127.0.0.1:{listening.getsockname()[1]}/v1/status"
     server = HttpServer(running, listening, None, http_api.tls(lab[0], server=True))
@@ -369,7 +388,7 @@ def test_over_tls_a_key_of_the_lab_is_asked_for(running, tmp_path: Path) -> None
         server.close()
 
 
-def _made_keys(folder: Path) -> list[Path]:
+def made_keys(folder: Path) -> list[Path]:
     """Return the key files of the scheduler and of a host, of an authority of their own."""
     folder.mkdir()
     (folder / "hosts.yaml").write_text("keys: keys\nhosts: {lab1: {testbeds: [a.yaml]}}")

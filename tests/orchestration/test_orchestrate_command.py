@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 
 from lightrig.harness.bench.lease import LeaseConflictError
 from lightrig.harness.cli.app import application
+from lightrig.harness.orchestration.listener_account import AccountTransport
 from lightrig.testbeds import LightrigError
 
 COMMAND = importlib.import_module("lightrig.harness.cli.orchestrate")
@@ -292,12 +293,14 @@ def test_a_request_is_sent_as_it_is_given(run, service, tmp_path, monkeypatch):
     assert (sent, closed) == (("/v1/requests", {"do": "status"}), "closed")
     assert given["base_url"] == "http://127.0.0.1:81"
     assert given["headers"] == {"Authorization": "Bearer secret"}
-    assert (given["trust_env"], given["verify"], given["transport"]) == (False, True, None)
+    assert (given["trust_env"], given["verify"]) == (False, True)
+    assert isinstance(given["transport"], AccountTransport)
     clients.clear()
     refused = run("--key", tmp_path / "k.pem", "--address", "192.0.2.1", "--port", "81", *at)
     assert (refused.exit_code, json.loads(refused.stdout)) == (1, {"error": "no"})
     assert clients[0]["base_url"] == "https://192.0.2.1:81"
     assert (clients[0]["headers"], clients[0]["verify"]) == ({}, "tls k.pem False")
+    assert clients[0]["transport"] is None
     assert service.noted == ["reads k.pem"]
     token.unlink()
     assert run("--port", "81", *at).exit_code == 3
