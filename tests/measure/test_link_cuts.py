@@ -378,8 +378,8 @@ def test_tcp_goes_on_after_a_cut(namespaces: Bench) -> None:
 
 @pytest.mark.long
 def test_tcp_gives_up_after_its_user_timeout(namespaces: Bench) -> None:
-    found = tcp_cut(namespaces, 2_500 * MS, user_timeout=700 * MS)
+    found = tcp_cut(namespaces, 5_000 * MS, user_timeout=700 * MS)
     assert found.outcome == "error", found
     assert "TimeoutError" in found.error or "No route" in found.error
-    # Given up at a retransmission: between the timeout and the end of the cut.
-    assert 700 * MS <= found.stall <= 2_500 * MS
+    # Given up at a retransmission or, where the answer was on its way, at a query a second later.
+    assert 700 * MS <= found.stall <= 5_000 * MS

@@ -17,12 +17,13 @@ from lightrig.instruments.simulated.namespaces.kernel_links import KernelLinks
 BY_MS = int(os.environ["BY"])
 EVENTS = {int(number) for number in os.environ.get("EVENTS", "").split(",") if number}
 
-_READ = "        up = self._read()\n"
+_READ = "        changes = self._read_count()\n        state = self._state.read()\n"
 _READ_LATE = f"""\
-        self._past = [*getattr(self, "_past", []), (before, self._read())]
+        read = self._read_count(), self._state.read()
+        self._past = [*getattr(self, "_past", []), (before, *read)]
         while len(self._past) > 1 and self._past[1][0] <= before - {BY_MS}_000_000:
             del self._past[0]
-        up = self._past[0][1]
+        _, changes, state = self._past[0]
 """
 
 

@@ -135,6 +135,9 @@ def test_a_connection_has_the_user_timeout_in_milliseconds(
     asked: list[tuple[object, ...]] = [
         ("setsockopt", socket.IPPROTO_TCP, 18, each) for each in milliseconds
     ]
+    if milliseconds:  # keepalive queries after a second, and each second: linux/tcp.h
+        asked += [("setsockopt", socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)]
+        asked += [("setsockopt", socket.IPPROTO_TCP, option, 1) for option in (4, 5)]
     asked += [("settimeout", 10.0), ("connect", ("10.0.0.9", 81))]
     if refuse:
         with pytest.raises(ConnectionRefusedError):

@@ -35,6 +35,8 @@ _VERSION = 1
 _SO_BINDTODEVICE = getattr(socket, "SO_BINDTODEVICE", 25)
 _TCP_INFO, _TCP_USER_TIMEOUT = 11, 18
 _CONNECT_S = 10.0
+_KEEPALIVE_S = 1
+"""Least time without data before the kernel queries the other end, and between queries."""
 _SLOW_NS = 1_000_000
 _MOST_SLOW = 20_000
 _NUMBER = struct.Struct("!Q")
@@ -161,6 +163,11 @@ def _exchange(given: dict[str, Any]) -> Exchanges:
         if given["user_timeout_ns"]:
             milliseconds = given["user_timeout_ns"] // 1_000_000
             connection.setsockopt(socket.IPPROTO_TCP, _TCP_USER_TIMEOUT, milliseconds)
+            # While an answer is on its way nothing of this end waits for an acknowledgement: then
+            # the timeout applies to queries whether the other end is there (tcp(7)).
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            for each in (socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL):
+                connection.setsockopt(socket.IPPROTO_TCP, each, _KEEPALIVE_S)
         connection.settimeout(_CONNECT_S)
         connection.connect((given["address"], given["port"]))
         connection.settimeout(None)
