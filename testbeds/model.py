@@ -137,7 +137,7 @@ class TransceiverSpec(TransceiverPart):
 
     @property
     def assumed_wavelengths(self) -> str:
-        """What to add to a message on `fiber_launch_max_dbm`; empty where the file states it."""
+        """Addition to a message on `fiber_launch_max_dbm`; empty where the file states it."""
         if self.wavelengths is not None:
             return ""
         return (

@@ -67,7 +67,7 @@ def is_in_line(testbed: Testbed, port: Port) -> bool:
 
 
 class Exposure:
-    """What can be exposed to light that the check of the testbed file has not judged.
+    """Parts of a testbed that light can reach and that the check of its file has not judged.
 
     That check follows light of stated power through switches alone. Any circuits are assumed.
 

@@ -149,7 +149,7 @@ class KnownHosts:
 
 @dataclass(frozen=True, slots=True)
 class HostKeys:
-    """What is known of the keys of one host."""
+    """Known keys of one host."""
 
     _known: KnownHosts
     _where: str

@@ -206,7 +206,7 @@ def known_hosts(lab: ServedLab) -> Path:
 
 
 @pytest.mark.parametrize("mode", ["hardware", "auto"])
-def test_lines_for_others_leave_the_lab_on_hardware(
+def test_lines_of_other_hosts_leave_the_lab_on_hardware(
     lab: ServedLab, bound: Bind, mode: Mode
 ) -> None:
     """An authority of other hosts is no fault of the file; a line of SSH 1 is named in a note."""

@@ -54,7 +54,7 @@ def apart(lit: Iterable[frozenset[int]]) -> list[tuple[int, int]]:
     return [(a, b) for a, b in PAIRS if any((a in made) != (b in made) for made in settings)]
 
 
-def test_all_153_pairs_are_told_apart(
+def test_all_153_pairs_are_distinguished(
     simulated: Simulated, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     readings, lit = Matrix.readings, set[frozenset[int]]()

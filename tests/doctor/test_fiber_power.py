@@ -58,7 +58,7 @@ def dirty(at: str, loss: float) -> str:
 
 
 def lanes_and_fiber(path: Path) -> tuple[list[float], float]:
-    """What a transmitter's lanes report to send, and what the switch's monitor reads, in dBm."""
+    """Power that a transmitter's lanes report, and the reading of the switch's monitor, in dBm."""
     with contextlib.closing(bind(load(path), "simulated", 1)) as bench:
         ocs: Any = bench.switches["ocs"]
         server: Any = bench.servers["server0"]

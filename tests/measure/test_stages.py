@@ -273,7 +273,7 @@ def test_stages_and_outages_are_compared_with_the_truth() -> None:
         ((5, 6), (160, 170), {"carrier_down": 2 / 3, "carrier_up": 2 / 3}),
     ],
 )
-def test_a_carrier_that_nobody_saw_change_is_contained_in_nothing(
+def test_an_unseen_change_of_a_carrier_is_contained_in_nothing(
     down: tuple[float, float], up: tuple[float, float], shares: dict[str, float]
 ) -> None:
     """The servers of `a` and `b` have seen theirs, and that of `c` was watched until 200 ms."""

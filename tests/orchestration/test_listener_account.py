@@ -139,7 +139,7 @@ def test_a_listener_of_this_account_is_sent_the_request(host, family, dual, at) 
         assert get(at, port).json() == {"epoch": 7}
 
 
-def test_a_port_where_nobody_listens_is_a_transport_error() -> None:
+def test_a_port_without_a_listener_is_a_transport_error() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listening:
         port = listening.getsockname()[1]
     with pytest.raises(httpx.TransportError):

@@ -97,7 +97,7 @@ def test_another_alarm_takes_effect_once_the_lab_is_restored(lab: ServedLab, beg
     assert "the alarm rings" in ended.output
 
 
-def test_restoring_that_is_cut_is_said_and_the_lab_can_be_restored(
+def test_restoring_that_is_cut_is_reported_and_the_lab_can_be_restored(
     lab: ServedLab, begin: Start
 ) -> None:
     ended = begin(CUT).end()

@@ -86,7 +86,7 @@ class Series:
 
     @property
     def family(self) -> tuple[str, str, str]:
-        """What is equal for series that are compared with each other."""
+        """Key that is equal for series that are compared with each other."""
         return self.quantity, self.test, self.case
 
     @property

@@ -68,7 +68,7 @@ def commanded(room: Switchroom) -> set[str]:
     return {switch.partition("-")[2] for switch, _ in room.commands}
 
 
-def test_the_fewest_groups_move_where_all_would_be_held(row: Row) -> None:
+def test_the_fewest_groups_move_where_all_have_room(row: Row) -> None:
     """Nodes 0, 2, 3 and 8, 10, 11 are left: with the group between them they make two groups."""
     row.service.request(JOB)
     before = groups(row.ask("failed", 1), "a")
@@ -85,7 +85,7 @@ def test_the_fewest_groups_move_where_all_would_be_held(row: Row) -> None:
     assert commanded(row.room).isdisjoint(before[0] + before[3] + before[4])
 
 
-def test_nothing_moves_where_not_all_would_be_held(row: Row) -> None:
+def test_nothing_moves_where_not_all_have_room(row: Row) -> None:
     """22 nodes hold five of the six groups; four stand, so one more would have room."""
     row.service.request({**JOB, "shape": {"size": 4, "groups": 6}})
     before = groups(row.service.status(), "a")
