@@ -15,6 +15,7 @@ import numpy as np
 from scipy import optimize, special, stats
 
 from benchmarks import error_rates_of_limits, error_rates_of_series
+from lightrig.harness.jobs.statistics.latency_bandwidth import latency_bandwidth
 from lightrig.harness.statistics.binomial import clopper_pearson
 from lightrig.harness.statistics.bit_errors import (
     anytime_interval,
@@ -25,7 +26,6 @@ from lightrig.harness.statistics.bit_errors import (
 from lightrig.harness.statistics.closure import judge_deviations
 from lightrig.harness.statistics.corrections import benjamini_hochberg, holm
 from lightrig.harness.statistics.drift import DriftRule, judge_drift
-from lightrig.harness.statistics.latency_bandwidth import latency_bandwidth
 from lightrig.harness.statistics.loss_matrix import slope
 from lightrig.harness.statistics.quantiles import quantile
 from lightrig.harness.statistics.sensitivity import Sensitivity, sensitivity

@@ -11,6 +11,7 @@ from typing import TypeAlias
 import numpy as np
 from scipy import special
 
+from lightrig.harness.jobs.statistics.latency_bandwidth import LatencyBandwidth, latency_bandwidth
 from lightrig.harness.statistics.changes import find_changes, trend
 from lightrig.harness.statistics.corrections import benjamini_hochberg, holm, least_error
 from lightrig.harness.statistics.departures import find_departures
@@ -20,7 +21,6 @@ from lightrig.harness.statistics.frame_loss import (
     frame_loss_of_bit_errors,
     frame_loss_of_histogram,
 )
-from lightrig.harness.statistics.latency_bandwidth import LatencyBandwidth, latency_bandwidth
 from lightrig.harness.statistics.loss_matrix import outliers, slope, take_apart
 from lightrig.harness.statistics.uncertainty import Component, combine, margin, pooled
 from lightrig.harness.statistics.verdicts import judge_maximum

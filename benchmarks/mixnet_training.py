@@ -22,7 +22,7 @@ from lightrig.harness.statistics.means import mean_of
 from lightrig.harness.statistics.quantiles import NotEnough
 from lightrig.harness.systems.mixnet.planning.calendar import FirstExchange
 from lightrig.harness.systems.mixnet.runtime.training import ExpertTraining, TrainedExperts
-from lightrig.instruments.servers.traffic.training import Script
+from lightrig.instruments.jobs.traffic.training import Script
 from lightrig.suites.claims.mixnet.expert_training import (
     StepFigures,
     median_ratio,

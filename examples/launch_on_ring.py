@@ -20,11 +20,11 @@ from typing import Any
 import httpx
 
 from lightrig.harness.bench import Bench, bind_only
-from lightrig.harness.bench.overlay import Overlay
+from lightrig.harness.jobs.bench.overlay import Overlay
 from lightrig.harness.measure.links import await_carriers
 from lightrig.instruments.clock import wall_time
-from lightrig.instruments.servers.traffic.checked_job import CheckedJob
-from lightrig.instruments.servers.traffic.ring import RingRunner
+from lightrig.instruments.jobs.traffic.checked_job import CheckedJob
+from lightrig.instruments.jobs.traffic.ring import RingRunner
 from lightrig.testbeds import Link, Port, load
 
 VALUES = 4096

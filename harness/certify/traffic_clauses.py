@@ -3,17 +3,17 @@
 from collections.abc import Iterator
 from dataclasses import replace
 
-from lightrig.harness.bench.rdma import RdmaOverCircuits, without_rdma
 from lightrig.harness.certify.optics_clauses import judged
 from lightrig.harness.certify.requirements import Requirement
 from lightrig.harness.certify.subject import DecidedError, Outcome, Subject, Verdict
+from lightrig.harness.jobs.bench.rdma import RdmaOverCircuits, without_rdma
+from lightrig.harness.jobs.measure.rdma_recovery import RdmaDownError, first_rdma
 from lightrig.harness.measure.bit_errors.counting import DEFAULT_LIMIT, KP4_LIMIT
 from lightrig.harness.measure.bit_errors.frame_loss import measure_frame_loss
 from lightrig.harness.measure.bit_errors.rows import FRAME_LOSS
 from lightrig.harness.measure.bit_errors.setup import NoCountersError, measure_port_errors
 from lightrig.harness.measure.links import LINK_TIMEOUT, LinkObservation, LinksDownError
 from lightrig.harness.measure.outage import measure_outage
-from lightrig.harness.measure.rdma_recovery import RdmaDownError, first_rdma
 from lightrig.harness.measure.reconfiguration import IncompleteError, bring_up
 from lightrig.harness.measure.recording import Recording
 from lightrig.harness.record import Row

@@ -6,8 +6,16 @@ import typer
 
 from lightrig.harness.cli import COMMANDS
 
-_MODULES = {"schema": "check"}
-"""Modules whose name is not the command's."""
+_MODULES = {
+    "schema": "lightrig.harness.cli.check",
+    "claims": "lightrig.harness.claims.commands",
+    **{name: f"lightrig.harness.certify.commands.{name}" for name in ("certify", "sheet")},
+    **{name: f"lightrig.harness.jobs.commands.{name}" for name in ("train", "survive")},
+    **{
+        name: f"lightrig.harness.orchestration.commands.{name}" for name in ("orchestrate", "agent")
+    },
+}
+"""Modules of commands that are not those of the same name here."""
 
 
 def application(*names: str) -> typer.Typer:
@@ -20,7 +28,8 @@ def application(*names: str) -> typer.Typer:
     )
     app.callback()(_keep_the_name)
     for name in names or COMMANDS:
-        command = getattr(import_module(f"lightrig.harness.cli.{_MODULES.get(name, name)}"), name)
+        module = _MODULES.get(name, f"lightrig.harness.cli.{name}")
+        command = getattr(import_module(module), name)
         example = COMMANDS[name].example
         if "SYSTEM" in example:
             from lightrig.harness.system_registry import installed_systems  # noqa: PLC0415

@@ -14,7 +14,7 @@ from typing import Any, NoReturn, TypeAlias
 
 import pytest
 
-from lightrig.harness.bench.rdma import without_rdma
+from lightrig.harness.jobs.bench.rdma import without_rdma
 from lightrig.harness.plugin.keys import TESTBEDS
 from lightrig.instruments.core.registry import NoDriverError, driver
 from lightrig.testbeds import PlanPair, Port, Testbed, plan_pairs

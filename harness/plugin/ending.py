@@ -70,8 +70,8 @@ def open_or_skip(open_runner: Callable[[], C]) -> Iterator[C]:
 
     Closing it is not interrupted.
     """
-    from lightrig.harness.bench.collectives import NoCollectivesError  # noqa: PLC0415
-    from lightrig.instruments.servers.traffic.gloo import NoPyTorchError  # noqa: PLC0415
+    from lightrig.harness.jobs.bench.collectives import NoCollectivesError  # noqa: PLC0415
+    from lightrig.instruments.jobs.traffic.gloo import NoPyTorchError  # noqa: PLC0415
 
     try:
         opened = open_runner()

@@ -30,8 +30,8 @@ from lightrig.harness.plugin.keys import (
 
 if TYPE_CHECKING:
     from lightrig.harness.bench import Bench, Fabric
-    from lightrig.harness.bench.collectives import Collectives
-    from lightrig.harness.bench.rdma import RdmaOverCircuits
+    from lightrig.harness.jobs.bench.collectives import Collectives
+    from lightrig.harness.jobs.bench.rdma import RdmaOverCircuits
     from lightrig.harness.measure.links import LinkObservation
     from lightrig.harness.measure.recording import Recording
     from lightrig.harness.measure.sampling import Events
@@ -324,7 +324,7 @@ def links(bench: Bench) -> LinkObservation:
 @pytest.fixture(scope="session")
 def collectives(bench: Bench) -> Iterator[Collectives]:
     """Runner of collectives on the testbed's servers, whose state is restored afterwards."""
-    from lightrig.harness.bench.collectives import open_collectives
+    from lightrig.harness.jobs.bench.collectives import open_collectives
     from lightrig.harness.plugin.ending import open_or_skip
 
     yield from open_or_skip(partial(open_collectives, bench))
@@ -333,7 +333,7 @@ def collectives(bench: Bench) -> Iterator[Collectives]:
 @pytest.fixture(scope="session")
 def rdma(bench: Bench) -> RdmaOverCircuits:
     """Asks both ends of a link for its RDMA; a testbed without any is not asked."""
-    from lightrig.harness.bench.rdma import RdmaOverCircuits, without_rdma
+    from lightrig.harness.jobs.bench.rdma import RdmaOverCircuits, without_rdma
 
     if why := without_rdma(bench.testbed):
         pytest.skip(f"testbed {bench.testbed.name}: {why}")

@@ -16,19 +16,19 @@ import pytest
 
 if TYPE_CHECKING:
     from lightrig.harness.bench import Bench, Fabric
-    from lightrig.harness.bench.jobs import JobCollective, JobSetting, Library
+    from lightrig.harness.jobs.bench.jobs import JobCollective, JobSetting, Library
+    from lightrig.harness.jobs.measure.collectives.sweep import Sweep
+    from lightrig.harness.jobs.measure.rdma_recovery import RdmaRecovery
+    from lightrig.harness.jobs.measure.recovery import Recovery
+    from lightrig.harness.jobs.measure.survival import Survival
+    from lightrig.harness.jobs.measure.survival_map import LongestFault
     from lightrig.harness.measure.bit_errors.counting import BitErrors
-    from lightrig.harness.measure.collectives.sweep import Sweep
     from lightrig.harness.measure.insertion_loss.end_to_end import PathLosses
     from lightrig.harness.measure.insertion_loss.faults import Fault
     from lightrig.harness.measure.links import LinkObservation
     from lightrig.harness.measure.loss_windows import LossWindow
-    from lightrig.harness.measure.rdma_recovery import RdmaRecovery
     from lightrig.harness.measure.recording import Recording
-    from lightrig.harness.measure.recovery import Recovery
     from lightrig.harness.measure.stages import Reconfiguration
-    from lightrig.harness.measure.survival import Survival
-    from lightrig.harness.measure.survival_map import LongestFault
     from lightrig.testbeds import Link, Plan
 
 
@@ -65,7 +65,7 @@ def measure_collective(
     fabric: Fabric, links: LinkObservation, measure: Recording
 ) -> Callable[..., Sweep]:
     """`measure_collective(runner, call, plan)`: run and record one collective of many sizes."""
-    from lightrig.harness.measure.collectives.sweep import measure_collective
+    from lightrig.harness.jobs.measure.collectives.sweep import measure_collective
 
     return partial(measure_collective, fabric, links, measure)
 
@@ -75,7 +75,7 @@ def measure_recovery(
     fabric: Fabric, links: LinkObservation, measure: Recording
 ) -> Callable[..., Recovery]:
     """`measure_recovery(traffic, ranks, plans, route, size=...)`: change plans under traffic."""
-    from lightrig.harness.measure.recovery import measure_recovery
+    from lightrig.harness.jobs.measure.recovery import measure_recovery
 
     return partial(measure_recovery, fabric, links, measure)
 
@@ -83,7 +83,7 @@ def measure_recovery(
 @pytest.fixture
 def measure_rdma(fabric: Fabric, measure: Recording) -> Callable[..., None]:
     """`measure_rdma(ends, link, plan)`: latency and bandwidth of RDMA over one link."""
-    from lightrig.harness.measure.rdma import measure_rdma
+    from lightrig.harness.jobs.measure.rdma import measure_rdma
 
     return partial(measure_rdma, fabric, measure)
 
@@ -91,7 +91,7 @@ def measure_rdma(fabric: Fabric, measure: Recording) -> Callable[..., None]:
 @pytest.fixture
 def measure_rdma_recovery(fabric: Fabric, measure: Recording) -> Callable[..., RdmaRecovery]:
     """`measure_rdma_recovery(ends, link, plan)`: apply a plan; time until RDMA runs over `link`."""
-    from lightrig.harness.measure.rdma_recovery import measure_rdma_recovery
+    from lightrig.harness.jobs.measure.rdma_recovery import measure_rdma_recovery
 
     return partial(measure_rdma_recovery, fabric, measure)
 
@@ -101,8 +101,8 @@ def measure_survival(
     bench: Bench, fabric: Fabric, links: LinkObservation, measure: Recording
 ) -> Callable[..., Survival]:
     """`measure_survival(plan, link, cut=NS)`: cut the light of `link` under a TCP stream on it."""
-    from lightrig.harness.bench.streams import open_stream
-    from lightrig.harness.measure.survival import measure_survival
+    from lightrig.harness.jobs.bench.streams import open_stream
+    from lightrig.harness.jobs.measure.survival import measure_survival
 
     def measured(plan: Plan, link: Link, *, cut: int, user_timeout: int = 0) -> Survival:
         stream = open_stream(bench, link, user_timeout=user_timeout)
@@ -123,10 +123,10 @@ def measure_longest_cut(
     measure: Recording,
 ) -> Callable[..., LongestFault]:
     """`measure_longest_cut(plan, library=, collective=, setting=, number=)`: up to 30 s each."""
-    from lightrig.harness.bench.jobs import Jobs, JobSetting
-    from lightrig.harness.measure.light_faults import LONGEST, FaultKind, draw_faults
-    from lightrig.harness.measure.survival import survival_rows
-    from lightrig.harness.measure.survival_map import FaultRun, LongestFault
+    from lightrig.harness.jobs.bench.jobs import Jobs, JobSetting
+    from lightrig.harness.jobs.measure.light_faults import LONGEST, FaultKind, draw_faults
+    from lightrig.harness.jobs.measure.survival import survival_rows
+    from lightrig.harness.jobs.measure.survival_map import FaultRun, LongestFault
 
     def measured(
         plan: Plan,

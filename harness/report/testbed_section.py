@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from markupsafe import Markup
 
+from lightrig.harness.jobs.report.traffic_section import COLLECTIVES, RECOVERY
 from lightrig.harness.record import Instrument
 from lightrig.harness.report.answers_section import Answer, answers, is_answer
 from lightrig.harness.report.bit_error_section import BIT_ERRORS
@@ -24,7 +25,6 @@ from lightrig.harness.report.quantity_section import undeclared_sections, with_u
 from lightrig.harness.report.reconfiguration_section import OUTAGE, RECONFIGURATION
 from lightrig.harness.report.sections import Limits, Section, render, section_id, sentence
 from lightrig.harness.report.templates import render_macro
-from lightrig.harness.report.traffic_section import COLLECTIVES, RECOVERY
 from lightrig.harness.report.transceiver_section import PATH_CHANGES, TRANSCEIVERS
 from lightrig.harness.report.wiring import wiring_section
 from lightrig.harness.system_registry import System, installed_systems

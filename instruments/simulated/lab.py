@@ -12,6 +12,7 @@ from typing import TypeGuard
 
 from lightrig.instruments.clock import Clock, Span
 from lightrig.instruments.clock.virtual import VirtualClock
+from lightrig.instruments.jobs.simulated.traffic_tools import TrafficTools
 from lightrig.instruments.simulated.faults.lab_faults import LabFaults
 from lightrig.instruments.simulated.faults.running_faults import RunningFaults
 from lightrig.instruments.simulated.faults.wire_faults import FaultInjector
@@ -20,7 +21,6 @@ from lightrig.instruments.simulated.hosts.host_shell import HostShell, ShellTool
 from lightrig.instruments.simulated.hosts.host_tools import TOOLS, HostSoftware, HostTools
 from lightrig.instruments.simulated.hosts.simulated_clock import SimulatedServerClock
 from lightrig.instruments.simulated.hosts.simulated_probe import SimulatedProbe
-from lightrig.instruments.simulated.hosts.traffic_tools import TrafficTools
 from lightrig.instruments.simulated.namespaces.fiber_plant import Delay, FiberPlant
 from lightrig.instruments.simulated.namespaces.kernel_links import KernelLinks
 from lightrig.instruments.simulated.protocols.device_server import DeviceServer

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from lightrig.instruments.servers.traffic.training import Script
+from lightrig.instruments.jobs.traffic.training import Script
 from lightrig.suites.claims.acos.ring_training import change_rows, losses
 from lightrig.testbeds import Circuit, Plan
 

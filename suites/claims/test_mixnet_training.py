@@ -15,7 +15,7 @@ from lightrig.harness.bench import Fabric
 from lightrig.harness.statistics.quantiles import NotEnough
 from lightrig.harness.systems.mixnet.planning.calendar import LayerTimes, calendar
 from lightrig.harness.systems.mixnet.runtime.training import ExpertTraining, TrainedExperts
-from lightrig.instruments.servers.traffic.training import PrintedLines, Script
+from lightrig.instruments.jobs.traffic.training import PrintedLines, Script
 from lightrig.suites.claims.mixnet.expert_training import (
     loss_rows,
     median_ratio,

@@ -16,7 +16,7 @@ from lightrig.harness.record import Row
 from lightrig.harness.systems.opus.measurements.training import losses, rows
 from lightrig.harness.systems.opus.runtime.on_fabric import fitting_job
 from lightrig.harness.systems.opus.runtime.training import TrainingJob
-from lightrig.instruments.servers.traffic.training import Script
+from lightrig.instruments.jobs.traffic.training import Script
 from lightrig.suites.claims.opus import rewiring as opus
 from lightrig.suites.claims.opus.auditor import audit
 

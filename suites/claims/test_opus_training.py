@@ -34,7 +34,7 @@ from lightrig.harness.systems.opus.planning.topology import GiantRing
 from lightrig.harness.systems.opus.runtime.on_fabric import fitting_job
 from lightrig.harness.systems.opus.runtime.training import TrainingJob
 from lightrig.instruments.core.transcript import Transcript, read
-from lightrig.instruments.servers.traffic.training import Script
+from lightrig.instruments.jobs.traffic.training import Script
 from lightrig.instruments.wire import recording
 from lightrig.suites.claims.opus import rewiring as opus
 from lightrig.suites.claims.opus.auditor import audit

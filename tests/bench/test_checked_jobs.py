@@ -6,14 +6,14 @@ import pytest
 from real_time import until
 
 from lightrig.harness.bench import Bench, Fabric, bind
-from lightrig.harness.bench.jobs import Jobs, JobSetting, Library
+from lightrig.harness.jobs.bench.jobs import Jobs, JobSetting, Library
+from lightrig.harness.jobs.measure.survival_map import quiet_observation
 from lightrig.harness.measure.reconfiguration import bring_up
-from lightrig.harness.measure.survival_map import quiet_observation
 from lightrig.instruments.clock import SystemClock
+from lightrig.instruments.jobs.programs.checked_rounds import COLLECTIVES
+from lightrig.instruments.jobs.traffic.mpi import NoMpiError, mpiexec
 from lightrig.instruments.namespaces import namespaces as kernel
 from lightrig.instruments.servers.host.program import Program
-from lightrig.instruments.servers.programs.checked_rounds import COLLECTIVES
-from lightrig.instruments.servers.traffic.mpi import NoMpiError, mpiexec
 from lightrig.testbeds import load
 
 WORKERS: dict[Library, str] = {"tcp": "_RingWorker", "gloo": "Worker", "mpich": "_MpiWorker"}

@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
-from lightrig.harness.bench import jobs, leftovers, streams
-from lightrig.harness.bench.jobs import Jobs, JobSetting, NoJobsError
+from lightrig.harness.bench import leftovers
+from lightrig.harness.jobs.bench import jobs, streams
+from lightrig.harness.jobs.bench.jobs import Jobs, JobSetting, NoJobsError
 from lightrig.instruments.clock import Span
 from lightrig.instruments.servers.host.commands import CommandResult, ToolFailedError
 from lightrig.testbeds import LightrigError, Link, load

@@ -23,10 +23,10 @@ from pathlib import Path
 from typing import Any, get_args
 
 from lightrig.harness.bench import Bench, Fabric, bind
-from lightrig.harness.bench.jobs import JobCollective, Jobs, JobSetting, Library
-from lightrig.harness.measure.light_faults import Fault, FaultKind, draw_faults, parse_fault
-from lightrig.harness.measure.survival_map import FaultRun, quiet_observation
-from lightrig.harness.statistics.staircase import Staircase
+from lightrig.harness.jobs.bench.jobs import JobCollective, Jobs, JobSetting, Library
+from lightrig.harness.jobs.measure.light_faults import Fault, FaultKind, draw_faults, parse_fault
+from lightrig.harness.jobs.measure.survival_map import FaultRun, quiet_observation
+from lightrig.harness.jobs.statistics.staircase import Staircase
 from lightrig.instruments.namespaces import namespaces as kernel
 from lightrig.testbeds import LightrigError, load
 from tests.campaigns import records

@@ -38,15 +38,15 @@ from pathlib import Path
 from typing import NamedTuple
 
 from lightrig.harness.bench import Bench, Fabric, bind
-from lightrig.harness.bench.streams import open_stream
-from lightrig.harness.measure.light_faults import Fault, FaultKind
+from lightrig.harness.jobs.bench.streams import open_stream
+from lightrig.harness.jobs.measure.light_faults import Fault, FaultKind
+from lightrig.harness.jobs.measure.survival import Survival, job_under_fault
 from lightrig.harness.measure.links import LinkObservation
 from lightrig.harness.measure.reconfiguration import bring_up
-from lightrig.harness.measure.survival import Survival, job_under_fault
 from lightrig.instruments.clock import Span
 from lightrig.instruments.core.errors import NoReplyError
+from lightrig.instruments.jobs.traffic.tcp_stream import TcpStream
 from lightrig.instruments.namespaces import namespaces as kernel
-from lightrig.instruments.servers.traffic.tcp_stream import TcpStream
 from lightrig.testbeds import Link, load
 from tests.campaigns import neighbour_entries
 

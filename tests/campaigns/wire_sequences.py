@@ -133,7 +133,10 @@ def serve(
 
 def preload_services() -> None:
     """Let processes of services begin with what they import."""
-    modules = ["lightrig.harness.cli.orchestrate", "lightrig.harness.orchestration.http_api"]
+    modules = [
+        "lightrig.harness.orchestration.commands.orchestrate",
+        "lightrig.harness.orchestration.http_api",
+    ]
     multiprocessing.get_context("forkserver").set_forkserver_preload([*modules, __name__])
 
 

@@ -15,7 +15,7 @@ from lightrig.harness.certify.sheet import SheetError
 from lightrig.harness.cli.app import application
 from lightrig.testbeds import load
 
-COMMAND = importlib.import_module("lightrig.harness.cli.certify")
+COMMAND = importlib.import_module("lightrig.harness.certify.commands.certify")
 SIMULATED = ("--instruments", "simulated")
 
 

@@ -7,8 +7,8 @@ import typer
 from typer.testing import CliRunner
 
 from lightrig.harness.claims.checking import ClaimError, check_claims
+from lightrig.harness.claims.commands import claims
 from lightrig.harness.claims.published import load_published, published_files
-from lightrig.harness.cli.claims import claims
 from lightrig.harness.cli.terminal import out
 from lightrig.harness.record import Context, Journal, Results, Row, settle
 

@@ -14,7 +14,7 @@ from lightrig.harness.claims.verdicts import Estimate
 from lightrig.harness.cli.terminal import out
 from lightrig.harness.statistics.quantiles import NotEnough
 
-COMMAND = importlib.import_module("lightrig.harness.cli.claims")
+COMMAND = importlib.import_module("lightrig.harness.claims.commands")
 MS = 1_000_000
 LOOKUP = Lookup("reconfiguration.acknowledged", None, "median", {}, "worst")
 LONG = "reconfiguration/of/a/whole/fabric/without/any/space/in/its/name/until/the/very/end"

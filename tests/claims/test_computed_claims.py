@@ -12,10 +12,10 @@ from typer.testing import CliRunner
 
 from lightrig.harness.claims import computed
 from lightrig.harness.claims.checking import check_claims
+from lightrig.harness.claims.commands import claims
 from lightrig.harness.claims.computed import Computed, computed_by, exactly, over_draws
 from lightrig.harness.claims.published import load_published
 from lightrig.harness.claims.verdicts import CONFIDENCE, Estimate, interval_text, value_text
-from lightrig.harness.cli.claims import claims
 from lightrig.harness.record import Results
 from lightrig.harness.system_registry import installed_systems
 from lightrig.testbeds import TestbedError

@@ -391,7 +391,7 @@ def test_the_table_of_parts_is_folded_within_its_column(monkeypatch: pytest.Monk
     ],
 )
 def test_degrees_are_read(text: str, degrees: dict[str, int] | None) -> None:
-    command = module_of("train")
+    command = importlib.import_module("lightrig.harness.jobs.commands.train")
     if degrees is not None:
         assert command._degrees(text) == degrees
         return

@@ -19,11 +19,11 @@ from kernel.ssh_client import SshClient, write_ending_sshd
 
 from lightrig.harness.bench import Bench, Fabric, bind
 from lightrig.instruments.clock import SystemClock
-from lightrig.instruments.core.collectives import CollectiveCall
+from lightrig.instruments.jobs.core.collectives import CollectiveCall
+from lightrig.instruments.jobs.traffic.mpi import MpiRunner
 from lightrig.instruments.namespaces import namespaces as kernel
 from lightrig.instruments.namespaces.sshd import SshdError, sshd_program
 from lightrig.instruments.servers.host.linux import LinuxServer
-from lightrig.instruments.servers.traffic.mpi import MpiRunner
 from lightrig.testbeds import load
 
 LIGHTRIG = (sys.executable, "-c", "from lightrig.harness.cli import main; main()")

@@ -9,10 +9,10 @@ from click.testing import Result
 from typer.testing import CliRunner
 
 from lightrig.harness.cli.app import application
-from lightrig.harness.measure.light_faults import Fault, FaultKind
-from lightrig.harness.measure.survival import Outcome, Survival
-from lightrig.harness.measure.survival_map import LongestFault
-from lightrig.harness.report.survival_page import survival_page
+from lightrig.harness.jobs.measure.light_faults import Fault, FaultKind
+from lightrig.harness.jobs.measure.survival import Outcome, Survival
+from lightrig.harness.jobs.measure.survival_map import LongestFault
+from lightrig.harness.jobs.report.survival_page import survival_page
 from lightrig.instruments.clock import Span
 from lightrig.instruments.namespaces import namespaces as kernel
 from lightrig.testbeds import Link, Port

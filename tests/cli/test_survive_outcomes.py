@@ -10,15 +10,15 @@ from types import SimpleNamespace
 import pytest
 from typer.testing import CliRunner
 
-from lightrig.harness.bench.jobs import JobSetting
 from lightrig.harness.cli.app import application
-from lightrig.harness.measure.light_faults import Fault, FaultKind
-from lightrig.harness.measure.survival import Survival
-from lightrig.harness.measure.survival_map import LongestFault
+from lightrig.harness.jobs.bench.jobs import JobSetting
+from lightrig.harness.jobs.measure.light_faults import Fault, FaultKind
+from lightrig.harness.jobs.measure.survival import Survival
+from lightrig.harness.jobs.measure.survival_map import LongestFault
 from lightrig.instruments.clock import Span
 from lightrig.testbeds import Link, Port
 
-COMMAND = importlib.import_module("lightrig.harness.cli.survive")
+COMMAND = importlib.import_module("lightrig.harness.jobs.commands.survive")
 MS = 1_000_000
 ONE = Link(Port("server0", "nic0.p0"), Port("server1", "nic0.p1"))
 OTHER = Link(Port("server2", "nic0.p0"), Port("server3", "nic0.p1"))

@@ -12,9 +12,9 @@ from lightrig.harness.bench import Bench, Fabric, bind
 from lightrig.harness.systems.opus.measurements.training import losses
 from lightrig.harness.systems.opus.runtime.on_fabric import fitting_job
 from lightrig.harness.systems.opus.runtime.training import TrainingJob
+from lightrig.instruments.jobs.traffic.training import Script
 from lightrig.instruments.namespaces import namespaces as kernel
 from lightrig.instruments.namespaces.sshd import SshdError, sshd_program
-from lightrig.instruments.servers.traffic.training import Script
 from lightrig.suites.claims.opus.auditor import audit
 from lightrig.testbeds import load
 

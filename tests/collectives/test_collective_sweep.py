@@ -8,8 +8,8 @@ import pytest
 
 from lightrig.flows.of_testbed import RanksError
 from lightrig.harness.bench import Bench, Fabric
-from lightrig.harness.bench.nccl import NcclOverCircuits
-from lightrig.harness.measure.collectives.sweep import (
+from lightrig.harness.jobs.bench.nccl import NcclOverCircuits
+from lightrig.harness.jobs.measure.collectives.sweep import (
     UncheckedResultsError,
     WrongResultsError,
     doubling,
@@ -17,13 +17,13 @@ from lightrig.harness.measure.collectives.sweep import (
     rows,
     sweep,
 )
-from lightrig.harness.measure.collectives.topology import Topology, topology
+from lightrig.harness.jobs.measure.collectives.topology import Topology, topology
+from lightrig.harness.jobs.statistics.latency_bandwidth import LatencyBandwidth, NoLine
 from lightrig.harness.measure.links import LinkObservation
 from lightrig.harness.measure.recording import LimitExceededError, Recording
 from lightrig.harness.record import Row
-from lightrig.harness.statistics.latency_bandwidth import LatencyBandwidth, NoLine
 from lightrig.instruments.clock import Span
-from lightrig.instruments.core.collectives import CollectiveCall, CollectiveMeasurement
+from lightrig.instruments.jobs.core.collectives import CollectiveCall, CollectiveMeasurement
 from lightrig.testbeds import load, parse_limit
 
 RING = ("server0", "server1", "server3", "server2")

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from lightrig.instruments.servers.tools import nccl_tests
+from lightrig.instruments.jobs.simulated import nccl_tests_format as nccl
+from lightrig.instruments.jobs.tools import nccl_tests
 from lightrig.instruments.servers.tools.output import ToolOutputError
-from lightrig.instruments.simulated.hosts import nccl_tests_format as nccl
 
 TIMES = [210_400, 208_100, 219_700, 209_900]
 

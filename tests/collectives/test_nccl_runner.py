@@ -12,16 +12,16 @@ from lightrig.flows.of_testbed import network_of, rank_vertices
 from lightrig.flows.routing import Router
 from lightrig.flows.steps import Costs, duration
 from lightrig.harness.bench import Bench, Fabric, bind
-from lightrig.harness.bench.collectives import without_collective, without_traffic
-from lightrig.harness.bench.nccl import NcclOverCircuits, NoCarrierError, NoGpusError, obstacle
+from lightrig.harness.jobs.bench.collectives import without_collective, without_traffic
+from lightrig.harness.jobs.bench.nccl import NcclOverCircuits, NoCarrierError, NoGpusError, obstacle
 from lightrig.harness.planning.rings import BrokenRingError
-from lightrig.instruments.core.collectives import CollectiveCall, CollectiveFailedError
+from lightrig.instruments.jobs.core.collectives import CollectiveCall, CollectiveFailedError
+from lightrig.instruments.jobs.simulated import nccl_tests_tool
+from lightrig.instruments.jobs.traffic.launchers import Launcher, Mpirun, Srun
+from lightrig.instruments.jobs.traffic.nccl_runner import PROGRAMS, _progressions
 from lightrig.instruments.servers.host.commands import ToolMissingError
 from lightrig.instruments.servers.host.linux import LinuxServer
 from lightrig.instruments.servers.tools.output import ToolOutputError
-from lightrig.instruments.servers.traffic.launchers import Launcher, Mpirun, Srun
-from lightrig.instruments.servers.traffic.nccl_runner import PROGRAMS, _progressions
-from lightrig.instruments.simulated.hosts import nccl_tests_tool
 from lightrig.instruments.simulated.protocols.ssh_server import ProgramOutcome
 from lightrig.testbeds import Plan, load
 
@@ -272,7 +272,7 @@ def test_ports_on_packet_switches_are_waited_for() -> None:
 
 
 def test_a_packet_switch_that_gives_no_carrier(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lightrig.harness.bench.nccl.CARRIER_TIMEOUT", 1_500_000_000)
+    monkeypatch.setattr("lightrig.harness.jobs.bench.nccl.CARRIER_TIMEOUT", 1_500_000_000)
     bench = bind(load(Path("testbeds/mixnet.yaml")), "simulated", 3)
     try:
         nccl = NcclOverCircuits(bench)

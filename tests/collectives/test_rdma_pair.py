@@ -7,16 +7,16 @@ from typing import Any
 import pytest
 
 from lightrig.harness.bench import Bench, Fabric, bind
-from lightrig.harness.bench.rdma import NoRdmaError, RdmaOverCircuits
-from lightrig.harness.measure.rdma import measure_rdma
+from lightrig.harness.jobs.bench.rdma import NoRdmaError, RdmaOverCircuits
+from lightrig.harness.jobs.measure.rdma import measure_rdma
 from lightrig.harness.measure.recording import Recording
 from lightrig.harness.record import Row
 from lightrig.instruments.core.errors import NoReplyError
+from lightrig.instruments.jobs.simulated import perftest_tool
+from lightrig.instruments.jobs.traffic.rdma_pair import RdmaEnd, RdmaPair
 from lightrig.instruments.servers.host.commands import ToolFailedError, ToolMissingError
 from lightrig.instruments.servers.host.linux import LinuxServer
 from lightrig.instruments.servers.tools.output import ToolOutputError
-from lightrig.instruments.servers.traffic.rdma_pair import RdmaEnd, RdmaPair
-from lightrig.instruments.simulated.hosts import perftest_tool
 from lightrig.instruments.simulated.protocols.ssh_server import ProgramOutcome
 from lightrig.instruments.simulated.world.traffic import Listeners
 from lightrig.testbeds import SimulatedFault, load

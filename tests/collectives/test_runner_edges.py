@@ -7,14 +7,14 @@ import pytest
 
 from lightrig.instruments.clock import Span
 from lightrig.instruments.core.errors import InstrumentError
+from lightrig.instruments.jobs.traffic import nccl_runner
+from lightrig.instruments.jobs.traffic.rdma_pair import RdmaEnd, RdmaPair
 from lightrig.instruments.servers.host.commands import (
     CommandResult,
     ToolFailedError,
     ToolMissingError,
 )
 from lightrig.instruments.servers.tools.output import ToolOutputError
-from lightrig.instruments.servers.traffic import nccl_runner
-from lightrig.instruments.servers.traffic.rdma_pair import RdmaEnd, RdmaPair
 
 
 @pytest.mark.parametrize(

@@ -3,9 +3,9 @@
 import pytest
 
 from lightrig.harness.bench import Bench, Fabric
+from lightrig.instruments.jobs.tools import perftest
 from lightrig.instruments.servers.host.commands import Commands
 from lightrig.instruments.servers.host.linux import LinuxServer
-from lightrig.instruments.servers.tools import perftest
 
 LINE_RATE = 100e9
 

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
+from lightrig.instruments.jobs.programs import packet_loss
 from lightrig.instruments.namespaces import namespaces as kernel
-from lightrig.instruments.servers.programs import packet_loss
 
 pytestmark = pytest.mark.usefixtures("possible")
 

@@ -3,7 +3,7 @@
 import pytest
 
 from lightrig.harness.bench import Fabric, bind
-from lightrig.harness.measure.light_faults import (
+from lightrig.harness.jobs.measure.light_faults import (
     Fault,
     FaultError,
     FaultKind,

@@ -6,18 +6,18 @@ from dataclasses import dataclass, replace
 import pytest
 
 from lightrig.harness.bench import Bench, Fabric, bind
-from lightrig.harness.bench.streams import open_stream
-from lightrig.harness.measure.light_faults import Fault, FaultKind, without_light
-from lightrig.harness.measure.links import LinkObservation
-from lightrig.harness.measure.reconfiguration import bring_up
-from lightrig.harness.measure.survival import (
+from lightrig.harness.jobs.bench.streams import open_stream
+from lightrig.harness.jobs.measure.light_faults import Fault, FaultKind, without_light
+from lightrig.harness.jobs.measure.survival import (
     Outcome,
     Survival,
     job_under_fault,
     survival_rows,
 )
+from lightrig.harness.measure.links import LinkObservation
+from lightrig.harness.measure.reconfiguration import bring_up
 from lightrig.instruments.clock import Clock, Span
-from lightrig.instruments.core.streams import StreamState
+from lightrig.instruments.jobs.core.streams import StreamState
 from lightrig.instruments.namespaces import namespaces as kernel
 from lightrig.testbeds import Link, load
 

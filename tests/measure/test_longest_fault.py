@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from lightrig.harness.measure.light_faults import Fault, FaultKind
-from lightrig.harness.measure.survival_map import LongestFault
+from lightrig.harness.jobs.measure.light_faults import Fault, FaultKind
+from lightrig.harness.jobs.measure.survival_map import LongestFault
 from lightrig.testbeds import Link, Port
 
 S = 1_000_000_000

@@ -7,9 +7,13 @@ from types import SimpleNamespace
 import pytest
 
 from lightrig.harness.bench import Bench, Fabric
-from lightrig.harness.bench.rdma import RdmaOverCircuits
+from lightrig.harness.jobs.bench.rdma import RdmaOverCircuits
+from lightrig.harness.jobs.measure.rdma_recovery import (
+    RdmaDownError,
+    first_rdma,
+    measure_rdma_recovery,
+)
 from lightrig.harness.measure.links import LinkObservation
-from lightrig.harness.measure.rdma_recovery import RdmaDownError, first_rdma, measure_rdma_recovery
 from lightrig.harness.measure.reconfiguration import bring_up
 from lightrig.harness.measure.recording import Recording
 from lightrig.harness.record import Row

@@ -1,8 +1,8 @@
 """The moment of a command at which light goes at a phase of a round, by hand."""
 
-from lightrig.harness.measure.round_phase import RoundPhase, median_round
+from lightrig.harness.jobs.measure.round_phase import RoundPhase, median_round
 from lightrig.instruments.clock import Span
-from lightrig.instruments.core.streams import StreamState
+from lightrig.instruments.jobs.core.streams import StreamState
 
 
 def state(*ends: int, began: int = 0) -> StreamState:

@@ -8,7 +8,7 @@ import pytest
 from bench.served_lab import describe
 
 from lightrig.harness.bench import Bench, Fabric
-from lightrig.harness.measure.recovery import (
+from lightrig.harness.jobs.measure.recovery import (
     Recovery,
     WrongTrafficError,
     recovery_rows,
@@ -16,7 +16,7 @@ from lightrig.harness.measure.recovery import (
 )
 from lightrig.instruments.clock import Span
 from lightrig.instruments.core.errors import NotDoneError
-from lightrig.instruments.core.traffic import Traffic
+from lightrig.instruments.jobs.core.traffic import Traffic
 from lightrig.testbeds import Plan
 
 MS = 1_000_000

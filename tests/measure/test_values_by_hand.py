@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lightrig.harness.measure import climate, rdma, switching_times
+from lightrig.harness.jobs.measure import rdma
+from lightrig.harness.jobs.measure.recovery import Recovery
+from lightrig.harness.measure import climate, switching_times
 from lightrig.harness.measure.edges import Edge, edges
 from lightrig.harness.measure.path_changes import Module, PathChanges, path_change_rows
-from lightrig.harness.measure.recovery import Recovery
 from lightrig.harness.measure.signal_quality import _rows
 from lightrig.harness.measure.stages import _overlap, cross_check_rows
 from lightrig.harness.measure.switch_optics import polarization, wavelength

@@ -21,8 +21,8 @@ from lightrig.testbeds import LightrigError, load
 from lightrig.testbeds.lab_hosts import load_hosts
 from tests.campaigns.switchroom import Switchroom
 
-ORCHESTRATE = importlib.import_module("lightrig.harness.cli.orchestrate")
-AGENT = importlib.import_module("lightrig.harness.cli.agent")
+ORCHESTRATE = importlib.import_module("lightrig.harness.orchestration.commands.orchestrate")
+AGENT = importlib.import_module("lightrig.harness.orchestration.commands.agent")
 LAB = "keys: keys\nhosts: {gate: {testbeds: [a.yaml]}}"
 
 

@@ -18,7 +18,7 @@ from lightrig.harness.cli.app import application
 from lightrig.harness.orchestration.listener_account import AccountTransport
 from lightrig.testbeds import LightrigError
 
-COMMAND = importlib.import_module("lightrig.harness.cli.orchestrate")
+COMMAND = importlib.import_module("lightrig.harness.orchestration.commands.orchestrate")
 TITLE = "A system of ours"
 
 

@@ -354,8 +354,8 @@ def test_the_shield_gives_handlers_back_to_a_program_that_goes_on(
 
 
 def test_a_missing_program_skips_and_an_open_one_is_closed() -> None:
-    from lightrig.harness.bench.collectives import NoCollectivesError
-    from lightrig.instruments.servers.traffic.gloo import NoPyTorchError
+    from lightrig.harness.jobs.bench.collectives import NoCollectivesError
+    from lightrig.instruments.jobs.traffic.gloo import NoPyTorchError
 
     def absent(error: Exception) -> Any:
         def opened() -> Any:

@@ -259,7 +259,7 @@ def test_settings_are_put_back_also_where_a_test_fails(
 
 
 def test_rdma_is_asked_of_testbeds_that_have_it(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    module = "lightrig.harness.bench.rdma."
+    module = "lightrig.harness.jobs.bench.rdma."
     monkeypatch.setattr(f"{module}without_rdma", lambda testbed: "no device is named")
     monkeypatch.setattr(f"{module}RdmaOverCircuits", lambda bench: ("rdma of", bench))
     with pytest.raises(pytest.skip.Exception, match="testbed bench: no device is named"):

@@ -23,7 +23,7 @@ def test_without_pytorch_and_mpi_collectives_are_skipped_with_both_reasons(
     (tmp_path / "mpi4py.py").write_text("raise ImportError('neither is this')")
     rings = ("--testbed", ROOT / "testbeds" / "rings4.yaml", "--instruments", "simulated")
     ended = start(
-        *("suites/test_collective.py::test_bandwidth[rings4/ring-all_reduce]", *rings),
+        *("suites/jobs/test_collective.py::test_bandwidth[rings4/ring-all_reduce]", *rings),
         *("-rs", *NO_PAGE),
         environment={**os.environ, "PYTHONPATH": str(tmp_path)},
     ).end()

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lightrig.instruments.servers.programs import gloo_program, mpi_program
+from lightrig.instruments.jobs.programs import gloo_program, mpi_program
 
 SECOND = 1_000_000_000
 

@@ -12,15 +12,15 @@ from program_host import Here
 
 import lightrig.harness.systems.mixnet.runtime as mixnet
 from lightrig.instruments.clock import Span, SystemClock
-from lightrig.instruments.servers.host.linux import LinuxServer
-from lightrig.instruments.servers.traffic.rendezvous import RendezvousStore
-from lightrig.instruments.servers.traffic.training import (
+from lightrig.instruments.jobs.traffic.rendezvous import RendezvousStore
+from lightrig.instruments.jobs.traffic.training import (
     PrintedLines,
     Script,
     ScriptModule,
     TrainingFailedError,
     TrainingRank,
 )
+from lightrig.instruments.servers.host.linux import LinuxServer
 
 STAND_IN = Path(__file__).parent / "stand_in_training"
 DOUBLING = """

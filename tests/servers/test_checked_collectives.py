@@ -10,17 +10,17 @@ from program_host import Here
 from real_time import until
 
 from lightrig.instruments.clock import SystemClock
-from lightrig.instruments.servers.host.linux import LinuxServer
-from lightrig.instruments.servers.host.program import Program
-from lightrig.instruments.servers.programs import mpi_program
-from lightrig.instruments.servers.programs.checked_rounds import (
+from lightrig.instruments.jobs.programs import mpi_program
+from lightrig.instruments.jobs.programs.checked_rounds import (
     COLLECTIVES,
     CheckedRounds,
     added,
     updated,
 )
-from lightrig.instruments.servers.traffic.checked_job import CheckedJob
-from lightrig.instruments.servers.traffic.ring import RingRunner
+from lightrig.instruments.jobs.traffic.checked_job import CheckedJob
+from lightrig.instruments.jobs.traffic.ring import RingRunner
+from lightrig.instruments.servers.host.linux import LinuxServer
+from lightrig.instruments.servers.host.program import Program
 
 
 def numbers(block: bytes) -> list[int]:

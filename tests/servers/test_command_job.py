@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from real_time import until
 
-from lightrig.harness.bench.jobs import CommandJobs, NoJobsError
+from lightrig.harness.jobs.bench.jobs import CommandJobs, NoJobsError
 from lightrig.instruments.clock import SystemClock
-from lightrig.instruments.core.collectives import CollectiveFailedError
-from lightrig.instruments.servers.traffic.command_job import CommandJob
+from lightrig.instruments.jobs.core.collectives import CollectiveFailedError
+from lightrig.instruments.jobs.traffic.command_job import CommandJob
 from lightrig.testbeds import Plan
 
 OUTPUTS = Path(__file__).parent / "timed_outputs"

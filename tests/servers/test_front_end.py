@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lightrig.instruments.servers.programs import training_front_end, training_groups
-from lightrig.instruments.servers.programs.training_front_end import FrontEnd
-from lightrig.instruments.servers.programs.training_gate import Gate, RefusedError
-from lightrig.instruments.servers.programs.training_store import Exchanges
+from lightrig.instruments.jobs.programs import training_front_end, training_groups
+from lightrig.instruments.jobs.programs.training_front_end import FrontEnd
+from lightrig.instruments.jobs.programs.training_gate import Gate, RefusedError
+from lightrig.instruments.jobs.programs.training_store import Exchanges
 
 RANKS = (4, 9, 6)
 """Of the world: rank 1 of the group is rank 9."""

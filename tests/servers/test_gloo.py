@@ -13,10 +13,14 @@ from real_time import until
 
 from lightrig.flows.bandwidth import Collective
 from lightrig.instruments.clock import Span, SystemClock
-from lightrig.instruments.core.collectives import CollectiveCall, CollectiveFailedError, Exchange
+from lightrig.instruments.jobs.core.collectives import (
+    CollectiveCall,
+    CollectiveFailedError,
+    Exchange,
+)
+from lightrig.instruments.jobs.traffic.gloo import GlooRunner, NoPyTorchError
+from lightrig.instruments.jobs.traffic.rank_programs import rank_shares
 from lightrig.instruments.servers.host.linux import LinuxServer
-from lightrig.instruments.servers.traffic.gloo import GlooRunner, NoPyTorchError
-from lightrig.instruments.servers.traffic.rank_programs import rank_shares
 
 STAND_IN = Path(__file__).parent / "stand_in"
 COLLECTIVES: tuple[Collective, ...] = get_args(Collective)

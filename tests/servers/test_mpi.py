@@ -11,15 +11,15 @@ from program_host import Here
 
 from lightrig.flows.bandwidth import Collective
 from lightrig.instruments.clock import SystemClock
-from lightrig.instruments.core.collectives import (
+from lightrig.instruments.jobs.core.collectives import (
     CollectiveCall,
     CollectiveFailedError,
     Exchange,
 )
-from lightrig.instruments.core.traffic import MortalTrafficSource
+from lightrig.instruments.jobs.core.traffic import MortalTrafficSource
+from lightrig.instruments.jobs.traffic import mpi
+from lightrig.instruments.jobs.traffic.mpi import MpiRunner, NoMpiError
 from lightrig.instruments.servers.host.linux import LinuxServer
-from lightrig.instruments.servers.traffic import mpi
-from lightrig.instruments.servers.traffic.mpi import MpiRunner, NoMpiError
 
 COLLECTIVES: tuple[Collective, ...] = get_args(Collective)
 PAIR = ("server1", "server0")

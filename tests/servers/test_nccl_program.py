@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from rank_parts import SECOND, Torch, Values, block, values
 
-from lightrig.instruments.servers.programs import gloo_program, nccl_program
-from lightrig.instruments.servers.programs.nccl_program import _NcclWorker
+from lightrig.instruments.jobs.programs import gloo_program, nccl_program
+from lightrig.instruments.jobs.programs.nccl_program import _NcclWorker
 
 
 class OnGpu(Values):

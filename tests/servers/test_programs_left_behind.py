@@ -18,8 +18,8 @@ from real_time import until
 
 from lightrig.instruments.clock import SystemClock
 from lightrig.instruments.core.errors import InstrumentError, NoReplyError
+from lightrig.instruments.jobs.traffic.rdma_pair import RdmaEnd, RdmaPair
 from lightrig.instruments.servers.host.linux import LinuxServer
-from lightrig.instruments.servers.traffic.rdma_pair import RdmaEnd, RdmaPair
 
 SECOND = 1_000_000_000
 LIMIT = 2 * SECOND

@@ -18,7 +18,8 @@ from rank_parts import (
 from real_time import until
 
 from lightrig.instruments.clock import SystemClock
-from lightrig.instruments.servers.programs import gloo_program, replies
+from lightrig.instruments.jobs.programs import gloo_program
+from lightrig.instruments.servers.programs import replies
 
 
 def test_warm_up_is_not_timed_and_the_check_neither(monkeypatch: pytest.MonkeyPatch) -> None:

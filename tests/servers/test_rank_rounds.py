@@ -15,8 +15,8 @@ from rank_parts import (
     seen_of,
 )
 
-from lightrig.instruments.servers.programs import gloo_program, mpi_program
-from lightrig.instruments.servers.programs.checked_rounds import CheckedRounds
+from lightrig.instruments.jobs.programs import gloo_program, mpi_program
+from lightrig.instruments.jobs.programs.checked_rounds import CheckedRounds
 
 
 def test_a_rank_of_mpi_joins_the_given_group() -> None:

@@ -10,14 +10,14 @@ from program_host import Here
 
 from lightrig.instruments.clock import SystemClock
 from lightrig.instruments.core.errors import InstrumentError
-from lightrig.instruments.servers.host.linux import LinuxServer
-from lightrig.instruments.servers.traffic.rank_session import RankSession
-from lightrig.instruments.servers.traffic.training import (
+from lightrig.instruments.jobs.traffic.rank_session import RankSession
+from lightrig.instruments.jobs.traffic.training import (
     PrintedLines,
     RankLostError,
     Script,
     TrainingFailedError,
 )
+from lightrig.instruments.servers.host.linux import LinuxServer
 
 STAND_IN = Path(__file__).parent / "stand_in_training"
 VARIABLES = "RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "GLOO_SOCKET_IFNAME"

@@ -17,7 +17,7 @@ from rank_parts import (
     group,
 )
 
-from lightrig.instruments.servers.programs import gloo_program, mpi_program
+from lightrig.instruments.jobs.programs import gloo_program, mpi_program
 
 # Of 28 or 31 bytes: seven whole values of four bytes; shares of two values for three ranks.
 GIVEN_AND_EXPECTED = {

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from lightrig.instruments.servers.traffic.rendezvous import RendezvousStore
+from lightrig.instruments.jobs.traffic.rendezvous import RendezvousStore
 
 
 def packed(text: str) -> str:

@@ -10,8 +10,8 @@ import pytest
 from real_time import over_soon, until
 
 from lightrig.instruments.clock import SystemClock
-from lightrig.instruments.servers.programs import stream_program
-from lightrig.instruments.servers.programs.stream_program import Exchanges, answer_of, block
+from lightrig.instruments.jobs.programs import stream_program
+from lightrig.instruments.jobs.programs.stream_program import Exchanges, answer_of, block
 
 BEGIN = 7_000_000_000
 

@@ -10,10 +10,10 @@ from real_time import until
 
 from lightrig.instruments.clock import SystemClock
 from lightrig.instruments.core.errors import InstrumentError
+from lightrig.instruments.jobs.traffic.tcp_stream import STREAM, StreamEnd, TcpStream
 from lightrig.instruments.servers.host.linux import LinuxServer
 from lightrig.instruments.servers.host.offset import ClockMap
 from lightrig.instruments.servers.host.program import ProgramRun
-from lightrig.instruments.servers.traffic.tcp_stream import STREAM, StreamEnd, TcpStream
 from lightrig.instruments.wire.trace import Trace
 
 SIZE = 700

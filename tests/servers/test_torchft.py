@@ -13,11 +13,11 @@ from program_host import Here
 from real_time import until
 
 from lightrig.instruments.clock import SystemClock
+from lightrig.instruments.jobs.programs.torchft_program import _TorchftWorker
+from lightrig.instruments.jobs.traffic.checked_job import CheckedJob
+from lightrig.instruments.jobs.traffic.gloo import NoPyTorchError
+from lightrig.instruments.jobs.traffic.torchft import TorchftRunner
 from lightrig.instruments.servers.host.linux import LinuxServer
-from lightrig.instruments.servers.programs.torchft_program import _TorchftWorker
-from lightrig.instruments.servers.traffic.checked_job import CheckedJob
-from lightrig.instruments.servers.traffic.gloo import NoPyTorchError
-from lightrig.instruments.servers.traffic.torchft import TorchftRunner
 
 
 class Manager:

@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from lightrig.instruments.servers.programs.training_gate import Gate, RefusedError
+from lightrig.instruments.jobs.programs.training_gate import Gate, RefusedError
 
 GROUPS = {"data": (0, 1), "pipeline": (0, 2)}
 

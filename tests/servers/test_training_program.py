@@ -12,10 +12,9 @@ import pytest
 from program_host import Here
 
 from lightrig.instruments.clock import Span, SystemClock
-from lightrig.instruments.servers.host.linux import LinuxServer
-from lightrig.instruments.servers.traffic.gloo import NoPyTorchError
-from lightrig.instruments.servers.traffic.rendezvous import RendezvousStore
-from lightrig.instruments.servers.traffic.training import (
+from lightrig.instruments.jobs.traffic.gloo import NoPyTorchError
+from lightrig.instruments.jobs.traffic.rendezvous import RendezvousStore
+from lightrig.instruments.jobs.traffic.training import (
     Control,
     RunningScript,
     Script,
@@ -23,6 +22,7 @@ from lightrig.instruments.servers.traffic.training import (
     TrainingRank,
     Wanted,
 )
+from lightrig.instruments.servers.host.linux import LinuxServer
 
 STAND_IN = Path(__file__).parent / "stand_in_training"
 ALONE = """

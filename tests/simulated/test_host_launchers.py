@@ -6,9 +6,9 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given, settings
 
-from lightrig.instruments.servers.traffic.launchers import LaunchError as CannotLaunchError
-from lightrig.instruments.servers.traffic.launchers import Mpirun, Srun
-from lightrig.instruments.simulated.hosts.host_launchers import LaunchError, launched
+from lightrig.instruments.jobs.simulated.host_launchers import LaunchError, launched
+from lightrig.instruments.jobs.traffic.launchers import LaunchError as CannotLaunchError
+from lightrig.instruments.jobs.traffic.launchers import Mpirun, Srun
 
 PROGRAM = ("all_reduce_perf", "-b", "8")
 

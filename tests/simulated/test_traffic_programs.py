@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 
 from lightrig.instruments.clock import SystemClock
-from lightrig.instruments.simulated.hosts.traffic_tools import TrafficTools
+from lightrig.instruments.jobs.simulated.traffic_tools import TrafficTools
 from lightrig.instruments.simulated.world.ground_truth import GroundTruth
 from lightrig.instruments.simulated.world.links import NicLinks
 from lightrig.instruments.simulated.world.randomness import Chance

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from lightrig.harness.statistics.latency_bandwidth import (
+from lightrig.harness.jobs.statistics.latency_bandwidth import (
     LatencyBandwidth,
     NoLine,
     latency_bandwidth,

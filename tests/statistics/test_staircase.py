@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from lightrig.harness.statistics.staircase import Staircase
+from lightrig.harness.jobs.statistics.staircase import Staircase
 
 
 def test_a_sharp_threshold_is_found() -> None:

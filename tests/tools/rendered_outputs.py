@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 import hypothesis.strategies as st
 
-from lightrig.instruments.servers.tools.nccl_results import bus_factor
+from lightrig.instruments.jobs.tools.nccl_results import bus_factor
 
 WIDTH = 41
 TYPES = {"float": 4, "half": 2, "int8": 1, "double": 8}

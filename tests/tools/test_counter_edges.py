@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from lightrig.instruments.servers.tools import ethtool_fec, mlxlink_sections, nccl_tests
+from lightrig.instruments.jobs.tools import nccl_tests
+from lightrig.instruments.servers.tools import ethtool_fec, mlxlink_sections
 from lightrig.instruments.servers.tools.counters import CounterKind, Unknown, changes, delta
 from lightrig.instruments.servers.tools.ethtool_fec import FecBin, FecCount
 from lightrig.instruments.servers.tools.output import ToolOutputError, ToolReportedError

@@ -3,7 +3,7 @@
 import pytest
 from tool_samples import read, sample
 
-from lightrig.instruments.servers.tools.iperf3 import Iperf3Flow, parse
+from lightrig.instruments.jobs.tools.iperf3 import Iperf3Flow, parse
 from lightrig.instruments.servers.tools.output import ToolOutputError, ToolReportedError
 
 TCP = Iperf3Flow(5_000_000_000, 4_960_000_000, 17)

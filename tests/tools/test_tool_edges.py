@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from lightrig.instruments.servers.tools import ethtool_module, nccl_results, nccl_tests, perftest
+from lightrig.instruments.jobs.tools import nccl_results, nccl_tests, perftest
+from lightrig.instruments.servers.tools import ethtool_module
 from lightrig.instruments.servers.tools.module import (
     DARK_DBM,
     Alarm,

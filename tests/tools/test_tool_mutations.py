@@ -19,7 +19,7 @@ from hypothesis import example, given, settings
 from rendered_outputs import digit_changes, json_mutations, mutations
 from tool_samples import names, parser_of, read, sample
 
-from lightrig.instruments.servers.tools.nccl_results import CollectiveRow, CollectiveRun
+from lightrig.instruments.jobs.tools.nccl_results import CollectiveRow, CollectiveRun
 from lightrig.instruments.servers.tools.output import ToolOutputError
 
 MANY = settings(max_examples=70)

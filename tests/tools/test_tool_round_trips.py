@@ -17,7 +17,8 @@ from rendered_outputs import (
     modules,
 )
 
-from lightrig.instruments.servers.tools import ethtool_module, mlxlink, nccl_tests
+from lightrig.instruments.jobs.tools import nccl_tests
+from lightrig.instruments.servers.tools import ethtool_module, mlxlink
 from lightrig.instruments.servers.tools.module import ModuleReading
 
 EXAMPLES = settings(max_examples=40)

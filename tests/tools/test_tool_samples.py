@@ -6,7 +6,8 @@ import re
 import pytest
 from tool_samples import ROOT, names, parser_of, read, sample
 
-from lightrig.instruments.servers.tools import ethtool_link, ethtool_module, nccl_tests, perftest
+from lightrig.instruments.jobs.tools import nccl_tests, perftest
+from lightrig.instruments.servers.tools import ethtool_link, ethtool_module
 from lightrig.instruments.servers.tools.module import Alarm
 from lightrig.instruments.servers.tools.output import ToolOutputError, ToolReportedError
 

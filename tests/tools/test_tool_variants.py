@@ -5,12 +5,11 @@ import json
 import pytest
 from tool_samples import sample
 
+from lightrig.instruments.jobs.tools import nccl_tests, osu
 from lightrig.instruments.servers.tools import (
     ethtool_module,
     ip_link,
     mlxlink,
-    nccl_tests,
-    osu,
     rdma_link,
     recognition,
 )

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from lightrig.instruments.jobs.tools import iperf3, nccl_tests, osu, perftest
 from lightrig.instruments.servers.tools import (
     ethtool_counters,
     ethtool_fec,
@@ -11,11 +12,7 @@ from lightrig.instruments.servers.tools import (
     ethtool_module,
     infiniband_sysfs,
     ip_link,
-    iperf3,
     mlxlink,
-    nccl_tests,
-    osu,
-    perftest,
     rdma_link,
     sonic_eeprom,
     sonic_optics,

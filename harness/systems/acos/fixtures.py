@@ -13,7 +13,7 @@ import pytest
 
 if TYPE_CHECKING:
     from lightrig.harness.bench import Fabric
-    from lightrig.harness.bench.collectives import Collectives
+    from lightrig.harness.jobs.bench.collectives import Collectives
     from lightrig.harness.measure.links import LinkObservation
     from lightrig.harness.measure.recording import Recording
     from lightrig.harness.systems.acos.measurements.ring_selection import RingSelection

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from lightrig.harness.jobs.report.traffic_section import median_or_range
 from lightrig.harness.report.drawing import Axis, Plot, from_zero
 from lightrig.harness.report.estimates import Estimate
 from lightrig.harness.report.frames import TestFrame
@@ -19,7 +20,6 @@ from lightrig.harness.report.sections import (
     SectionData,
     Table,
 )
-from lightrig.harness.report.traffic_section import median_or_range
 from lightrig.harness.systems.infinitehbd.quantities import BYPASS, STAGES
 
 _ROW, _LEFT = 30.0, 190.0

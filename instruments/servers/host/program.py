@@ -46,8 +46,8 @@ class Program:
         name: shown by `ps` on the server.
         called: its name in errors, such as "the probe".
         version: version of its protocol; it refuses to start as another one.
-        modules: of `instruments.servers.programs`, in the order of their imports; the last one's
-            `main` is the program.
+        modules: of `package` or `instruments.servers.programs`, in the order of their imports; the
+            last one's `main` is the program.
         needs: its requirements, for the error if it does not reply.
     """
 
@@ -56,6 +56,7 @@ class Program:
     version: int
     modules: tuple[str, ...]
     needs: str
+    package: str = _PROGRAMS
 
     @property
     def bootstrap(self) -> str:
@@ -65,16 +66,18 @@ class Program:
             "import base64,json,sys,types,zlib;"
             "[exec(compile(s,n,'exec'),sys.modules.setdefault(n,types.ModuleType(n)).__dict__) "
             "for n,s in json.loads(zlib.decompress(base64.b64decode(sys.stdin.buffer.readline())))]"
-            f";sys.exit(sys.modules['{_PROGRAMS}.{self.modules[-1]}'].main())"
+            f";sys.exit(sys.modules['{self.package}.{self.modules[-1]}'].main())"
         )
 
     def sources(self) -> list[tuple[str, str]]:
         """Return the full name and the source of each module."""
-        folder = resources.files(_PROGRAMS)
-        return [
-            (f"{_PROGRAMS}.{name}", folder.joinpath(f"{name}.py").read_text(encoding="utf-8"))
-            for name in self.modules
-        ]
+        return [self._source(name) for name in self.modules]
+
+    def _source(self, module: str) -> tuple[str, str]:
+        own = resources.files(self.package).joinpath(f"{module}.py").is_file()
+        package = self.package if own else _PROGRAMS
+        path = resources.files(package).joinpath(f"{module}.py")
+        return f"{package}.{module}", path.read_text(encoding="utf-8")
 
     @functools.cache  # noqa: B019 - a handful of programs, which live as long as the process
     def packed(self) -> str:

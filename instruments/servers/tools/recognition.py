@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from lightrig.instruments.jobs.tools import iperf3, nccl_tests, osu, perftest
 from lightrig.instruments.servers.tools import (
     ethtool_counters,
     ethtool_fec,
@@ -12,11 +13,7 @@ from lightrig.instruments.servers.tools import (
     ethtool_module,
     infiniband_sysfs,
     ip_link,
-    iperf3,
     mlxlink,
-    nccl_tests,
-    osu,
-    perftest,
     rdma_link,
     sonic_eeprom,
     sonic_optics,

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from lightrig.instruments.clock import Clock
+from lightrig.instruments.jobs.simulated.host_launchers import LaunchError, launched
+from lightrig.instruments.jobs.simulated.traffic_tools import TrafficTools
 from lightrig.instruments.simulated.hosts import (
     cmis_memory,
     ethtool_format,
@@ -18,9 +20,7 @@ from lightrig.instruments.simulated.hosts import (
     iproute_format,
     mlxlink_format,
 )
-from lightrig.instruments.simulated.hosts.host_launchers import LaunchError, launched
 from lightrig.instruments.simulated.hosts.host_ports import HostPort, PortLight, SimulatedPort
-from lightrig.instruments.simulated.hosts.traffic_tools import TrafficTools
 from lightrig.instruments.simulated.protocols.ssh_server import ProgramOutcome, no_such_program
 from lightrig.instruments.simulated.world.links import NicLinks
 from lightrig.instruments.simulated.world.randomness import Chance

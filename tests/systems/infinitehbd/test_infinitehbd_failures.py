@@ -17,7 +17,7 @@ from lightrig.harness.systems.infinitehbd.measurements.bypass import (
     rejoin,
 )
 from lightrig.instruments.clock import Span
-from lightrig.instruments.core.traffic import Traffic
+from lightrig.instruments.jobs.core.traffic import Traffic
 from lightrig.instruments.namespaces import namespaces as kernel
 from lightrig.testbeds import Plan, load
 

@@ -32,8 +32,8 @@ from lightrig.harness.systems.mixnet.planning.region import Failures
 from lightrig.harness.systems.mixnet.runtime import exchanges
 from lightrig.harness.systems.mixnet.runtime.exchanges import Exchanges
 from lightrig.instruments.clock import Span
-from lightrig.instruments.core.collectives import Exchange, ExchangeMeasurement
-from lightrig.instruments.core.traffic import Traffic
+from lightrig.instruments.jobs.core.collectives import Exchange, ExchangeMeasurement
+from lightrig.instruments.jobs.core.traffic import Traffic
 from lightrig.instruments.namespaces import namespaces as kernel
 from lightrig.testbeds import Plan, Port, load
 

@@ -11,8 +11,8 @@ import pytest
 from lightrig import testbeds
 from lightrig.harness.bench import Fabric, bind
 from lightrig.harness.systems.mixnet.runtime.training import ExpertTraining
+from lightrig.instruments.jobs.traffic.training import Script
 from lightrig.instruments.namespaces import namespaces as kernel
-from lightrig.instruments.servers.traffic.training import Script
 from lightrig.suites.claims.mixnet.expert_training import overlaps
 from lightrig.testbeds import load
 

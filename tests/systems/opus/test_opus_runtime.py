@@ -16,7 +16,7 @@ from lightrig.harness.systems.opus.runtime.on_fabric import FabricRails, fitting
 from lightrig.harness.systems.opus.runtime.rails import RailsLostError
 from lightrig.harness.systems.opus.runtime.training import TrainingJob
 from lightrig.instruments.clock import Span
-from lightrig.instruments.servers.traffic.training import LocalBegin, LocalEnd
+from lightrig.instruments.jobs.traffic.training import LocalBegin, LocalEnd
 from lightrig.testbeds import Circuit, LightrigError, Plan, Port
 
 

@@ -21,9 +21,9 @@ from lightrig.harness.systems.opus.planning.messages import Rewire
 from lightrig.harness.systems.opus.planning.run_events import Rewiring
 from lightrig.harness.systems.opus.runtime.on_fabric import fitting_job
 from lightrig.harness.systems.opus.runtime.training import TrainingJob
+from lightrig.instruments.jobs.traffic.training import Script, TrainingFailedError
 from lightrig.instruments.namespaces import namespaces as kernel
 from lightrig.instruments.servers.host.linux import LinuxServer
-from lightrig.instruments.servers.traffic.training import Script, TrainingFailedError
 from lightrig.suites.claims.opus.auditor import audit
 from lightrig.testbeds import load
 

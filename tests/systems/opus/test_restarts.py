@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from lightrig.harness.measure.light_faults import FaultError
+from lightrig.harness.jobs.measure.light_faults import FaultError
 from lightrig.harness.systems.opus.runtime.link_watch import LinkLostError, LostLink
 from lightrig.harness.systems.opus.runtime.restarts import RestartedTraining, TrainingStoppedError
 from lightrig.harness.systems.opus.runtime.training import Attempt

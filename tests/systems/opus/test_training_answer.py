@@ -21,7 +21,7 @@ from lightrig.harness.systems.opus.planning.schedule import PhaseTable
 from lightrig.harness.systems.opus.runtime import Trained
 from lightrig.harness.systems.opus.runtime.rails import Journal
 from lightrig.instruments.clock import Span
-from lightrig.instruments.servers.traffic.training import Done, Wanted
+from lightrig.instruments.jobs.traffic.training import Done, Wanted
 
 
 def done(group: str, index: int, asked: int, began: int, ended: int) -> Done:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from lightrig.harness.measure.light_faults import FaultError
+from lightrig.harness.jobs.measure.light_faults import FaultError
 from lightrig.harness.system_registry import RESULTS
 from lightrig.harness.systems.opus.measurements.printed_numbers import Lines, compare
 from lightrig.harness.systems.opus.measurements.training_failures import failure_costs

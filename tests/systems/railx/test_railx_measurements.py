@@ -7,7 +7,7 @@ import pytest
 from lightrig.harness.systems.railx.measurements.rail_links import PhaseChanges
 from lightrig.harness.systems.railx.measurements.rail_traffic import RailExchange
 from lightrig.instruments.clock import Span
-from lightrig.instruments.core.collectives import Exchange, ExchangeMeasurement
+from lightrig.instruments.jobs.core.collectives import Exchange, ExchangeMeasurement
 
 LANES = (
     ((0, 10, 20), (5, 0, 5), (0, 0, 0)),

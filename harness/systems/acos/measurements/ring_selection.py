@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Sequence
 
 from lightrig.harness.bench import Fabric
-from lightrig.harness.bench.collectives import Collectives
+from lightrig.harness.jobs.bench.collectives import Collectives
 from lightrig.harness.planning.rings import ring_order
 from lightrig.harness.record import Row, Scalar
 from lightrig.harness.systems.acos.runtime.selection import (
@@ -13,7 +13,7 @@ from lightrig.harness.systems.acos.runtime.selection import (
     central_part,
 )
 from lightrig.instruments.clock import Span
-from lightrig.instruments.core.collectives import CollectiveCall, CollectiveMeasurement
+from lightrig.instruments.jobs.core.collectives import CollectiveCall, CollectiveMeasurement
 from lightrig.testbeds import LightrigError
 
 SIZE = 1 << 20

@@ -14,20 +14,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from lightrig.harness.bench import Fabric
-from lightrig.harness.bench.overlay import Overlay
+from lightrig.harness.jobs.bench.overlay import Overlay
 from lightrig.harness.planning.routes import Hop, shortest_routes
 from lightrig.harness.systems.acos.runtime.selection import TopologySelector
 from lightrig.instruments.clock import Event, Span
-from lightrig.instruments.servers.host.linux import LinuxServer
-from lightrig.instruments.servers.host.routes import DEVICE
-from lightrig.instruments.servers.host.tcp_queues import unacknowledged
-from lightrig.instruments.servers.traffic.rank_session import RankSession, ScriptRun
-from lightrig.instruments.servers.traffic.training import (
+from lightrig.instruments.jobs.traffic.rank_session import RankSession, ScriptRun
+from lightrig.instruments.jobs.traffic.training import (
     PrintedLines,
     Script,
     TrainingRank,
     Wanted,
 )
+from lightrig.instruments.servers.host.linux import LinuxServer
+from lightrig.instruments.servers.host.routes import DEVICE
+from lightrig.instruments.servers.host.tcp_queues import unacknowledged
 from lightrig.testbeds import LightrigError
 
 MEETING = "both"

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 from lightrig.harness.bench import Fabric
+from lightrig.harness.jobs.measure.recovery import WrongTrafficError
 from lightrig.harness.measure.links import LinkObservation
 from lightrig.harness.measure.reconfiguration import (
     IncompleteError,
@@ -12,11 +13,10 @@ from lightrig.harness.measure.reconfiguration import (
     link_stages,
     rising_ports,
 )
-from lightrig.harness.measure.recovery import WrongTrafficError
 from lightrig.harness.record import Row, Scalar
 from lightrig.instruments.clock import Span
 from lightrig.instruments.core.stages import CARRIER_DOWN, CARRIER_UP, FIRST_DATAGRAM, StageName
-from lightrig.instruments.core.traffic import MortalTrafficSource, Traffic
+from lightrig.instruments.jobs.core.traffic import MortalTrafficSource, Traffic
 from lightrig.testbeds import LightrigError, Plan
 
 EventKind = Literal["bypass", "return"]

@@ -13,7 +13,7 @@ from lightrig.harness.statistics.quantiles import NotEnough, Quantile, quantile
 from lightrig.harness.systems.mixnet.planning.region import Failures
 from lightrig.harness.systems.mixnet.planning.routing import Routing
 from lightrig.harness.systems.mixnet.runtime.exchanges import Exchanges
-from lightrig.instruments.core.collectives import ExchangeMeasurement
+from lightrig.instruments.jobs.core.collectives import ExchangeMeasurement
 from lightrig.testbeds import LightrigError, Plan
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy.typing as npt
 
 from lightrig.harness.bench import Fabric
-from lightrig.harness.measure.recovery import Recovery
+from lightrig.harness.jobs.measure.recovery import Recovery
 from lightrig.harness.record import Row, Scalar
 from lightrig.harness.systems.mixnet.measurements.exchanges import (
     WrongExchangeError,

@@ -8,8 +8,8 @@ import numpy.typing as npt
 from lightrig.flows.of_testbed import fabric_links
 from lightrig.flows.steps import Costs
 from lightrig.harness.bench.bench import Bench
-from lightrig.harness.bench.collectives import NoCollectivesError
-from lightrig.harness.bench.lanes import Lanes
+from lightrig.harness.jobs.bench.collectives import NoCollectivesError
+from lightrig.harness.jobs.bench.lanes import Lanes
 from lightrig.harness.systems.mixnet.planning.diagnosis import diagnose
 from lightrig.harness.systems.mixnet.planning.lanes import (
     Shares,
@@ -20,10 +20,10 @@ from lightrig.harness.systems.mixnet.planning.lanes import (
 )
 from lightrig.harness.systems.mixnet.planning.region import Failures, Region
 from lightrig.harness.systems.mixnet.planning.routing import Routing
-from lightrig.instruments.core.collectives import Exchange, ExchangeRunner
+from lightrig.instruments.jobs.core.collectives import Exchange, ExchangeRunner
+from lightrig.instruments.jobs.traffic.gloo import GlooRunner
 from lightrig.instruments.servers.host.commands import ToolFailedError
 from lightrig.instruments.servers.host.linux import LinuxServer
-from lightrig.instruments.servers.traffic.gloo import GlooRunner
 from lightrig.testbeds import LightrigError, Plan, Port, Testbed
 
 TCP = Costs(efficiency=1448 / 1514)

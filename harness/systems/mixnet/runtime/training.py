@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from lightrig.harness.bench import Fabric
-from lightrig.harness.bench.lanes import Lanes
+from lightrig.harness.jobs.bench.lanes import Lanes
 from lightrig.harness.measure.links import await_carriers
 from lightrig.harness.systems.mixnet.planning.calendar import FirstExchange, Knowledge, Phase
 from lightrig.harness.systems.mixnet.planning.control import (
@@ -43,8 +43,8 @@ from lightrig.harness.systems.mixnet.planning.region import Region
 from lightrig.harness.systems.mixnet.planning.routing import Routing
 from lightrig.harness.systems.mixnet.runtime.exchanges import TCP
 from lightrig.instruments.clock import Span
-from lightrig.instruments.servers.traffic.rank_session import RankSession
-from lightrig.instruments.servers.traffic.training import PrintedLines, Script, ScriptModule
+from lightrig.instruments.jobs.traffic.rank_session import RankSession
+from lightrig.instruments.jobs.traffic.training import PrintedLines, Script, ScriptModule
 from lightrig.testbeds import Plan
 
 

@@ -27,7 +27,7 @@ from lightrig.harness.systems.opus.planning.schedule import PhaseTable
 from lightrig.harness.systems.opus.runtime import Trained
 from lightrig.harness.systems.opus.runtime.restarts import Failure
 from lightrig.harness.systems.opus.runtime.training import Attempt
-from lightrig.instruments.servers.traffic.training import Done
+from lightrig.instruments.jobs.traffic.training import Done
 
 MS = 1_000_000
 SWITCHING = tuple(each * MS for each in (1, 3, 10, 30, 100, 300, 1000))

@@ -9,7 +9,7 @@ from lightrig.harness.systems.opus.runtime.rails import (
     Wait,
 )
 from lightrig.harness.systems.opus.runtime.training import Trained, TrainingJob
-from lightrig.instruments.servers.traffic.training import Done, Script
+from lightrig.instruments.jobs.traffic.training import Done, Script
 
 __all__ = [
     "Done",

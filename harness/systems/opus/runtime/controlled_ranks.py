@@ -7,7 +7,7 @@ from functools import partial
 from lightrig.harness.systems.opus.planning.operations import Operation
 from lightrig.harness.systems.opus.planning.schedule import PhaseTable
 from lightrig.harness.systems.opus.runtime.rails import Rails, RailsLostError
-from lightrig.instruments.servers.traffic.training import (
+from lightrig.instruments.jobs.traffic.training import (
     LocalBegin,
     LocalEnd,
     LocalPhases,

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from lightrig.harness.measure.light_faults import FaultError
+from lightrig.harness.jobs.measure.light_faults import FaultError
 from lightrig.harness.systems.opus.planning.schedule import PhaseTable
 from lightrig.harness.systems.opus.planning.shim import Mode
 from lightrig.harness.systems.opus.runtime.link_watch import LinkLostError
@@ -12,7 +12,7 @@ from lightrig.harness.systems.opus.runtime.training_faults import (
     FaultMaker,
     TrainingFault,
 )
-from lightrig.instruments.servers.traffic.training import Script
+from lightrig.instruments.jobs.traffic.training import Script
 from lightrig.testbeds import LightrigError
 
 

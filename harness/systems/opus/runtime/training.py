@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from lightrig.harness.bench.fabric import Fabric
-from lightrig.harness.bench.overlay import Overlay
+from lightrig.harness.jobs.bench.overlay import Overlay
 from lightrig.harness.measure.links import await_carriers
 from lightrig.harness.planning.routes import Hop, Routes, shortest_routes
 from lightrig.harness.systems.opus.planning.controller import Controller
@@ -23,8 +23,8 @@ from lightrig.harness.systems.opus.runtime.on_fabric import FabricRails
 from lightrig.harness.systems.opus.runtime.rails import Applier, Rails
 from lightrig.instruments.clock import Event, Span
 from lightrig.instruments.clock.workers import Task
-from lightrig.instruments.servers.traffic.rank_session import RankSession, ScriptRun
-from lightrig.instruments.servers.traffic.training import (
+from lightrig.instruments.jobs.traffic.rank_session import RankSession, ScriptRun
+from lightrig.instruments.jobs.traffic.training import (
     Control,
     LocalPhases,
     PrintedLines,

@@ -6,7 +6,7 @@ from functools import partial
 from typing import Literal
 
 from lightrig.harness.bench.fabric import Fabric
-from lightrig.harness.measure.light_faults import FaultError, split_fault
+from lightrig.harness.jobs.measure.light_faults import FaultError, split_fault
 from lightrig.harness.systems.opus.runtime.training import Attempt, TrainingJob
 from lightrig.instruments.clock.workers import Task
 from lightrig.testbeds import Port, QuantityError, Testbed

@@ -10,7 +10,7 @@ from lightrig.harness.bench import Fabric
 from lightrig.harness.measure.links import LinkObservation
 from lightrig.harness.record import Row, Scalar
 from lightrig.harness.systems.railx.runtime.rails import Rails
-from lightrig.instruments.core.collectives import Exchange, ExchangeMeasurement
+from lightrig.instruments.jobs.core.collectives import Exchange, ExchangeMeasurement
 from lightrig.testbeds import LightrigError, Plan
 
 Pattern: TypeAlias = Literal["rings", "one-way rings", "all-to-all"]

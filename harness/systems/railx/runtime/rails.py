@@ -4,13 +4,13 @@ from collections.abc import Mapping
 from functools import partial
 
 from lightrig.harness.bench import Bench, Fabric
-from lightrig.harness.bench.collectives import NoCollectivesError
-from lightrig.harness.bench.lanes import Lanes
+from lightrig.harness.jobs.bench.collectives import NoCollectivesError
+from lightrig.harness.jobs.bench.lanes import Lanes
 from lightrig.harness.measure.links import await_carriers
 from lightrig.harness.systems.railx.planning.rail_lanes import RailLanes
+from lightrig.instruments.jobs.traffic.mpi import MpiRunner, NoMpiError
 from lightrig.instruments.servers.host.linux import LinuxServer
 from lightrig.instruments.servers.host.tcp_queues import unacknowledged
-from lightrig.instruments.servers.traffic.mpi import MpiRunner, NoMpiError
 from lightrig.testbeds import LightrigError, Plan
 
 POLL = 20_000_000

@@ -1,0 +1,1 @@
+"""Collectives, RDMA and streams between the servers of a bench."""

@@ -1,0 +1,48 @@
+"""RDMA over one link: latency of small messages, bandwidth of large ones."""
+
+from collections.abc import Iterator
+
+from lightrig.flows.of_testbed import link_rate_bps
+from lightrig.harness.bench import Fabric
+from lightrig.harness.measure.recording import Recording
+from lightrig.harness.record import Row
+from lightrig.harness.record.row import Scalar
+from lightrig.instruments.jobs.core.rdma import RdmaLink
+from lightrig.testbeds import Link, Plan, Testbed
+
+SMALL, LARGE = 8, 1 << 20
+"""Sizes in bytes: of messages that are timed, and of those that fill a link."""
+
+_TIMED, _FILLING = 1000, 1000
+
+
+def measure_rdma(
+    fabric: Fabric, recording: Recording, ends: RdmaLink, link: Link, plan: Plan
+) -> None:
+    """Record latency and bandwidth of RDMA over `link` of `plan`, which is in place and up.
+
+    Raises `InstrumentError` where the ends do not reach each other.
+    """
+    recording.record(rdma_rows(ends, link, plan, fabric.testbed))
+
+
+def rdma_rows(ends: RdmaLink, link: Link, plan: Plan, testbed: Testbed) -> Iterator[Row]:
+    """Measure a link of `plan` once; raises what `RdmaLink` does.
+
+    `rdma.latency` is the median of its messages, one way; `rdma.utilization` is the bandwidth as
+    a share of the link's rate.
+    """
+    line_rate = link_rate_bps(testbed, link)
+    conditions: dict[str, Scalar] = {"plan": plan.name, "line_rate_bps": line_rate}
+    subject = str(link)
+    timed = ends.latency(SMALL, _TIMED)
+    known = {**conditions, "size": timed.size, "iterations": timed.iterations}
+    at = timed.at.latest
+    for name, ns in (("latency", timed.typical_ns), ("latency_p99", timed.p99_ns)):
+        if ns is not None:
+            yield Row(subject, f"rdma.{name}", ns, ns, ns, "ns", at, known)
+    filled = ends.bandwidth(LARGE, _FILLING)
+    known = {**conditions, "size": filled.size, "iterations": filled.iterations}
+    at, rate = filled.at.latest, filled.average_bps
+    yield Row(subject, "rdma.bandwidth", rate, None, None, "bit/s", at, known)
+    yield Row(subject, "rdma.utilization", rate / line_rate, None, None, "share", at, known)

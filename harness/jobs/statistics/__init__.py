@@ -1,0 +1,1 @@
+"""Statistics of jobs: functions on plain values."""

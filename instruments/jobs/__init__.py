@@ -1,0 +1,1 @@
+"""Programs, tools and libraries that jobs run on servers."""

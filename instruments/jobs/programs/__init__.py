@@ -1,0 +1,1 @@
+"""Programs of jobs that are sent to servers."""

@@ -1,0 +1,1 @@
+"""Simulated programs of jobs."""

@@ -1,0 +1,1 @@
+"""Output of tools that jobs run."""
