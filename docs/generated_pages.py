@@ -23,7 +23,7 @@ from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
 from lightrig import api, devices, drivers, systems
-from lightrig.harness.cli import COMMANDS
+from lightrig.harness.cli import commands
 from lightrig.harness.cli.app import application
 from lightrig.instruments.core import capabilities
 from lightrig.testbeds import json_schema
@@ -92,7 +92,7 @@ def _commands() -> str:
         "# Commands\n\nExit status: 0 yes, 1 no, 2 bad use or input, 3 trouble in the lab. "
         "`--json` prints one JSON document.\n\n"
     ]
-    for name in COMMANDS:
+    for name in commands():
         group = typer.main.get_command(application(name))
         assert isinstance(group, click.Group) or hasattr(group, "commands")
         parts += _help(group.commands[name], f"lightrig {name}", 2)

@@ -4,19 +4,17 @@ As with drivers, a new folder in a checkout is found without declaring it or ins
 """
 
 import pkgutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from importlib.metadata import EntryPoint
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
+from typing import Any, Protocol
 
 from lightrig.instruments.core.entry_points import entries
+from lightrig.packs import load_all, packs
 from lightrig.testbeds import LightrigError
-
-if TYPE_CHECKING:
-    from lightrig.harness.bench import Fabric
 
 GROUP = "lightrig.systems"
 """Entry points of other packages in this group name a `System` each."""
@@ -27,68 +25,15 @@ class SystemRegistryError(LightrigError):
     """An entry point of `lightrig.systems` does not name a usable system."""
 
 
-class TrainingRequestError(LightrigError):
-    """A training request that does not fit the testbed, before anything has run."""
+class SizedFabric(Protocol):
+    """A fabric that a file describes by its sizes, checked and never expanded whole."""
 
-
-RESULTS = r"\bloss\b\D*?([-+]?(?:\d+\.?\d*(?:[eE][-+]?\d+)?|\.\d+|nan\b|inf\b))"
-"""The numbers of a training script that are compared by default: what follows the word loss."""
-
-Printed: TypeAlias = Callable[[str, int, str], None]
-"""Receives the part of a training run, such as "on circuits", a rank and a line that it printed."""
-
-
-@dataclass(frozen=True, slots=True)
-class TrainingRequest:
-    """A training script and how to run it.
-
-    Attributes:
-        source, name, arguments: of the script.
-        parallel: degrees of parallelism by name, pipeline stages as `pp`; empty: what fits.
-        mode: when circuits are requested.
-        results: regular expression of the numbers that are compared between runs.
-        ranks: how many; None: one on each NIC of the testbed.
-        also: degrees of further sizes in which to run it, each on the first servers.
-        max_restarts: how often the script is started again after a failure.
-        faults: that are made in a simulation, such as `cut:5s,step=4`.
-    """
-
-    source: str
     name: str
-    arguments: Sequence[str]
-    parallel: Mapping[str, int]
-    mode: Literal["default", "provisioning"]
-    results: str
-    ranks: int | None = None
-    also: Sequence[Mapping[str, int]] = ()
-    max_restarts: int = 0
-    faults: Sequence[str] = ()
+    about: str
+    notes: tuple[str, ...]
 
-
-class TrainingReport(Protocol):
-    """Cost of circuits to a training script."""
-
-    @property
-    def as_printed_before(self) -> bool:
-        """Whether the ranks printed the same numbers on circuits as without."""
-
-    def document(self) -> Mapping[str, Any]:
-        """Return all of it as JSON has it."""
-
-    def lines(self) -> Iterator[str]:
-        """Yield what a person reads."""
-
-
-class Trainer(Protocol):
-    """Runs a training script on the circuits of a fabric."""
-
-    def __call__(
-        self, fabric: "Fabric", request: TrainingRequest, printed: Printed
-    ) -> TrainingReport:
-        """Run the script; the caller restores the fabric.
-
-        Raises `TrainingRequestError`, and `LightrigError` for what goes wrong later.
-        """
+    def parts(self) -> Iterator[tuple[str, int, list[str]]]:
+        """Yield each kind of part, how many of it there are, and what to say of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +62,7 @@ class System:
             `lightrig.harness.orchestration.wiring.Structure` or raises `TestbedError`.
         trainer: what `lightrig train` runs on a testbed of this system, a function of a `Fabric`, a
             `TrainingRequest` and a function that receives what ranks print; it returns a
-            `TrainingReport`.
+            `TrainingReport` (`lightrig.harness.jobs.training`).
     """
 
     name: str
@@ -157,19 +102,34 @@ class System:
 def installed_systems() -> Mapping[str, System]:
     """Return the installed systems by name, in alphabetical order.
 
-    A system of an installed package replaces Lightrig's of the same name. Raises
+    A system of an installed package replaces Lightrig's of the same name. Where the pack of systems
+    cannot be imported, it has none of its own. Raises
     `SystemRegistryError` for a folder or an entry point that names no system, or another one.
     """
-    folders = pkgutil.iter_modules(import_module(_PACKAGE).__path__)
-    shipped = [
-        EntryPoint(folder.name, f"{_PACKAGE}.{folder.name}:SYSTEM", GROUP)
-        for folder in folders
-        if folder.ispkg
-    ]
+    shipped = (
+        []
+        if packs()["systems"].problem
+        else [
+            EntryPoint(folder.name, f"{_PACKAGE}.{folder.name}:SYSTEM", GROUP)
+            for folder in pkgutil.iter_modules(import_module(_PACKAGE).__path__)
+            if folder.ispkg
+        ]
+    )
     # Those of Lightrig itself are left over from an installation of an earlier version.
     installed = [entry for entry in entries(GROUP).values() if not entry.value.startswith(_PACKAGE)]
     found = {entry.name: _load(entry) for entry in (*shipped, *installed)}
     return dict(sorted(found.items()))
+
+
+def installed_parts(part: str) -> Iterator[tuple[str, Any]]:
+    """Yield the name of each pack, then of each system, that has a part, with the part.
+
+    Raises `PackError` or `SystemRegistryError` for one that cannot be loaded.
+    """
+    yield from ((pack.name, loaded) for pack, loaded in load_all(part))
+    for name, system in installed_systems().items():
+        if (loaded := system.load(part)) is not None:
+            yield name, loaded
 
 
 def _load(entry: EntryPoint) -> System:

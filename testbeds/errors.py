@@ -18,6 +18,10 @@ class LightrigError(Exception):
         return escape_control(super().__str__())
 
 
+class PackError(LightrigError):
+    """A pack has no usable manifest, or names a part that cannot be loaded."""
+
+
 @dataclass(frozen=True, order=True, slots=True)
 class Problem:
     """One mistake in a file; `line` and `column` count from 1."""

@@ -7,10 +7,10 @@ import gc
 import os
 import sys
 import warnings
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
 
 from lightrig.harness.machine_folder import VARIABLE, stated_folder
+from lightrig.packs import Command, packs
 
 BAD_USE = 2
 
@@ -21,17 +21,7 @@ COMPLETION_VARIABLE = "_LIGHTRIG_COMPLETE"
 """Set in the environment by a shell that asks for completions."""
 
 
-class Command(NamedTuple):
-    """A command's line in `lightrig --help`, and the example at the end of its own help.
-
-    SYSTEM in an example is replaced with the name of an installed system.
-    """
-
-    summary: str
-    example: str
-
-
-COMMANDS = {
+_CORE = {
     "init": Command("Write a first testbed file from a few answers.", "mine.yaml"),
     "check": Command("Check a testbed file; locate every error.", "testbeds/mine.yaml"),
     "doctor": Command("Compare the lab with its testbed file.", "testbeds/mine.yaml"),
@@ -49,28 +39,25 @@ COMMANDS = {
     "night": Command("Measure testbeds on the hosts that reach them.", "lab.yaml"),
     "report": Command("Draw the pages of runs, or the trend over nights.", ""),
     "results": Command("List, query, compare, export and recover runs.", "list"),
-    "claims": Command("Compare a paper's published values with measured ones.", "SYSTEM"),
-    "generate": Command("Write the testbed file of a published system.", ""),
-    "orchestrate": Command("Run a published system's control plane as a service.", ""),
-    "agent": Command("Drive the switches of one host for a control plane.", ""),
-    "train": Command(
-        "Run a training script on circuits; show what they cost it.",
-        "testbeds/rails4.yaml -- examples/train_llama.py --steps 8",
-    ),
-    "survive": Command(
-        "Make faults by light under a job; show what becomes of it.",
-        "testbeds/namespaces.yaml --fault cut:2s --instruments simulated",
-    ),
-    "certify": Command(
-        "Test a switch against requirements; write a sheet of verdicts.",
-        "testbeds/mine.yaml ocs --instruments simulated",
-    ),
-    "sheet": Command("Verify and compare certification sheets.", ""),
     "replay": Command("Serve the replies of a recorded trace on loopback.", "traces/ocs.jsonl"),
     "read": Command("Name the tool whose output a file is, and what is in it.", "ethtool.txt"),
-    "schema": Command("Print the JSON Schema of testbed files.", "> testbeds/schema.json"),
+    "schema": Command(
+        "Print the JSON Schema of testbed files.",
+        "> testbeds/schema.json",
+        "lightrig.harness.cli.check",
+    ),
 }
-"""By name, in the order of a first day in the lab."""
+
+
+def commands() -> Mapping[str, Command]:
+    """Return all commands by name: the core's in the order of a first day in the lab, then packs'.
+
+    Raises `PackError`.
+    """
+    found = dict(_CORE)
+    for pack in packs().values():
+        found |= pack.commands
+    return found
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -92,7 +79,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         sys.stdout.write(f"lightrig {version('lightrig')}\n")
     elif name in ("--install-completion", "--show-completion"):
         _completion(name, arguments_given[1:])
-    elif name in COMMANDS:
+    elif name in commands():
         _run(name, arguments_given)
     elif not arguments_given:
         sys.stderr.write(help_text())
@@ -102,7 +89,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
         kind = "option" if name.startswith("-") else "command"
         sys.stderr.write(
-            f"lightrig: no such {kind}: {name!r}{did_you_mean(name, COMMANDS)}\n"
+            f"lightrig: no such {kind}: {name!r}{did_you_mean(name, commands())}\n"
             "lightrig --help lists the commands\n"
         )
         raise SystemExit(BAD_USE)
@@ -165,8 +152,8 @@ def _sentence(
 
 def help_text() -> str:
     """Return what `lightrig --help` prints."""
-    width = max(map(len, COMMANDS))
-    lines = [f"  {name:<{width}}  {command.summary}" for name, command in COMMANDS.items()]
+    width = max(map(len, commands()))
+    lines = [f"  {name:<{width}}  {command.summary}" for name, command in commands().items()]
     return "\n".join(
         (
             "Usage: lightrig COMMAND [OPTIONS] ...",

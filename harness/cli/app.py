@@ -4,18 +4,7 @@ from importlib import import_module
 
 import typer
 
-from lightrig.harness.cli import COMMANDS
-
-_MODULES = {
-    "schema": "lightrig.harness.cli.check",
-    "claims": "lightrig.harness.claims.commands",
-    **{name: f"lightrig.harness.certify.commands.{name}" for name in ("certify", "sheet")},
-    **{name: f"lightrig.harness.jobs.commands.{name}" for name in ("train", "survive")},
-    **{
-        name: f"lightrig.harness.orchestration.commands.{name}" for name in ("orchestrate", "agent")
-    },
-}
-"""Modules of commands that are not those of the same name here."""
+from lightrig.harness.cli import commands
 
 
 def application(*names: str) -> typer.Typer:
@@ -27,10 +16,10 @@ def application(*names: str) -> typer.Typer:
         rich_markup_mode=None,
     )
     app.callback()(_keep_the_name)
-    for name in names or COMMANDS:
-        module = _MODULES.get(name, f"lightrig.harness.cli.{name}")
-        command = getattr(import_module(module), name)
-        example = COMMANDS[name].example
+    known = commands()
+    for name in names or known:
+        command = getattr(import_module(known[name].module or f"lightrig.harness.cli.{name}"), name)
+        example = known[name].example
         if "SYSTEM" in example:
             from lightrig.harness.system_registry import installed_systems  # noqa: PLC0415
 

@@ -18,8 +18,8 @@ from lightrig.harness.cli.common import (
     print_json,
     structure_of,
 )
-from lightrig.harness.orchestration.wiring import Structure
 from lightrig.harness.quantities.registry import names_in_files
+from lightrig.harness.system_registry import SizedFabric
 from lightrig.harness.vocabulary import InstalledNames
 from lightrig.testbeds import (
     LightrigError,
@@ -88,7 +88,7 @@ def schema() -> None:
     print_json(json_schema())
 
 
-def _read(file: Path) -> Testbed | Structure:
+def _read(file: Path) -> Testbed | SizedFabric:
     names = InstalledNames()
     try:
         return load(file, names)

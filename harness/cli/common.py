@@ -16,9 +16,8 @@ import typer
 from typer.core import TyperGroup
 
 from lightrig.harness.cli import completion
-from lightrig.harness.orchestration.wiring import Structure
 from lightrig.harness.quantities.registry import names_in_files
-from lightrig.harness.system_registry import installed_systems
+from lightrig.harness.system_registry import SizedFabric, installed_systems
 from lightrig.testbeds import Plan, SizesOnlyError, Testbed, TestbedError, Vocabulary, load
 from lightrig.testbeds.escaping import escape_control
 
@@ -64,7 +63,7 @@ def readable(file: Path) -> Iterator[None]:
         give_up(f"{file}: {error.strerror}", BAD_INPUT)
 
 
-def structure_of(file: Path, found: SizesOnlyError, vocabulary: Vocabulary) -> Structure:
+def structure_of(file: Path, found: SizesOnlyError, vocabulary: Vocabulary) -> SizedFabric:
     """Read a file of which `load` raised `found`: the sizes of a fabric that a system builds.
 
     Raises `TestbedError`.
@@ -74,7 +73,7 @@ def structure_of(file: Path, found: SizesOnlyError, vocabulary: Vocabulary) -> S
         (place,) = found.problems
         problem = f"has the sizes of a fabric, which the system {found.system!r} does not build"
         raise TestbedError([replace(place, message=problem)])
-    structure: Structure = system.load("structure")(file, vocabulary)
+    structure: SizedFabric = system.load("structure")(file, vocabulary)
     return structure
 
 

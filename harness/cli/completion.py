@@ -16,7 +16,7 @@ from typing import Annotated, Any
 
 import typer
 
-from lightrig.harness.cli import COMMANDS, COMPLETION_VARIABLE
+from lightrig.harness.cli import COMPLETION_VARIABLE, commands
 
 SHELLS = ("bash", "zsh", "fish")
 
@@ -34,12 +34,12 @@ def complete() -> None:
 
 def _application(name: str) -> typer.Typer:
     """Return the application of the command `name`, or of all commands without their options."""
-    if name in COMMANDS:
+    if name in commands():
         from lightrig.harness.cli.app import application  # noqa: PLC0415 - loads the command
 
         return application(name)
     app = typer.Typer(add_completion=False)
-    for each, command in COMMANDS.items():
+    for each, command in commands().items():
         app.command(each, help=command.summary)(_nothing)
 
     @app.callback()

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Protocol
 from urllib.parse import urlsplit
 
+from lightrig.harness.system_registry import SizedFabric
 from lightrig.testbeds import Circuit, Link, Plan, Testbed
 
 
@@ -34,17 +35,11 @@ class Wiring(Protocol):
         """Return a testbed with a switch and what is cabled to it, for a session with it."""
 
 
-class Structure(Wiring, Protocol):
-    """A fabric that a file describes by its sizes, checked and never expanded whole."""
+class Structure(Wiring, SizedFabric, Protocol):
+    """A fabric of stated sizes, with its wiring."""
 
-    name: str
-    about: str
     path: Path
     lab_folder: Path | None
-    notes: tuple[str, ...]
-
-    def parts(self) -> Iterator[tuple[str, int, list[str]]]:
-        """Yield each kind of part, how many of it there are, and what to say of them."""
 
 
 class TestbedWiring:

@@ -144,23 +144,23 @@ def pytest_configure(config: pytest.Config) -> None:
         config.stash[FILES] = files
         for part in PARTS:
             config.pluginmanager.import_plugin(part)
-        _load_system_fixtures(config)
+        _load_fixtures(config)
 
 
-def _load_system_fixtures(config: pytest.Config) -> None:
-    """Register the fixtures of all installed systems, of which the testbeds may be."""
+def _load_fixtures(config: pytest.Config) -> None:
+    """Register the fixtures of all packs and installed systems, of which the testbeds may be."""
     # Imported here: without a testbed no system is looked for.
     from lightrig.harness.system_registry import (  # noqa: PLC0415
         SystemRegistryError,
-        installed_systems,
+        installed_parts,
     )
+    from lightrig.testbeds.errors import PackError  # noqa: PLC0415
 
     try:
-        for system in installed_systems().values():
-            module = system.load("fixtures")
-            if module is not None and not config.pluginmanager.is_registered(module):
-                config.pluginmanager.register(module, f"lightrig-{system.name}")
-    except SystemRegistryError as error:
+        for name, module in installed_parts("fixtures"):
+            if not config.pluginmanager.is_registered(module):
+                config.pluginmanager.register(module, f"lightrig-{name}")
+    except (PackError, SystemRegistryError) as error:
         raise pytest.UsageError(str(error)) from error
 
 

@@ -14,7 +14,6 @@ from typing import Any, NoReturn, TypeAlias
 
 import pytest
 
-from lightrig.harness.jobs.bench.rdma import without_rdma
 from lightrig.harness.plugin.keys import TESTBEDS
 from lightrig.instruments.core.registry import NoDriverError, driver
 from lightrig.testbeds import PlanPair, Port, Testbed, plan_pairs
@@ -257,13 +256,6 @@ def _lacks(testbed: Testbed, metafunc: pytest.Metafunc) -> str | None:
     return next(filter(None, reasons), None)
 
 
-def _without_collectives(testbed: Testbed) -> str:
-    servers = testbed.servers.values()
-    if testbed.only_namespaces or (len(servers) > 1 and all(s.gpus.count for s in servers)):
-        return ""
-    return "no two servers with GPUs, and no namespaces"
-
-
 def _without_telemetry(testbed: Testbed) -> str:
     """Whether a switch's driver reads telemetry; a model without a driver fails later, by name."""
     for spec in testbed.optical_switches.values():
@@ -285,8 +277,6 @@ def _overheard(testbed: Testbed) -> str:
 
 
 _WITHOUT: Mapping[str, Callable[[Testbed], str]] = {
-    "rdma": without_rdma,
-    "collectives": _without_collectives,
     "modules": _without_telemetry,
     "plan": _overheard,
     "transition": _overheard,

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import Any, Protocol, TypeVar
+from typing import Any
 
 import pytest
 
@@ -53,35 +53,6 @@ class EndShield:
                 return
         for number, handler in self._handlers.items():
             signal.signal(number, handler)
-
-
-class Closable(Protocol):
-    """Something that changes servers while it is open."""
-
-    def close(self) -> None:
-        """Restore the servers."""
-
-
-C = TypeVar("C", bound=Closable)
-
-
-def open_or_skip(open_runner: Callable[[], C]) -> Iterator[C]:
-    """Open a runner of collectives for a fixture; skip where the host has no program for it.
-
-    Closing it is not interrupted.
-    """
-    from lightrig.harness.jobs.bench.collectives import NoCollectivesError  # noqa: PLC0415
-    from lightrig.instruments.jobs.traffic.gloo import NoPyTorchError  # noqa: PLC0415
-
-    try:
-        opened = open_runner()
-    except NoCollectivesError as error:
-        pytest.skip("; ".join(" ".join(line.split()) for line in str(error).splitlines()))
-    except NoPyTorchError:
-        pytest.skip("PyTorch is not installed")
-    yield opened
-    with uninterrupted():
-        opened.close()
 
 
 @contextmanager

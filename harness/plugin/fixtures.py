@@ -30,8 +30,6 @@ from lightrig.harness.plugin.keys import (
 
 if TYPE_CHECKING:
     from lightrig.harness.bench import Bench, Fabric
-    from lightrig.harness.jobs.bench.collectives import Collectives
-    from lightrig.harness.jobs.bench.rdma import RdmaOverCircuits
     from lightrig.harness.measure.links import LinkObservation
     from lightrig.harness.measure.recording import Recording
     from lightrig.harness.measure.sampling import Events
@@ -319,25 +317,6 @@ def links(bench: Bench) -> LinkObservation:
     from lightrig.harness.measure.links import LinkObservation
 
     return LinkObservation(bench)
-
-
-@pytest.fixture(scope="session")
-def collectives(bench: Bench) -> Iterator[Collectives]:
-    """Runner of collectives on the testbed's servers, whose state is restored afterwards."""
-    from lightrig.harness.jobs.bench.collectives import open_collectives
-    from lightrig.harness.plugin.ending import open_or_skip
-
-    yield from open_or_skip(partial(open_collectives, bench))
-
-
-@pytest.fixture(scope="session")
-def rdma(bench: Bench) -> RdmaOverCircuits:
-    """Asks both ends of a link for its RDMA; a testbed without any is not asked."""
-    from lightrig.harness.jobs.bench.rdma import RdmaOverCircuits, without_rdma
-
-    if why := without_rdma(bench.testbed):
-        pytest.skip(f"testbed {bench.testbed.name}: {why}")
-    return RdmaOverCircuits(bench)
 
 
 @pytest.fixture

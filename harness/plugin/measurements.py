@@ -16,12 +16,6 @@ import pytest
 
 if TYPE_CHECKING:
     from lightrig.harness.bench import Bench, Fabric
-    from lightrig.harness.jobs.bench.jobs import JobCollective, JobSetting, Library
-    from lightrig.harness.jobs.measure.collectives.sweep import Sweep
-    from lightrig.harness.jobs.measure.rdma_recovery import RdmaRecovery
-    from lightrig.harness.jobs.measure.recovery import Recovery
-    from lightrig.harness.jobs.measure.survival import Survival
-    from lightrig.harness.jobs.measure.survival_map import LongestFault
     from lightrig.harness.measure.bit_errors.counting import BitErrors
     from lightrig.harness.measure.insertion_loss.end_to_end import PathLosses
     from lightrig.harness.measure.insertion_loss.faults import Fault
@@ -29,7 +23,7 @@ if TYPE_CHECKING:
     from lightrig.harness.measure.loss_windows import LossWindow
     from lightrig.harness.measure.recording import Recording
     from lightrig.harness.measure.stages import Reconfiguration
-    from lightrig.testbeds import Link, Plan
+    from lightrig.testbeds import Plan
 
 
 @pytest.fixture
@@ -58,103 +52,6 @@ def measure_outage(
     from lightrig.harness.measure.outage import measure_outage
 
     return partial(measure_outage, fabric, links, measure)
-
-
-@pytest.fixture
-def measure_collective(
-    fabric: Fabric, links: LinkObservation, measure: Recording
-) -> Callable[..., Sweep]:
-    """`measure_collective(runner, call, plan)`: run and record one collective of many sizes."""
-    from lightrig.harness.jobs.measure.collectives.sweep import measure_collective
-
-    return partial(measure_collective, fabric, links, measure)
-
-
-@pytest.fixture
-def measure_recovery(
-    fabric: Fabric, links: LinkObservation, measure: Recording
-) -> Callable[..., Recovery]:
-    """`measure_recovery(traffic, ranks, plans, route, size=...)`: change plans under traffic."""
-    from lightrig.harness.jobs.measure.recovery import measure_recovery
-
-    return partial(measure_recovery, fabric, links, measure)
-
-
-@pytest.fixture
-def measure_rdma(fabric: Fabric, measure: Recording) -> Callable[..., None]:
-    """`measure_rdma(ends, link, plan)`: latency and bandwidth of RDMA over one link."""
-    from lightrig.harness.jobs.measure.rdma import measure_rdma
-
-    return partial(measure_rdma, fabric, measure)
-
-
-@pytest.fixture
-def measure_rdma_recovery(fabric: Fabric, measure: Recording) -> Callable[..., RdmaRecovery]:
-    """`measure_rdma_recovery(ends, link, plan)`: apply a plan; time until RDMA runs over `link`."""
-    from lightrig.harness.jobs.measure.rdma_recovery import measure_rdma_recovery
-
-    return partial(measure_rdma_recovery, fabric, measure)
-
-
-@pytest.fixture
-def measure_survival(
-    bench: Bench, fabric: Fabric, links: LinkObservation, measure: Recording
-) -> Callable[..., Survival]:
-    """`measure_survival(plan, link, cut=NS)`: cut the light of `link` under a TCP stream on it."""
-    from lightrig.harness.jobs.bench.streams import open_stream
-    from lightrig.harness.jobs.measure.survival import measure_survival
-
-    def measured(plan: Plan, link: Link, *, cut: int, user_timeout: int = 0) -> Survival:
-        stream = open_stream(bench, link, user_timeout=user_timeout)
-        try:
-            return measure_survival(fabric, links, measure, stream, plan, link, cut=cut)
-        finally:
-            stream.close()
-
-    return measured
-
-
-@pytest.fixture
-def measure_longest_cut(
-    pytestconfig: pytest.Config,
-    bench: Bench,
-    fabric: Fabric,
-    links: LinkObservation,
-    measure: Recording,
-) -> Callable[..., LongestFault]:
-    """`measure_longest_cut(plan, library=, collective=, setting=, number=)`: up to 30 s each."""
-    from lightrig.harness.jobs.bench.jobs import Jobs, JobSetting
-    from lightrig.harness.jobs.measure.light_faults import LONGEST, FaultKind, draw_faults
-    from lightrig.harness.jobs.measure.survival import survival_rows
-    from lightrig.harness.jobs.measure.survival_map import FaultRun, LongestFault
-
-    def measured(
-        plan: Plan,
-        *,
-        library: Library = "tcp",
-        collective: JobCollective = "all_reduce",
-        setting: JobSetting | None = None,
-        number: int = 12,
-        least: int = 100_000_000,
-        most: int = LONGEST,
-    ) -> LongestFault:
-        setting = setting or JobSetting()
-        jobs, search = Jobs(bench, library, setting), LongestFault(least, most)
-        about = {"job": f"{collective} over {library}", "setting": str(setting)}
-        seed = pytestconfig.getoption("seed")
-        try:
-            run = FaultRun(fabric, links, jobs, plan, collective)
-            places = draw_faults([FaultKind("cut", most)], bench.testbed.links(plan), number, seed)
-            for fault in search.faults(places):
-                found = run.under(fault)
-                search.found(found)
-                measure.record(survival_rows(found, measure.next_event()), about)
-        finally:
-            jobs.close()
-        measure.record([search.row(about["job"], bench.clock.now())], about)
-        return search
-
-    return measured
 
 
 @pytest.fixture

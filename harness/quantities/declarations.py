@@ -9,10 +9,6 @@ from lightrig.instruments.core.stages import STAGES
 
 RECONFIGURATION = "Reconfiguration"
 OUTAGE = "Outage"
-COLLECTIVES = "Collectives"
-RECOVERY = "Traffic under reconfiguration"
-SURVIVAL = "Jobs under faults of light"
-RDMA = "RDMA"
 CLOSURE = "Closure"
 HARNESS = "Cost of the harness"
 
@@ -83,52 +79,6 @@ outage.packets
     longest interruption of numbered datagrams in any link direction
 """),
     *OPTICAL,
-    *table(f"""
-[{COLLECTIVES}]
-collective.time  ns lower
-    duration of one operation
-collective.algorithm_bandwidth  bit/s higher
-    size of an operation by its duration
-collective.bus_bandwidth  bit/s higher
-    rate on each link of a ring that explains the duration, as in nccl-tests
-collective.fitted_bus_bandwidth  bit/s higher minimum=1
-    bus bandwidth of unlimited size, from a line through all sizes
-collective.latency  ns lower minimum=1
-    duration of an operation of size zero, from a line through all sizes
-collective.utilization  share higher aliases=collective.use
-    bus bandwidth of the largest size as a share of the line rate
-[{RECOVERY}]
-recovery.survived  1 higher unjudged
-    1 where every rank continued through the change, else 0
-recovery.routed  ns lower title="routes set"
-    from the command until the servers have routes over the new links
-recovery.first_collective  ns lower title="first all-reduce"
-    from the command until the first all-reduce that began after it is done
-recovery.interruption  ns lower
-    longest time between two all-reduces that ended
-recovery.bus_bandwidth  bit/s higher none unjudged hidden
-    bus bandwidth of one all-reduce around the change
-[{SURVIVAL}]
-survival.went_on  1 higher least unjudged
-    1 where the job on a link went on by itself, with right results, after its light was cut
-survival.stall  ns lower
-    longest exchange of the job while the light was away and until it went on
-survival.dark  ns none unjudged
-    time without carrier at the port of the link where it was longest
-survival.longest_cut  ns higher least
-    longest cut that half of the trials survive
-[{RDMA}]
-rdma.latency  ns lower
-    median latency of RDMA messages in one direction
-rdma.latency_p99  ns lower
-    99th percentile of the latency of RDMA messages in one direction
-rdma.bandwidth  bit/s higher
-    average bandwidth of RDMA over one link
-rdma.utilization  share higher aliases=rdma.use
-    bandwidth of RDMA over one link as a share of the line rate
-rdma.recovered  ns lower
-    from the command until the first RDMA operation over a new link
-"""),
     *_closures(),
     *table(f"""
 [{CLOSURE}] 1 higher unjudged hidden

@@ -5,7 +5,8 @@ from types import MappingProxyType
 
 from lightrig.harness.quantities.declarations import DECLARED
 from lightrig.harness.quantities.quantity import Quantity, QuantityDeclarationError
-from lightrig.harness.system_registry import installed_systems
+from lightrig.harness.system_registry import installed_parts, installed_systems
+from lightrig.packs import load_all
 from lightrig.testbeds import LightrigError
 from lightrig.testbeds.findings import did_you_mean
 from lightrig.testbeds.limits import LimitedQuantity, QuantityNames
@@ -31,8 +32,8 @@ class _Registry:
     def filled(self) -> "_Registry":
         if not self._filled:
             self.add(DECLARED)
-            for system in installed_systems().values():
-                self.add(system.load("quantities") or ())
+            for _, quantities in installed_parts("quantities"):
+                self.add(quantities)
             self._filled = True
         return self
 
@@ -81,6 +82,9 @@ def declare_stored(quantities: Iterable[Quantity]) -> None:
 def declared_elsewhere() -> list[Quantity]:
     """Return the quantities that neither Lightrig nor its own systems declare."""
     known = set(DECLARED)
+    for pack, quantities in load_all("quantities"):
+        if pack.built_in:
+            known.update(quantities)
     for system in installed_systems().values():
         if system.built_in:
             known.update(system.load("quantities") or ())

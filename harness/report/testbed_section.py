@@ -12,7 +12,6 @@ from typing import NamedTuple
 
 from markupsafe import Markup
 
-from lightrig.harness.jobs.report.traffic_section import COLLECTIVES, RECOVERY
 from lightrig.harness.record import Instrument
 from lightrig.harness.report.answers_section import Answer, answers, is_answer
 from lightrig.harness.report.bit_error_section import BIT_ERRORS
@@ -28,17 +27,19 @@ from lightrig.harness.report.templates import render_macro
 from lightrig.harness.report.transceiver_section import PATH_CHANGES, TRANSCEIVERS
 from lightrig.harness.report.wiring import wiring_section
 from lightrig.harness.system_registry import System, installed_systems
+from lightrig.packs import load_all
 from lightrig.testbeds import Limit, ServerSpec, Testbed
 
-_GENERIC = (INSERTION_LOSS, BIT_ERRORS, PATH_CHANGES, TRANSCEIVERS, COLLECTIVES, RECOVERY)
+_GENERIC = (INSERTION_LOSS, BIT_ERRORS, PATH_CHANGES, TRANSCEIVERS)
 _LAST = (CLOSURE, HARNESS)
 
 
 @cache
 def _declared() -> tuple[Section, ...]:
     """Return all declared sections in the order of the page."""
+    of_packs = chain.from_iterable(sections for _, sections in load_all("sections"))
     of_systems = chain.from_iterable(map(_of_system, installed_systems().values()))
-    return (RECONFIGURATION, OUTAGE, *_GENERIC, *of_systems)
+    return (RECONFIGURATION, OUTAGE, *_GENERIC, *of_packs, *of_systems)
 
 
 def _of_system(system: System) -> Iterator[Section]:

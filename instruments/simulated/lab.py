@@ -12,7 +12,6 @@ from typing import TypeGuard
 
 from lightrig.instruments.clock import Clock, Span
 from lightrig.instruments.clock.virtual import VirtualClock
-from lightrig.instruments.jobs.simulated.traffic_tools import TrafficTools
 from lightrig.instruments.simulated.faults.lab_faults import LabFaults
 from lightrig.instruments.simulated.faults.running_faults import RunningFaults
 from lightrig.instruments.simulated.faults.wire_faults import FaultInjector
@@ -36,6 +35,7 @@ from lightrig.instruments.simulated.world.ground_truth import GroundTruth
 from lightrig.instruments.simulated.world.light import Channels
 from lightrig.instruments.simulated.world.randomness import Chance
 from lightrig.instruments.simulated.world.world import World
+from lightrig.packs import load_all
 from lightrig.testbeds import (
     Identity,
     LightrigError,
@@ -338,9 +338,9 @@ class SimulatedLab(World):
                 fec_histogram=nic.fec_histogram,
             ),
             laser=self._set_laser,
-            traffic=TrafficTools(
-                spec.name, self.traffic, self._lab_faults.missing_tools(spec.name)
-            ),
+            further=[
+                make(spec.name, self.traffic, missing) for _, make in load_all("server_programs")
+            ],
         )
         for port in tools.ports:
             self.truth.note_counter(f"{port.spec.port}.before_fec", partial(getattr, port, "ber"))

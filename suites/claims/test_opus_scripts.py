@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from lightrig.harness.bench import Fabric
-from lightrig.harness.system_registry import RESULTS, TrainingRequest
+from lightrig.harness.jobs.training import RESULTS, TrainingRequest
 from lightrig.harness.systems.opus.measurements.train_script import train
 
 pytestmark = [pytest.mark.of_system("opus")]

@@ -33,7 +33,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from lightrig.harness.system_registry import RESULTS
+from lightrig.harness.jobs.training import RESULTS
 from lightrig.suites.claims.test_opus_scripts import NotListedError, entries, source_of
 from tests.campaigns.records import log, reported
 

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from lightrig.harness.bench import Fabric, bind
-from lightrig.harness.system_registry import RESULTS, TrainingRequest
+from lightrig.harness.jobs.training import RESULTS, TrainingRequest
 from lightrig.harness.systems.opus.measurements.train_script import train
 from lightrig.testbeds import load
 from tests.campaigns.predictions import MS, REPLICAS, SCRIPT, STEPS, testbed_of

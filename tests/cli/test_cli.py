@@ -12,7 +12,7 @@ import typer
 from typer.testing import CliRunner
 
 from lightrig.harness.bench.saved_state import Origin, SavedCircuits, SavedStates
-from lightrig.harness.cli import COMMANDS
+from lightrig.harness.cli import commands
 from lightrig.harness.cli.app import application
 from lightrig.testbeds import Circuit
 
@@ -169,9 +169,9 @@ def lightrig(*words):
 
 def test_help_lists_every_command_of_the_application():
     shown = lightrig("--help").stdout
-    commands = typer.main.get_command(application()).commands
-    assert set(commands) == set(COMMANDS)
-    assert re.findall(r"^  (\w+) +[A-Z][^.]*\.$", shown, re.MULTILINE) == list(COMMANDS)
+    of_application = typer.main.get_command(application()).commands
+    assert set(of_application) == set(commands())
+    assert re.findall(r"^  (\w+) +[A-Z][^.]*\.$", shown, re.MULTILINE) == list(commands())
 
 
 @pytest.mark.parametrize(

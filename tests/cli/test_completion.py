@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from lightrig.harness.cli import COMMANDS, COMPLETION_VARIABLE, main
+from lightrig.harness.cli import COMPLETION_VARIABLE, commands, main
 
 ROOT = Path(__file__).parents[2]
 LIGHTRIG = Path(sys.executable).with_name("lightrig")
@@ -42,7 +42,7 @@ def completions(monkeypatch, capsys):
 
 
 def test_commands_are_completed_without_loading_any(completions):
-    assert completions("lightrig ") == list(COMMANDS)
+    assert completions("lightrig ") == list(commands())
     assert completions("lightrig res") == ["restore", "results"]
 
 

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from lightrig.harness.cli.app import application
 from lightrig.instruments.servers.tools import ethtool_fec, sonic_eeprom, sonic_optics
 from lightrig.instruments.servers.tools.output import ToolOutputError
-from lightrig.instruments.servers.tools.recognition import _READERS, read
+from lightrig.instruments.servers.tools.recognition import read, readers
 
 SAMPLES = Path(__file__).parents[1] / "tools" / "samples"
 TOOLS = {
@@ -47,7 +47,7 @@ def samples() -> list[str]:
 def test_the_tool_of_every_sample_is_named(name: str) -> None:
     (tool,) = (tool for beginning, tool in TOOLS.items() if name.startswith(beginning))
     text = (SAMPLES / name).read_text()
-    (parse,) = (reader.parse for reader in _READERS if reader.tool == tool)
+    (parse,) = (reader.parse for reader in readers() if reader.tool == tool)
     assert outcome(lambda: tuple(read(text))) == outcome(lambda: (tool, parse(text)))
 
 

@@ -17,7 +17,8 @@ from typer.testing import CliRunner
 from lightrig.harness.bench import Fabric
 from lightrig.harness.cli.app import application
 from lightrig.harness.cli.lab import INTERRUPTED
-from lightrig.harness.system_registry import Printed, System, TrainingReport, TrainingRequest
+from lightrig.harness.jobs.training import Printed, TrainingReport, TrainingRequest
+from lightrig.harness.system_registry import System
 from lightrig.instruments.namespaces import namespaces as kernel
 from lightrig.testbeds import LightrigError
 

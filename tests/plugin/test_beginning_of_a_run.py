@@ -207,7 +207,7 @@ def test_testbeds_of_a_conftest_are_simulated_and_load_the_rest(
         pluginmanager=SimpleNamespace(import_plugin=imported.append),
     )  # fmt: skip
     monkeypatch.setattr(plugin, "_testbeds", lambda config: (files, by_person))
-    monkeypatch.setattr(plugin, "_load_system_fixtures", lambda config: imported.append("systems"))
+    monkeypatch.setattr(plugin, "_load_fixtures", lambda config: imported.append("systems"))
     plugin.pytest_configure(config)
     assert config.option.instruments == instruments
     marks = ("limits", "needs", "fault", "of_testbed", "claim", "of_system")
@@ -217,17 +217,13 @@ def test_testbeds_of_a_conftest_are_simulated_and_load_the_rest(
 
 
 def test_fixtures_of_each_system_are_registered_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    modules = {"acos": "new", "opus": "known", "railx": None}
-    systems = {
-        name: SimpleNamespace(name=name, load=lambda part, name=name: part and modules[name])
-        for name in modules
-    }
-    module = "lightrig.harness.system_registry.installed_systems"
-    monkeypatch.setattr(module, lambda: systems)
+    modules = [("acos", "new"), ("opus", "known")]
+    module = "lightrig.harness.system_registry.installed_parts"
+    monkeypatch.setattr(module, lambda part: iter(modules if part == "fixtures" else ()))
     registered: list[Any] = []
     manager = SimpleNamespace(
         is_registered=lambda module: module == "known",
         register=lambda *given: registered.append(given),
     )
-    plugin._load_system_fixtures(SimpleNamespace(pluginmanager=manager))  # type: ignore[arg-type]
+    plugin._load_fixtures(SimpleNamespace(pluginmanager=manager))  # type: ignore[arg-type]
     assert registered == [("new", "lightrig-acos")]

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from lightrig.harness import plugin
+from lightrig.harness.jobs import fixtures as jobs
 from lightrig.harness.plugin import collection
 from lightrig.harness.plugin.collection import DESELECTED, InstrumentSelection, NotApplicable
 from lightrig.harness.plugin.keys import FILES, NO_TESTBED, TESTBEDS
@@ -119,7 +120,6 @@ MIXED = {"s0": server(namespace=True), "s1": server()}
         (Function("bench", "fabric", unavailable=lambda fixture, testbed: (
             f"{testbed.name} has no {fixture}" if fixture == "fabric" else ""
         )), lab_of(), "opus has no fabric"),
-        (Function("collectives"), lab_of(), "no two servers with GPUs, and no namespaces"),
         (Function("bench"), lab_of(), None),
     ],
 )  # fmt: skip
@@ -142,7 +142,8 @@ def test_collectives_need_two_servers_with_gpus_or_namespaces(
 ) -> None:
     servers = {str(number): server(gpus=count) for number, count in enumerate(gpus)}
     lab = lab_of(servers=servers, only_namespaces=only_namespaces)
-    assert (collection._without_collectives(lab) == "") == can
+    reason = None if can else "no two servers with GPUs, and no namespaces"
+    assert jobs.pytest_lightrig_unavailable("collectives", lab) == reason
 
 
 def test_one_switch_with_telemetry_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
+from lightrig.harness.jobs.fixtures import open_or_skip
 from lightrig.harness.plugin import ending, session
 from lightrig.harness.plugin.collection import DESELECTED
-from lightrig.harness.plugin.ending import EndShield, ending_unrecorded, open_or_skip
+from lightrig.harness.plugin.ending import EndShield, ending_unrecorded
 from lightrig.harness.plugin.keys import ENDED, RUN, UNRECORDED
 from lightrig.harness.plugin.observed import ObservedRun
 from lightrig.harness.record import RecordError

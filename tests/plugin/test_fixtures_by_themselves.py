@@ -11,6 +11,7 @@ from lightrig.harness.bench import UnsupportedHostError, settings
 from lightrig.harness.bench.lease import LeaseConflictError
 from lightrig.harness.bench.restoring import NotRestoredError
 from lightrig.harness.bench.saved_state import SavedStateError
+from lightrig.harness.jobs import fixtures as jobs
 from lightrig.harness.measure import closure, sampling
 from lightrig.harness.modes import SAMPLES
 from lightrig.harness.plugin import collection, fixtures
@@ -263,9 +264,9 @@ def test_rdma_is_asked_of_testbeds_that_have_it(lab: Lab, monkeypatch: pytest.Mo
     monkeypatch.setattr(f"{module}without_rdma", lambda testbed: "no device is named")
     monkeypatch.setattr(f"{module}RdmaOverCircuits", lambda bench: ("rdma of", bench))
     with pytest.raises(pytest.skip.Exception, match="testbed bench: no device is named"):
-        function_of(fixtures.rdma)(lab.bench)
+        function_of(jobs.rdma)(lab.bench)
     monkeypatch.setattr(f"{module}without_rdma", lambda testbed: "")
-    assert function_of(fixtures.rdma)(lab.bench) == ("rdma of", lab.bench)
+    assert function_of(jobs.rdma)(lab.bench) == ("rdma of", lab.bench)
 
 
 @pytest.mark.parametrize(

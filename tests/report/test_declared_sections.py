@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 from report_runs import context
 
+from lightrig.harness.jobs import quantities
 from lightrig.harness.quantities import declarations, optical, registry
 from lightrig.harness.quantities.quantity import Quantity
 from lightrig.harness.quantities.registry import declare
@@ -15,8 +16,8 @@ from lightrig.harness.systems.opus.quantities import RAILS
 from lightrig.testbeds import parse_limit
 
 SECTIONS = (
-    *(declarations.RECONFIGURATION, declarations.OUTAGE, declarations.COLLECTIVES),
-    *(declarations.RECOVERY, declarations.RDMA, declarations.CLOSURE, declarations.HARNESS),
+    *(declarations.RECONFIGURATION, declarations.OUTAGE, quantities.COLLECTIVES),
+    *(quantities.RECOVERY, quantities.RDMA, declarations.CLOSURE, declarations.HARNESS),
     *(optical.INSERTION_LOSS, optical.BIT_ERRORS, optical.PATH_CHANGES, optical.TRANSCEIVERS),
     *(BYPASS, RAILS, "Isolation"),
 )

@@ -23,15 +23,15 @@ from lightrig.harness.cli.common import (
     print_json,
 )
 from lightrig.harness.cli.lab import Instruments, Seed, interruptible, lab, restored
-from lightrig.harness.system_registry import (
+from lightrig.harness.jobs.training import (
     RESULTS,
     Printed,
     Trainer,
     TrainingReport,
     TrainingRequest,
     TrainingRequestError,
-    installed_systems,
 )
+from lightrig.harness.system_registry import installed_systems
 from lightrig.testbeds import Testbed
 
 Command = Annotated[

@@ -8,7 +8,7 @@ from functools import partial
 
 import numpy as np
 
-from lightrig.harness.quantities import declarations
+from lightrig.harness.jobs import quantities
 from lightrig.harness.quantities.registry import quantity
 from lightrig.harness.report.drawing import Axis, Numbers, Plot, even
 from lightrig.harness.report.estimates import CONFIDENCE, Estimate
@@ -176,7 +176,7 @@ def _size(size: float) -> str:
 
 
 COLLECTIVES = Section(
-    declarations.COLLECTIVES,
+    quantities.COLLECTIVES,
     estimates=of_quantities(_UTILIZATION),
     shows=frozenset((_BANDWIDTH, _UTILIZATION, _LATENCY)).__contains__,
     parts=(
@@ -271,7 +271,7 @@ def _around_changes(data: SectionData) -> Iterator[Figure]:
 
 
 RECOVERY = Section(
-    declarations.RECOVERY,
+    quantities.RECOVERY,
     estimates=of_quantities(_SURVIVED, *_TIMES),
     shows=frozenset((_SURVIVED, *_TIMES, _CURVE)).__contains__,
     parts=(
@@ -292,3 +292,5 @@ RECOVERY = Section(
         Figures(_around_changes),
     ),
 )
+
+SECTIONS = (COLLECTIVES, RECOVERY)

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, cast
 
 import httpx
 import typer
@@ -233,7 +233,7 @@ def _fabric(file: Path) -> Testbed | Structure:
         try:
             return load(file, quantities=names.quantities)
         except SizesOnlyError as found:
-            return structure_of(file, found, names)
+            return cast("Structure", structure_of(file, found, names))
 
 
 def _state_file(file: Path, simulated: bool) -> Path:

@@ -44,7 +44,7 @@ def acos_rings(
 @pytest.fixture
 def ring_training(fabric: Fabric, links: LinkObservation) -> Iterator[RingTraining]:
     """A rank of PyTorch on each server, in data-parallel pairs and pipelines of two."""
-    from lightrig.harness.plugin.ending import open_or_skip
+    from lightrig.harness.jobs.fixtures import open_or_skip
     from lightrig.harness.systems.acos.runtime.training import Group, RingTraining
 
     links.pause()  # the servers watch their carriers themselves

@@ -33,7 +33,7 @@ def mixnet_region(bench: Bench) -> Iterator[Exchanges]:
 
     Routes and ranks are removed from the servers after the module's last test.
     """
-    from lightrig.harness.plugin.ending import open_or_skip
+    from lightrig.harness.jobs.fixtures import open_or_skip
     from lightrig.harness.systems.mixnet.runtime.exchanges import Exchanges
 
     yield from open_or_skip(partial(Exchanges, bench))

@@ -35,7 +35,7 @@ def rails(bench: Bench) -> Iterator[Rails]:
 
     Addresses, routes and ranks are removed from the servers after the module's last test.
     """
-    from lightrig.harness.plugin.ending import open_or_skip
+    from lightrig.harness.jobs.fixtures import open_or_skip
     from lightrig.harness.systems.railx.runtime.rails import Rails
 
     yield from open_or_skip(partial(Rails, bench))

@@ -53,6 +53,13 @@ class TrafficTools:
         installed = {name: run for name, run in started.items() if name not in self._missing}
         return {**installed, "rm": self._rm}
 
+    def starts(self, argv: Sequence[str]) -> bool:
+        """Whether a command line that begins with `env` starts one of them."""
+        try:
+            return launched(argv).argv[0].rpartition("/")[2] in self.programs()
+        except (LaunchError, ValueError, IndexError):
+            return False
+
     def _run(self, program: str, arguments: Sequence[str]) -> ProgramOutcome:
         argv = [program, *arguments]
         try:

@@ -74,9 +74,11 @@ class Program:
         return [self._source(name) for name in self.modules]
 
     def _source(self, module: str) -> tuple[str, str]:
-        own = resources.files(self.package).joinpath(f"{module}.py").is_file()
-        package = self.package if own else _PROGRAMS
+        package = self.package
         path = resources.files(package).joinpath(f"{module}.py")
+        if not path.is_file():
+            package = _PROGRAMS
+            path = resources.files(package).joinpath(f"{module}.py")
         return f"{package}.{module}", path.read_text(encoding="utf-8")
 
     @functools.cache  # noqa: B019 - a handful of programs, which live as long as the process

@@ -3,9 +3,9 @@
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, NamedTuple
 
-from lightrig.instruments.jobs.tools import iperf3, nccl_tests, osu, perftest
 from lightrig.instruments.servers.tools import (
     ethtool_counters,
     ethtool_fec,
@@ -19,6 +19,7 @@ from lightrig.instruments.servers.tools import (
     sonic_optics,
 )
 from lightrig.instruments.servers.tools.output import ToolOutputError, without_colours
+from lightrig.packs import load_all
 
 _JSON = re.compile(r"\s*(\{(?!')|\[\s*[{\]])")
 """Start of JSON; a bracket alone may be a launcher's prefix."""
@@ -32,7 +33,7 @@ class Recognized(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class _Reader:
+class Reader:
     """A tool: a pattern that its text has, keys that its JSON has, and its parser."""
 
     tool: str
@@ -47,32 +48,33 @@ class _Reader:
         return re.search(self.text, text, re.MULTILINE) is not None
 
 
-_READERS = (
-    _Reader(
+_CORE = (
+    Reader(
         "mlxlink", r"^(Operational Info|Test Mode Info)\s*$", ("result", "status"), mlxlink.parse
     ),
-    _Reader("ethtool --show-fec", r"^FEC parameters for ", ("active", "config"), ethtool_fec.parse),
-    _Reader("ethtool -S", r"^NIC statistics:", (), ethtool_counters.parse),
-    _Reader("ethtool", r"^Settings for ", (), ethtool_link.parse),
-    _Reader("nccl-tests", r"#\s+size\s+count\s", ("average_bus_bandwidth",), nccl_tests.parse),
-    _Reader("OSU micro-benchmarks", r"# OSU ", (), osu.parse),
-    _Reader("perftest", r"^\s*#bytes\s", ("test_info", "results"), perftest.parse),
-    _Reader(
+    Reader("ethtool --show-fec", r"^FEC parameters for ", ("active", "config"), ethtool_fec.parse),
+    Reader("ethtool -S", r"^NIC statistics:", (), ethtool_counters.parse),
+    Reader("ethtool", r"^Settings for ", (), ethtool_link.parse),
+    Reader(
         "rdma link", r"^(link |\d+/\d+: )\S+/\d+:? ", ("physical_state", "state"), rdma_link.parse
     ),
-    _Reader("ip link", r"^\d+: \S+: <", ("ifindex", "flags"), ip_link.parse),
-    _Reader(iperf3.TOOL, r"(?!)", ("start", "version", "end"), iperf3.parse),
-    _Reader("/sys/class/infiniband", r"^\S*\w\d/ports/\d+/", (), infiniband_sysfs.parse),
-    _Reader(sonic_eeprom.TOOL, r"^\s*Ethernet\d+: SFP EEPROM ", (), sonic_eeprom.parse),
-    _Reader(sonic_optics.TABLE, r"^\s*Ethernet\d+:\s*$", (), sonic_optics.parse_table),
-    _Reader(sonic_optics.DATABASE, r"^\{'\w+': '", (), sonic_optics.parse_database),
-    _Reader(
+    Reader("ip link", r"^\d+: \S+: <", ("ifindex", "flags"), ip_link.parse),
+    Reader("/sys/class/infiniband", r"^\S*\w\d/ports/\d+/", (), infiniband_sysfs.parse),
+    Reader(sonic_eeprom.TOOL, r"^\s*Ethernet\d+: SFP EEPROM ", (), sonic_eeprom.parse),
+    Reader(sonic_optics.TABLE, r"^\s*Ethernet\d+:\s*$", (), sonic_optics.parse_table),
+    Reader(sonic_optics.DATABASE, r"^\{'\w+': '", (), sonic_optics.parse_database),
+    Reader(
         "ethtool -m",
         r"^\s*(Identifier|Vendor PN|Module temperature|Laser [a-z]+ [a-z]+ \(Channel \d+\))\s*:",
         ("identifier",),
         ethtool_module.parse,
     ),
 )
+
+
+def readers() -> tuple[Reader, ...]:
+    """Return the readers of all tools that are known here: the core's, then those of packs."""
+    return (*_CORE, *chain.from_iterable(found for _, found in load_all("readers")))
 
 
 def read(text: str) -> Recognized:
@@ -83,9 +85,9 @@ def read(text: str) -> Recognized:
             certainty; then the error is that of the tool's parser.
     """
     plain = without_colours(text)
-    claiming = [reader for reader in _READERS if reader.claims(plain)]
+    claiming = [reader for reader in readers() if reader.claims(plain)]
     if not claiming:
-        known = ", ".join(reader.tool for reader in _READERS)
+        known = ", ".join(reader.tool for reader in readers())
         raise ToolOutputError("this file", f"the output of one of: {known}", text.strip()[:80])
     found: list[Recognized] = []
     failures: list[ToolOutputError] = []

@@ -4,13 +4,12 @@ Independent of the parsers that will read them: formats are those of ethtool, ml
 and sysfs as their sources and samples have them.
 """
 
+from collections import ChainMap
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, Protocol
 
 from lightrig.instruments.clock import Clock
-from lightrig.instruments.jobs.simulated.host_launchers import LaunchError, launched
-from lightrig.instruments.jobs.simulated.traffic_tools import TrafficTools
 from lightrig.instruments.simulated.hosts import (
     cmis_memory,
     ethtool_format,
@@ -63,6 +62,22 @@ class HostSoftware:
     fec_histogram: bool = False
 
 
+class ServerPrograms(Protocol):
+    """Programs of one server that a pack adds, such as those that send traffic.
+
+    Attributes:
+        files: what they have written, by path.
+    """
+
+    files: dict[str, str]
+
+    def programs(self) -> Mapping[str, Callable[[Sequence[str]], ProgramOutcome]]:
+        """Return the installed ones by name; each takes its arguments and runs to its end."""
+
+    def starts(self, argv: Sequence[str]) -> bool:
+        """Whether a command line that begins with `env` starts one of them."""
+
+
 _NO_DELAY = Delay(0)
 _SOFTWARE = HostSoftware()
 
@@ -79,7 +94,7 @@ class HostTools:
         delay: one way through the management network.
         software: what is installed.
         laser: switches a port's laser on or off, as bringing its device up or down does.
-        traffic: the programs that send traffic over the fabric.
+        further: programs of packs.
     """
 
     def __init__(
@@ -95,7 +110,7 @@ class HostTools:
         delay: Delay = _NO_DELAY,
         software: HostSoftware = _SOFTWARE,
         laser: Callable[[Port, bool], None] = lambda port, on: None,
-        traffic: TrafficTools | None = None,
+        further: Sequence[ServerPrograms] = (),
     ) -> None:
         self.ports = [SimulatedPort(port, links, light, clock, chance, roster) for port in ports]
         roster.update({port.spec.port: port for port in self.ports})
@@ -103,8 +118,8 @@ class HostTools:
         self._software = software
         self._delay = delay
         self._laser = laser
-        self._written = traffic.files if traffic else {}
-        self._senders = traffic.programs() if traffic else {}
+        self._further = further
+        self._written = ChainMap(*(each.files for each in further))
         self._draws = chance.stream(f"{name}/tools")
         self._programs: dict[str, Callable[[Sequence[str]], ProgramOutcome]] = {
             "ethtool": self._ethtool,
@@ -118,8 +133,9 @@ class HostTools:
             "ibstat": self._ibstat,
             "ibdev2netdev": self._ibdev2netdev,
             "command": self._command,
-            **self._senders,
         }
+        for each in further:
+            self._programs |= each.programs()
 
     def run(self, argv: Sequence[str]) -> ProgramOutcome:
         """Run a program to its end; return its output and its run time."""
@@ -141,10 +157,7 @@ class HostTools:
             known = self._written
             return any(each in known or each.startswith("/sys/class/") for each in argv[1:])
         if name == "env":
-            try:
-                return launched(argv).argv[0].rpartition("/")[2] in self._senders
-            except (LaunchError, ValueError, IndexError):
-                return False
+            return any(each.starts(argv) for each in self._further)
         return name != "command" or self._installed(argv[-1]) is not None
 
     def replaced(self) -> list[str]:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from lightrig.harness.bench import Fabric, bind
-from lightrig.harness.cli.generate import generate
+from lightrig.harness.systems.commands import generate
 from lightrig.harness.systems.infinitehbd.generator import render, render_fixed
 from lightrig.harness.systems.infinitehbd.planning.rings import Path, bundles, circuits
 from lightrig.harness.systems.infinitehbd.planning.wiring import InfiniteHbdError, k_hop

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from lightrig.harness.system_registry import RESULTS
+from lightrig.harness.jobs.training import RESULTS
 from lightrig.harness.systems.opus.measurements.printed_numbers import Lines, compare
 from lightrig.harness.systems.opus.measurements.training import (
     deviation_of_steps,

@@ -8,7 +8,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from lightrig.harness.cli.generate import generate
+from lightrig.harness.systems.commands import generate
 from lightrig.harness.systems.railx.generator import render
 from lightrig.harness.systems.railx.planning.physical import Fabric, RailxError
 from lightrig.harness.systems.railx.planning.topologies import hyperx, torus

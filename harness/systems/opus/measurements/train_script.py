@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 
 from lightrig.harness.bench import Fabric
 from lightrig.harness.jobs.measure.light_faults import FaultError
+from lightrig.harness.jobs.training import Printed, TrainingRequest, TrainingRequestError
 from lightrig.harness.signals import postponed
-from lightrig.harness.system_registry import Printed, TrainingRequest, TrainingRequestError
 from lightrig.harness.systems.opus.measurements.growth import (
     GrowingAnswer,
     answer_in_sizes,

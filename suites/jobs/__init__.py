@@ -1,0 +1,1 @@
+"""Suites of jobs: collectives, RDMA, and what becomes of both when light fails."""
