@@ -9,6 +9,7 @@ from lightrig.harness.system_registry import installed_systems
 from lightrig.instruments.core.instrument import Instrument
 from lightrig.instruments.core.models import kind_of, models, options_of
 from lightrig.instruments.core.registry import driver
+from lightrig.packs import missing
 from lightrig.testbeds.credentials import CredentialError, look_up
 from lightrig.testbeds.limits import QuantityNames
 from lightrig.testbeds.parts import InstrumentPart, OpticalSwitchPart
@@ -22,6 +23,7 @@ class InstalledNames:
         self.systems: Collection[str] = installed_systems().keys()
         self.models: Collection[str] = models().keys()
         self.quantities: QuantityNames = names_in_files()
+        self.missing = missing()
 
     def misfits(self, part: OpticalSwitchPart | InstrumentPart) -> Iterator[tuple[Keys, str]]:
         """Yield the keys of `part` that the driver of its model cannot be given, and why."""

@@ -136,11 +136,10 @@ def present() -> Iterator[Pack]:
 
 def missing() -> str:
     """Return a sentence on the packs that cannot be imported here; empty without any."""
-    absent = {pack.name: problem for pack in packs().values() if (problem := pack.problem)}
+    absent = [pack.name for pack in packs().values() if pack.problem]
     if not absent:
         return ""
-    reasons = "; ".join(f"{name} ({problem})" for name, problem in absent.items())
-    return f"not installed here: pack{'s' * (len(absent) > 1)} {reasons}"
+    return f"not installed here: pack{'s' * (len(absent) > 1)} {', '.join(absent)}"
 
 
 def load_all(part: str) -> Iterator[tuple[Pack, "Any"]]:
@@ -191,6 +190,8 @@ def _read(name: str, package: str, folder: str) -> Pack:
     try:
         with open(path, encoding="utf-8") as file:
             manifest = json.load(file)
+        if not isinstance(manifest, dict):
+            raise TypeError(f"found a {type(manifest).__name__}, expected an object of JSON")
         commands = {
             command: Command(**stated) for command, stated in manifest.pop("commands", {}).items()
         }

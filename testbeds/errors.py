@@ -18,7 +18,7 @@ class LightrigError(Exception):
         return escape_control(super().__str__())
 
 
-class PackError(LightrigError):
+class PackError(LightrigError, ImportError):
     """A pack has no usable manifest, or names a part that cannot be loaded."""
 
 

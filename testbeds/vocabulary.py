@@ -19,11 +19,14 @@ class Vocabulary(Protocol):
         systems: published systems whose claims have tests.
         models: models that have a driver.
         quantities: quantities that can be measured, and so limited.
+        missing: a sentence on parts of Lightrig that are not installed here, and would bring
+            systems and quantities; empty without any.
     """
 
     systems: Collection[str]
     models: Collection[str]
     quantities: QuantityNames
+    missing: str
 
     def options(self, model: str) -> Collection[str] | None:
         """Return the options of `model`, or None if they are unknown."""
@@ -40,11 +43,12 @@ class Vocabulary(Protocol):
 
 def check_names(document: Document, vocabulary: Vocabulary, findings: Findings) -> None:
     """Note every system, model, option and limited quantity that `vocabulary` lacks."""
+    missing = f"; {vocabulary.missing}" if vocabulary.missing else ""
     if document.system is not None and document.system not in vocabulary.systems:
         findings.add(
             ("system",),
             f"nothing is known of the system {document.system!r}"
-            + did_you_mean(document.system, sorted(vocabulary.systems)),
+            + (missing or did_you_mean(document.system, sorted(vocabulary.systems))),
         )
     parts: list[tuple[Keys, OpticalSwitchPart | InstrumentPart]] = [
         (("switches", name), part)
@@ -76,6 +80,6 @@ def check_names(document: Document, vocabulary: Vocabulary, findings: Findings) 
         if quantity not in vocabulary.quantities:
             findings.add(
                 ("limits", quantity),
-                f"no quantity {quantity!r} is declared" + did_you_mean(quantity, present),
+                f"no quantity {quantity!r} is declared" + did_you_mean(quantity, present) + missing,
                 of_key=True,
             )

@@ -67,6 +67,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """
     arguments_given = list(sys.argv[1:] if arguments is None else arguments)
     name = arguments_given[0] if arguments_given else ""
+    try:
+        known = commands()
+    except ImportError as error:  # `PackError`, whose module only an error loads
+        sys.stderr.write(f"lightrig: {error}\n")
+        raise SystemExit(BAD_USE) from error
     if COMPLETION_VARIABLE in os.environ:
         from lightrig.harness.cli.completion import complete  # noqa: PLC0415 - only for shells
 
@@ -79,7 +84,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         sys.stdout.write(f"lightrig {version('lightrig')}\n")
     elif name in ("--install-completion", "--show-completion"):
         _completion(name, arguments_given[1:])
-    elif name in commands():
+    elif name in known:
         _run(name, arguments_given)
     elif not arguments_given:
         sys.stderr.write(help_text())
@@ -89,7 +94,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
         kind = "option" if name.startswith("-") else "command"
         sys.stderr.write(
-            f"lightrig: no such {kind}: {name!r}{did_you_mean(name, commands())}\n"
+            f"lightrig: no such {kind}: {name!r}{did_you_mean(name, known)}\n"
             "lightrig --help lists the commands\n"
         )
         raise SystemExit(BAD_USE)
@@ -116,8 +121,9 @@ def _run(name: str, arguments_given: list[str]) -> None:
     # What libraries make while they are imported lives on: no use in looking for garbage there.
     gc.disable()
     from lightrig.harness.cli.app import application  # noqa: PLC0415 - loads the command's libraries
-    from lightrig.testbeds import LightrigError  # noqa: PLC0415 - as above
+    from lightrig.testbeds.errors import LightrigError, PackError  # noqa: PLC0415 - as above
 
+    _refuse_missing(name)
     try:
         app = application(name)
     except LightrigError as error:  # such as an installed system that cannot be loaded
@@ -127,12 +133,23 @@ def _run(name: str, arguments_given: list[str]) -> None:
     shown_before, warnings.formatwarning = warnings.formatwarning, _sentence
     try:
         app(args=arguments_given, prog_name="lightrig")
+    except PackError as error:
+        sys.stderr.write(f"lightrig {name}: {error}\n")
+        raise SystemExit(BAD_USE) from error
     finally:
         warnings.formatwarning = shown_before
         if name in ("check", "schema"):
             # Spare the collection at the interpreter's end, a sixth of these commands' time.
             # Others may have loaded DuckDB, which reports objects that are not collected.
             gc.freeze()
+
+
+def _refuse_missing(name: str) -> None:
+    """End with a sentence where the pack of a command cannot be imported."""
+    for pack in packs().values():
+        if name in pack.commands and (problem := pack.problem):
+            sys.stderr.write(f"lightrig {name}: its pack {pack.name} is not installed: {problem}\n")
+            raise SystemExit(BAD_USE)
 
 
 def _sentence(

@@ -34,7 +34,12 @@ def table() -> list[str]:
 def named() -> Iterator[str]:
     """Yield each path on the page that begins with a folder of the checkout."""
     for name in re.findall(r"[\w./-]+/[\w./*-]*", PAGE):
-        if name.partition("/")[0] in FOLDERS and "mine.yaml" not in name and "SYSTEM" not in name:
+        if (
+            name.partition("/")[0] in FOLDERS
+            and "mine.yaml" not in name
+            and "SYSTEM" not in name
+            and "PACK" not in name
+        ):
             yield name.rstrip(".")
 
 
