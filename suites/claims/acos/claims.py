@@ -9,11 +9,12 @@ from math import comb
 import numpy as np
 
 from lightrig.harness.claims.computed import Computed, exactly, over_draws
+from lightrig.harness.systems.acos.planning import costs
 from lightrig.harness.systems.acos.planning.datacentre import PP_8_4, DataCentre, Hall, build_hall
 from lightrig.harness.systems.acos.planning.expanders import DEGREE, random_regular, splittable
 from lightrig.harness.systems.acos.planning.optics import Kind
 from lightrig.harness.systems.acos.planning.rack import CLUSTERS, Degrees, Rack, build
-from lightrig.suites.claims.acos import availability, costs
+from lightrig.suites.claims.acos import availability
 from lightrig.suites.claims.acos.avoidable_switches import avoidable_switches
 from lightrig.suites.claims.acos.expander_hops import diameter_and_mean
 from lightrig.suites.claims.acos.performance import (

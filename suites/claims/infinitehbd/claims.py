@@ -7,7 +7,17 @@ from functools import cache, partial
 import numpy as np
 
 from lightrig.harness.claims.computed import Computed, Registry, exactly, over_draws
+from lightrig.harness.systems.infinitehbd.planning.costs import (
+    INTERCONNECTS,
+    Interconnect,
+    aggregate_cost,
+)
 from lightrig.harness.systems.infinitehbd.planning.placement import orchestrate
+from lightrig.harness.systems.infinitehbd.planning.traffic import (
+    careless,
+    cross_tor_share,
+    job_of,
+)
 from lightrig.harness.systems.infinitehbd.planning.wiring import FatTree, Mask, k_hop
 from lightrig.suites.claims.infinitehbd.architectures import (
     Architecture,
@@ -15,11 +25,6 @@ from lightrig.suites.claims.infinitehbd.architectures import (
     Islands,
     KHop,
     waste,
-)
-from lightrig.suites.claims.infinitehbd.cost import (
-    INTERCONNECTS,
-    Interconnect,
-    aggregate_cost,
 )
 from lightrig.suites.claims.infinitehbd.exchange import largest_parallelism
 from lightrig.suites.claims.infinitehbd.further_claims import FURTHER
@@ -43,11 +48,6 @@ from lightrig.suites.claims.infinitehbd.trace import (
     node_fault_share,
     production_trace,
     states,
-)
-from lightrig.suites.claims.infinitehbd.traffic import (
-    careless,
-    cross_tor_share,
-    job_of,
 )
 
 TP = 32

@@ -6,14 +6,15 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from lightrig.harness.systems.infinitehbd.planning.costs import INTERCONNECTS, aggregate_cost
 from lightrig.harness.systems.infinitehbd.planning.placement import orchestrate
+from lightrig.harness.systems.infinitehbd.planning.traffic import careless, cross_tor_share, job_of
 from lightrig.suites.claims.infinitehbd.architectures import (
     ARCHITECTURES,
     Architecture,
     waste,
 )
 from lightrig.suites.claims.infinitehbd.claims import GPU_DOLLARS, SCALED, scattered
-from lightrig.suites.claims.infinitehbd.cost import INTERCONNECTS, aggregate_cost
 from lightrig.suites.claims.infinitehbd.replay import (
     DRAWS,
     GPUS,
@@ -23,7 +24,6 @@ from lightrig.suites.claims.infinitehbd.replay import (
     waiting,
 )
 from lightrig.suites.claims.infinitehbd.trace import independent
-from lightrig.suites.claims.infinitehbd.traffic import careless, cross_tor_share, job_of
 
 Values = npt.NDArray[np.float64]
 

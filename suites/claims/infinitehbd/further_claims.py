@@ -6,6 +6,7 @@ from functools import cache, partial
 import numpy as np
 
 from lightrig.harness.claims.computed import Computed, Registry, exactly
+from lightrig.harness.systems.infinitehbd.planning.costs import INTERCONNECTS, aggregate_cost
 from lightrig.harness.systems.infinitehbd.planning.wiring import k_hop
 from lightrig.suites.claims.infinitehbd.architectures import (
     Architecture,
@@ -16,7 +17,6 @@ from lightrig.suites.claims.infinitehbd.architectures import (
     StaticRings,
     waste,
 )
-from lightrig.suites.claims.infinitehbd.cost import INTERCONNECTS, aggregate_cost
 from lightrig.suites.claims.infinitehbd.exchange import exchange_ns
 from lightrig.suites.claims.infinitehbd.replay import (
     GPUS,

@@ -12,10 +12,10 @@ import numpy as np
 from lightrig.harness.claims.computed import Computed, exactly, over_draws
 from lightrig.harness.systems.mixnet.planning.calendar import LayerTimes, calendar
 from lightrig.harness.systems.mixnet.planning.copilot import Copilot
+from lightrig.harness.systems.mixnet.planning.costs import PRICES, fat_tree_cost, mixnet_cost
 from lightrig.harness.systems.mixnet.planning.demand import Placement, server_demand
 from lightrig.harness.systems.mixnet.planning.region import Region
 from lightrig.harness.systems.mixnet.planning.topology import plan_links
-from lightrig.suites.claims.mixnet.costs import PRICES, fat_tree_cost, mixnet_cost
 from lightrig.suites.claims.mixnet.gating import Gating
 from lightrig.suites.claims.mixnet.link_counts import plan_links_as_printed
 from lightrig.suites.claims.mixnet.prediction import top_k_accuracy

@@ -7,9 +7,9 @@ from functools import partial
 from pathlib import Path
 
 from lightrig.harness.claims.computed import Computed, Registry, exactly
+from lightrig.harness.systems.opus.planning.costs import GB200, H200, Parts, advantage
 from lightrig.harness.systems.opus.planning.operations import Job, OpusError
 from lightrig.harness.systems.opus.planning.topology import TopologyId
-from lightrig.suites.claims.opus.costs import GB200, H200, Parts, advantage
 from lightrig.suites.claims.opus.further_claims import FURTHER
 from lightrig.suites.claims.opus.phases import parse_phase_table, steady
 from lightrig.suites.claims.opus.window_count import window_count

@@ -8,13 +8,13 @@ from math import log2
 from pathlib import Path
 
 from lightrig.harness.claims.computed import Computed, Registry, exactly
+from lightrig.harness.systems.opus.planning.costs import H200, packet_switch_ports
 from lightrig.harness.systems.opus.planning.operations import (
     Job,
 )
 from lightrig.harness.systems.opus.planning.topology import TopologyId
 from lightrig.harness.systems.opus.planning.wiring import Attachment, Attachments, Wiring
 from lightrig.suites.claims.closed_forms import all_to_all_on_ring
-from lightrig.suites.claims.opus.costs import H200, packet_switch_ports
 from lightrig.suites.claims.opus.steps import phase_tables
 from lightrig.suites.claims.opus.window_count import window_count
 from lightrig.testbeds import Circuit

@@ -15,7 +15,8 @@ from itertools import product
 import numpy as np
 
 from lightrig.harness.claims.computed import Computed, exactly
-from lightrig.harness.systems.railx.planning import allocation
+from lightrig.harness.systems.railx.planning import allocation, costs
+from lightrig.harness.systems.railx.planning.costs import Network
 from lightrig.harness.systems.railx.planning.cross_connects import Settings
 from lightrig.harness.systems.railx.planning.physical import Fabric
 from lightrig.harness.systems.railx.planning.scheduling import (
@@ -25,10 +26,9 @@ from lightrig.harness.systems.railx.planning.scheduling import (
     pack,
 )
 from lightrig.harness.systems.railx.planning.topologies import Axis, configure, hyperx, torus
-from lightrig.suites.claims.railx import bandwidths, collectives, costs, flow_model
+from lightrig.suites.claims.railx import bandwidths, collectives, flow_model
 from lightrig.suites.claims.railx.chip_graph import node_diameter
 from lightrig.suites.claims.railx.collectives import Group
-from lightrig.suites.claims.railx.costs import Network
 from lightrig.suites.claims.railx.flits import Point, stored_points
 from lightrig.suites.claims.railx.further_topologies import (
     dragonfly,

@@ -2,6 +2,7 @@
 
 import pytest
 
+from lightrig.harness.systems.acos.planning import costs
 from lightrig.harness.systems.acos.planning.budgets import (
     TransceiverClass,
     Worst,
@@ -13,7 +14,7 @@ from lightrig.harness.systems.acos.planning.optics import FabricError, selected
 from lightrig.harness.systems.acos.planning.rack import Degrees
 from lightrig.harness.systems.acos.planning.rack_plans import configure
 from lightrig.harness.systems.acos.planning.selection_control import explore, start_times
-from lightrig.suites.claims.acos import availability, costs
+from lightrig.suites.claims.acos import availability
 from lightrig.suites.claims.acos.claims import rack
 from lightrig.suites.claims.acos.expander_hops import diameter_and_mean
 from lightrig.suites.claims.acos.performance import (

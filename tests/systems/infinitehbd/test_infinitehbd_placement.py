@@ -15,9 +15,9 @@ from lightrig.harness.systems.infinitehbd.planning.placement import (
     place,
     place_on,
 )
+from lightrig.harness.systems.infinitehbd.planning.traffic import careless, cross_tor_share, job_of
 from lightrig.harness.systems.infinitehbd.planning.wiring import FatTree, InfiniteHbdError, k_hop
 from lightrig.suites.claims.infinitehbd.exchange import powers_of_two
-from lightrig.suites.claims.infinitehbd.traffic import careless, cross_tor_share, job_of
 
 FIXTURES = json.loads(
     (

@@ -1,6 +1,6 @@
 """The paper's figures, by arithmetic."""
 
-from lightrig.suites.claims.mixnet.costs import PRICES, fat_tree_cost, mixnet_cost
+from lightrig.harness.systems.mixnet.planning.costs import PRICES, fat_tree_cost, mixnet_cost
 
 
 def test_costs_by_hand():

@@ -15,10 +15,10 @@ from lightrig.harness.claims.published import PUBLISHED, load_published
 from lightrig.harness.record import Results
 from lightrig.harness.statistics.samples import SampleError
 from lightrig.harness.systems.opus.measurements.training import exposed
+from lightrig.harness.systems.opus.planning.costs import GB200, H200, advantage, packet_switch_ports
 from lightrig.harness.systems.opus.planning.operations import OpusError
 from lightrig.instruments.simulated.world.randomness import Chance
 from lightrig.suites.claims.opus.claims import COMPUTED, step_seconds
-from lightrig.suites.claims.opus.costs import GB200, H200, advantage, packet_switch_ports
 from lightrig.suites.claims.opus.window_count import window_count
 from lightrig.testbeds import Delay, Slow, load
 

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lightrig.harness.systems.railx.planning import allocation
+from lightrig.harness.systems.railx.planning import allocation, costs
 from lightrig.harness.systems.railx.planning.physical import Fabric, RailxError
 from lightrig.harness.systems.railx.planning.topologies import hyperx, torus
-from lightrig.suites.claims.railx import collectives, costs, flow_model
+from lightrig.suites.claims.railx import collectives, flow_model
 from lightrig.suites.claims.railx.bandwidths import (
     all_to_all_bound,
     dragonfly_exact,

@@ -13,7 +13,7 @@ import networkx as nx
 import numpy as np
 import pytest
 
-from lightrig.harness.systems.railx.planning import allocation, scheduling
+from lightrig.harness.systems.railx.planning import allocation, costs, scheduling
 from lightrig.harness.systems.railx.planning.cross_connects import DARK
 from lightrig.harness.systems.railx.planning.hamiltonian import (
     DecompositionError,
@@ -22,7 +22,7 @@ from lightrig.harness.systems.railx.planning.hamiltonian import (
 )
 from lightrig.harness.systems.railx.planning.physical import Fabric
 from lightrig.harness.systems.railx.planning.topologies import Axis, configure, hyperx, torus
-from lightrig.suites.claims.railx import collectives, costs
+from lightrig.suites.claims.railx import collectives
 from lightrig.suites.claims.railx.chip_graph import ChipGraph, edge_port, node_diameter
 from lightrig.suites.claims.railx.deadlock import (
     Hop,
