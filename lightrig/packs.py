@@ -58,14 +58,21 @@ class Pack:
             `lightrig.instruments.simulated.hosts.host_tools.ServerPrograms`. `readers`: of tools'
             output, each an `instruments.servers.tools.recognition.Reader`. `suites`: a package
             of tests.
+        former_suites: present paths of its suites by former ones, so that their history goes on.
     """
 
-    __slots__ = ("commands", "name", "package", "parts")
+    __slots__ = ("commands", "former_suites", "name", "package", "parts")
 
     def __init__(
-        self, name: str, package: str, commands: Mapping[str, Command], parts: Mapping[str, str]
+        self,
+        name: str,
+        package: str,
+        commands: Mapping[str, Command],
+        parts: Mapping[str, str],
+        former_suites: Mapping[str, str],
     ) -> None:
         self.name = name
+        self.former_suites = former_suites
         self.package = package
         self.commands = commands
         self.parts = parts
@@ -195,11 +202,13 @@ def _read(name: str, package: str, folder: str) -> Pack:
         commands = {
             command: Command(**stated) for command, stated in manifest.pop("commands", {}).items()
         }
+        former_suites = dict(manifest.pop("former_suites", {}))
         if unknown := sorted(manifest.keys() - set(PARTS)):
-            raise ValueError(f"unknown {', '.join(unknown)}; known are {', '.join(PARTS)}")
+            known = ", ".join(("commands", "former_suites", *PARTS))
+            raise ValueError(f"unknown {', '.join(unknown)}; known are {known}")
     except (OSError, ValueError, TypeError, AttributeError) as error:
         raise _error(f"pack {name}: {path} is no manifest of a pack: {error}") from error
-    return Pack(name, package, commands, manifest)
+    return Pack(name, package, commands, manifest, former_suites)
 
 
 def _error(message: str) -> Exception:

@@ -4,7 +4,7 @@ Apart from writing, since pyarrow's data sets load pandas, which no run needs th
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -13,6 +13,7 @@ import pyarrow.dataset
 
 from lightrig.harness.quantities.registry import aliases
 from lightrig.harness.record.dataset import COLUMNS, PARTITIONS
+from lightrig.harness.record.moved_tests import former_files, present_test
 from lightrig.harness.record.row import RecordError
 
 
@@ -52,12 +53,17 @@ def is_one_of(column: str, values: Sequence[Any]) -> pc.Expression:
     return field == values[0] if len(values) == 1 else field.isin(values)
 
 
-def present_names(relation: str) -> str:
-    """Return the SQL of `relation` with the present name of each quantity."""
+def present_names(relation: str, *, tests: bool) -> str:
+    """Return the SQL of `relation` with the present names of quantities, and of tests if asked."""
     cases = " ".join(f"WHEN '{old}' THEN '{new}'" for old, new in aliases().items())
     named = f"CASE quantity {cases} ELSE quantity END AS quantity" if cases else "quantity"
+    moved = " ".join(
+        f"WHEN starts_with(test, '{old}::') THEN '{new}' || substr(test, {len(old) + 1})"
+        for old, new in former_files().items()
+    )
+    test = f", CASE {moved} ELSE test END AS test" if tests and moved else ""
     # The names are declared ones, of letters, digits, dots and underscores.
-    return f"SELECT * REPLACE ({named}) FROM {relation}"  # noqa: S608
+    return f"SELECT * REPLACE ({named}{test}) FROM {relation}"  # noqa: S608
 
 
 def named(dataset: pa.dataset.Dataset, pattern: str) -> pa.Table:
@@ -73,13 +79,21 @@ def named(dataset: pa.dataset.Dataset, pattern: str) -> pa.Table:
         | quantity.is_null()
     )
     check_complete(table)
-    if not former:
+    if former:
+        table = _renamed(table, "quantity", lambda name: aliases().get(name, name))
+    return _renamed(table, "test", present_test)
+
+
+def _renamed(table: pa.Table, name: str, rename: Callable[[str], str]) -> pa.Table:
+    """Return a table whose column of texts has other names."""
+    found = table[name].combine_chunks().dictionary_encode()
+    names = found.dictionary.to_pylist()
+    present = list(map(rename, names))
+    if present == names:
         return table
-    names = table["quantity"].combine_chunks().dictionary_encode()
-    present = [aliases().get(name, name) for name in names.dictionary.to_pylist()]
-    index = table.schema.get_field_index("quantity")
-    column = pa.DictionaryArray.from_arrays(names.indices, pa.array(present)).cast(pa.string())
-    return table.set_column(index, table.schema.field(index), column)
+    index = table.schema.get_field_index(name)
+    column = pa.DictionaryArray.from_arrays(found.indices, pa.array(present))
+    return table.set_column(index, table.schema.field(index), column.cast(table[name].type))
 
 
 def check_complete(table: pa.Table) -> None:

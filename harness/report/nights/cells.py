@@ -19,6 +19,7 @@ import pyarrow as pa
 from lightrig.harness.quantities.registry import aliases
 from lightrig.harness.record import BESIDE_VALUES
 from lightrig.harness.record.attempts import ATTEMPT, attempt_of
+from lightrig.harness.record.moved_tests import present_test
 
 Numbers: TypeAlias = npt.NDArray[Any]
 
@@ -68,7 +69,7 @@ def cells_of(table: pa.Table) -> Cells:
         "simulated": simulated,
         "quantity": texts["quantity"].renamed(lambda name: aliases().get(name, name)),
         "subject": texts["subject"],
-        "test": texts["test"],
+        "test": texts["test"].renamed(present_test),
         "conditions": texts["conditions"].renamed(_case_conditions),
         "unit": texts["unit"],
     }

@@ -130,12 +130,14 @@ class Source:
                     parts = [_parquet(paths)] if paths else []
                     parts += [_compacted(compacted)] if compacted else []
                     every = " UNION ALL BY NAME ".join(f"FROM {part}" for part in parts)
-                    connection.execute(f"CREATE VIEW found AS {present_names(f'({every})')}")
+                    every = present_names(f"({every})", tests=False)
+                    connection.execute(f"CREATE VIEW found AS {every}")
                 else:
                     paths += compacted
                     root, files = self._place.path("rows"), self._place.filesystem
                     connection.register("elsewhere", open_dataset(list(files), root, files))
-                    connection.execute(f"CREATE VIEW found AS {present_names(_NUMBERED)}")
+                    every = present_names(_NUMBERED, tests=False)
+                    connection.execute(f"CREATE VIEW found AS {every}")
                 since = f"WHERE night >= '{self._since}'" if self._since else ""
                 connection.execute(f"CREATE VIEW recent AS FROM found {since}")
                 yield connection

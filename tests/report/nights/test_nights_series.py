@@ -12,9 +12,18 @@ from lightrig.harness.report.nights import write_nights
 from lightrig.harness.statistics.quantiles import NotEnough, quantile
 
 
-def measured(root, *rows, night="2026-03-14", run="r1", simulated=True, testbed="bench", **held):
+def measured(
+    root,
+    *rows,
+    night="2026-03-14",
+    run="r1",
+    simulated=True,
+    testbed="bench",
+    test="test_it",
+    **held,
+):
     """One run of `rows` through the journal itself, as (subject, value, lower, upper, more)."""
-    context = Context(testbed, "test_it", ("ocs: x",), simulated, held)
+    context = Context(testbed, test, ("ocs: x",), simulated, held)
     path = root / "runs" / run / "journal.jsonl"
     path.parent.mkdir(parents=True, exist_ok=True)
     with Journal(path, {"run": run, "night": night}) as journal:
@@ -78,6 +87,16 @@ def test_hardware_and_simulated_are_never_one_series(tmp_path, history_of):
     labs = history_of(tmp_path).labs
     assert {(lab.simulated, lab.series[0].median[0]) for lab in labs} == {(True, 1.0), (False, 2.0)}
     assert [lab.runs for lab in labs] == [(("r2",),), (("r1",),)]
+
+
+def test_a_suite_that_has_moved_goes_on_as_one_series(tmp_path, history_of):
+    former, present = "suites/test_rdma.py::test_it", "suites/jobs/test_rdma.py::test_it"
+    measured(tmp_path, in_db("a", 1.0), night="2026-03-12", run="r1", test=former)
+    measured(tmp_path, in_db("a", 2.0), night="2026-03-14", run="r2", test=present)
+    measured(tmp_path, in_db("a", 9.0), night="2026-03-14", run="r3", test=f"mine/{former}")
+    (lab,) = history_of(tmp_path).labs
+    found = sorted([value for value in one.median if not np.isnan(value)] for one in lab.series)
+    assert found == [[1.0, 2.0], [9.0]]
 
 
 def test_each_subject_and_case_is_a_series(tmp_path, history_of):
