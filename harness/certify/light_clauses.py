@@ -49,7 +49,7 @@ def acknowledged_light(subject: Subject, requirement: Requirement) -> Outcome:
                 final += [powers[1:] for powers in new.values()]
                 if count < most:
                     subject.apply([])
-    return _judge_light(first, np.array(final), requirement.risk)
+    return judge_light(first, np.array(final), requirement.risk)
 
 
 def _observe(
@@ -208,15 +208,7 @@ def repeatability(subject: Subject, requirement: Requirement) -> Outcome:
     readings = np.array([each for each in made.values() if np.mean(each) > DARK_DBM])
     if not len(readings):
         return Outcome("not tested", "no light enters at the cabled ports")
-    noise = float(readings.var(axis=2, ddof=1).mean()) / FINAL_READINGS
-    between = float(readings.mean(axis=2).var(axis=1, ddof=1).mean())
-    degrees = len(readings) * (_MAKINGS - 1)
-    ends = [
-        degrees * between / float(stats.chi2.ppf(share, degrees))
-        for share in (1 - requirement.risk / 2, requirement.risk / 2)
-    ]
-    low, high = (math.sqrt(max(each - noise, 0.0)) for each in ends)
-    value = math.sqrt(max(between - noise, 0.0))
+    value, low, high = repeatability_of(readings, requirement.risk)
     limit = subject.profile.repeatability_db
     verdict: Verdict = "inconclusive"
     if limit is None:
@@ -228,6 +220,25 @@ def repeatability(subject: Subject, requirement: Requirement) -> Outcome:
     word = "no limit in this profile" if limit is None else f"limit {limit:g} dB"
     reason = f"standard deviation over {_MAKINGS} makings of {len(readings)} circuits; {word}"
     return Outcome(verdict, reason, value, (low, high), "dB", readings.shape[0] * _MAKINGS)
+
+
+def repeatability_of(readings: Any, risk: float) -> tuple[float, float, float]:
+    """Return the standard deviation between makings, in dB, and its interval.
+
+    Args:
+        readings: levels in dBm, of shape (circuit, making, reading).
+        risk: the probability that the interval misses it.
+    """
+    circuits, makings, count = readings.shape
+    noise = float(readings.var(axis=2, ddof=1).mean()) / count
+    between = float(readings.mean(axis=2).var(axis=1, ddof=1).mean())
+    degrees = circuits * (makings - 1)
+    ends = [
+        degrees * between / float(stats.chi2.ppf(share, degrees))
+        for share in (1 - risk / 2, risk / 2)
+    ]
+    value, low, high = (math.sqrt(max(each - noise, 0.0)) for each in (between, *ends))
+    return value, low, high
 
 
 def factory_losses(subject: Subject, requirement: Requirement) -> Outcome:
@@ -302,7 +313,7 @@ def ports_of(subject: Subject, chain: Chain) -> tuple[list[int], list[int]]:
     return ingress, egress
 
 
-def _judge_light(first: list[tuple[Circuit, float]], final: Any, risk: float) -> Outcome:
+def judge_light(first: list[tuple[Circuit, float]], final: Any, risk: float) -> Outcome:
     """Judge first readings against `final`, of shape (circuit, reading)."""
     levels = final.mean(axis=1) if len(first) else np.array([])
     lit_ports = {c.ingress for (c, _), level in zip(first, levels, strict=True) if level > DARK_DBM}

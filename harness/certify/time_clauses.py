@@ -28,8 +28,8 @@ _CYCLES = 6
 
 
 @dataclass(frozen=True)
-class _Times:
-    """Bounds in ms from the command, by stage."""
+class StageTimes:
+    """Bounds in ms from the command, one pair for each circuit that was made, by stage."""
 
     dark: list[tuple[float, float]] = field(default_factory=list)
     first_light: list[tuple[float, float]] = field(default_factory=list)
@@ -41,17 +41,17 @@ def settling(subject: Subject, requirement: Requirement) -> Outcome:
     chain = subject.chain()
     ingress, egress = ports_of(subject, chain)
     most = min(len(ingress), len(egress))
-    found: dict[int, _Times] = {}
+    found: dict[int, StageTimes] = {}
     with lit(chain):
         for count in sorted({1, max(most // 2, 1), most}):
-            times = found[count] = _Times()
+            times = found[count] = StageTimes()
             straight = [Circuit(ingress[i], egress[i]) for i in range(most)]
             moved = [Circuit(ingress[i], egress[(i + 1) % count]) for i in range(count)]
             turned = [*moved, *straight[count:]] if count > 1 else straight[1:]
             subject.apply(turned)
             subject.sleep(FINAL_NS)
             for index in range(_TIMED):
-                _time(subject, chain, (straight, turned)[index % 2], times)
+                time_change(subject, chain, (straight, turned)[index % 2], times)
     settled = [each for times in found.values() for each in times.settled]
     if not settled:
         return Outcome("not tested", "no light enters at the cabled ports")
@@ -72,8 +72,14 @@ def settling(subject: Subject, requirement: Requirement) -> Outcome:
     return Outcome(verdict, f"{word}; {stated}", worst[1], worst, "ms", len(settled))
 
 
-def _time(subject: Subject, chain: Chain, setting: Collection[Circuit], times: _Times) -> None:
-    """Make a setting and add the times of its light."""
+def time_change(
+    subject: Subject, chain: Chain, setting: Collection[Circuit], times: StageTimes
+) -> None:
+    """Make a setting and add to `times` those of the light of its new circuits, in order.
+
+    A circuit whose light has not settled when the watch ends has no upper bound (infinite); one
+    without light has none of the times.
+    """
     clock = subject.fabric.bench.clock
     change = subject.fabric.prepare(subject.plan(setting), check_budget=False)
     window = max(observer.read().window for observer in chain.observers)
@@ -114,7 +120,7 @@ def _time(subject: Subject, chain: Chain, setting: Collection[Circuit], times: _
             times.dark.append(bounds(dark[0]))
 
 
-def _described(count: int, times: _Times) -> str:
+def _described(count: int, times: StageTimes) -> str:
     parts = [
         f"{name} at most {max(high for _, high in found):.0f} ms"
         for name, found in (
@@ -137,14 +143,14 @@ def slow_share(subject: Subject, requirement: Requirement) -> Outcome:
     if len(egress) < 2:
         return Outcome("not applicable", "fewer than two cabled ports on a side")
     test = SequentialTest(good=0.01, bad=0.1, alpha=requirement.risk, beta=requirement.risk)
-    times = _Times()
+    times = StageTimes()
     verdict: Verdict = "inconclusive"
     with lit(chain):
         subject.apply([Circuit(ingress[0], egress[1])])
         subject.sleep(FINAL_NS)
         while verdict == "inconclusive" and len(times.settled) < _MOST_CHANGES:
             n = len(times.settled)
-            _time(subject, chain, [Circuit(ingress[0], egress[n % 2])], times)
+            time_change(subject, chain, [Circuit(ingress[0], egress[n % 2])], times)
             if len(times.settled) == n:
                 return Outcome("not tested", "no light enters at the cabled ports")
             surely = sum(low > limit for low, _ in times.settled)
@@ -166,7 +172,7 @@ def settling_by_move(subject: Subject, requirement: Requirement) -> Outcome:
     ingress, egress = ports_of(subject, chain)
     if len(ingress) < 2 or len(egress) < 5:
         return Outcome("not applicable", "fewer than two or five cabled ports on the sides")
-    groups = {name: _Times() for name in ("near", "far", "after another")}
+    groups = {name: StageTimes() for name in ("near", "far", "after another")}
     here, near, far = (Circuit(ingress[0], egress[i]) for i in (0, 1, -1))
     beside, turned = (Circuit(ingress[1], egress[i]) for i in (2, 3))
     with lit(chain):
@@ -183,7 +189,7 @@ def settling_by_move(subject: Subject, requirement: Requirement) -> Outcome:
                 ("", [near, beside]),
                 ("after another", [here, beside]),
             ):
-                _time(subject, chain, setting, groups.get(name, _Times()))
+                time_change(subject, chain, setting, groups.get(name, StageTimes()))
     if not all(times.settled for times in groups.values()):
         return Outcome("not tested", "no light enters at the cabled ports")
     bounds = np.concatenate([times.settled for times in groups.values()])

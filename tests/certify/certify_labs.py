@@ -125,3 +125,10 @@ def sonic_lab(wire: str = "ssh") -> str:
         .replace("model: polatis, address: tl1://", f"model: sonic-ocs, address: {wire}://")
         .replace(", options: {rerouting: true}", "")
     )
+
+
+def timed_lab(dark_ms: float, settle_ms: float, *, acknowledge_ms: int = 40) -> str:
+    """Return the lab whose changes all take exactly so long, by the command."""
+    times = f"settle: {{mean: {settle_ms} ms}}\n      dark: {{mean: {dark_ms} ms}}"
+    text = LAB.replace("REROUTING", "true").replace("settle: {mean: SETTLE, sd: 1 ms}", times)
+    return text.replace("{mean: ACKNOWLEDGE, sd: 1 ms}", f"{{mean: {acknowledge_ms} ms}}")
