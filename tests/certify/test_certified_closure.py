@@ -9,20 +9,17 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 from certify_labs import lab, timed_lab
+from single_clauses import clause, interval, subject_of
 from switch_defects import introduce
 
-from lightrig.harness.bench import Bench, Fabric
-from lightrig.harness.certify.clauses import CLAUSES
-from lightrig.harness.certify.requirements import requirements
-from lightrig.harness.certify.subject import Outcome, Subject, Trial
+from lightrig.harness.bench import Bench
+from lightrig.harness.certify.subject import Outcome
 from lightrig.harness.certify.time_clauses import StageTimes, time_change
 from lightrig.harness.measure.insertion_loss.matrix import lit
 from lightrig.instruments.clock import Span
 from lightrig.instruments.core.stages import Watch
 from lightrig.testbeds import Circuit
 
-KNOWN = requirements()
-REQUIREMENTS = {each.code: each for each in KNOWN.requirements}
 WINDOW_MS, POLL_MS = 10.0, 2.5
 """Averaging window of the lab's monitors, and the pause of a quarter of it between readings."""
 
@@ -33,24 +30,6 @@ COARSE = (
 """Fewer readings a change, where a test looks at many changes."""
 
 Simulated = Callable[..., Bench]
-
-
-def subject_of(bench: Bench, **profile: float) -> Subject:
-    """Return the lab's switch on trial; `profile` changes limits of its profile."""
-    changed = KNOWN.profiles["polatis"].model_copy(update=profile)
-    subject = Subject(Fabric(bench), "ocs", changed, Trial())
-    subject.fabric.save_initial_state()
-    return subject
-
-
-def clause(subject: Subject, code: str) -> Outcome:
-    """Try a clause by itself, whatever it depends on."""
-    return CLAUSES[code](subject, REQUIREMENTS[code])
-
-
-def interval(outcome: Outcome) -> tuple[float, float]:
-    assert outcome.interval is not None, outcome
-    return outcome.interval
 
 
 SWAPS = ([Circuit(2, 11), Circuit(3, 10)], [Circuit(2, 10), Circuit(3, 11)])
@@ -110,7 +89,7 @@ def test_settling_is_judged_by_bounds_that_hold_the_truth(
 ) -> None:
     """A change takes 252 ms; a window and pauses make its bounds at most 120 ms wide."""
     text = timed_lab(4, 252, acknowledge_ms=270).replace(*COARSE)
-    subject = subject_of(simulated(text), settling_ms=limit)  # type: ignore[arg-type]
+    subject = subject_of(simulated(text), settling_ms=limit)
     outcome = clause(subject, "settling")
     low, high = interval(outcome)
     assert low <= 252 <= high <= 252 + 80 + 2 * 20
