@@ -89,7 +89,7 @@ def _late_list(
     device: SimulatedPolatis, request: Tl1Request, execute: Execute, memory: list[Any]
 ) -> Tl1Reply:
     if request.verb == "ENT-PATCH":
-        made = sorted(device._box.matrix.egress_of.items())
+        made = sorted(device.box.matrix.egress_of.items())
         memory[:] = [Tl1Reply([f"{ingress},{egress}" for ingress, egress in made])]
     return memory[0] if memory and request.verb == "RTRV-PATCH" else execute(request)
 
@@ -98,19 +98,19 @@ def _silent_port(
     device: SimulatedPolatis, request: Tl1Request, execute: Execute, memory: list[Any]
 ) -> Tl1Reply:
     pairs = _pairs(request)
-    known = [pair for pair in pairs if set(pair) <= set(device._box.ports)]
+    known = [pair for pair in pairs if set(pair) <= set(device.box.ports)]
     if len(known) == len(pairs):
         return execute(request)
-    return Tl1Reply((), device._box.connect(known) if known else 0, device._box.acknowledge)
+    return Tl1Reply((), device.box.connect(known) if known else 0, device.box.acknowledge)
 
 
 def _batch_in_part(
     device: SimulatedPolatis, request: Tl1Request, execute: Execute, memory: list[Any]
 ) -> Tl1Reply:
     pairs = _pairs(request)
-    good = [set(pair) <= set(device._box.ports) for pair in pairs]
+    good = [set(pair) <= set(device.box.ports) for pair in pairs]
     if not all(good) and (before := pairs[: good.index(False)]):
-        device._box.connect(before)
+        device.box.connect(before)
         raise Tl1Denial("IDNV", "Invalid OXC port")
     return execute(request)
 
@@ -127,7 +127,7 @@ def _label_of_a_neighbour(
 ) -> Tl1Reply:
     reply = execute(request)
     if request.verb == "ED-PORT-LABEL":
-        device._box.label(int(request.aid) + 1, device._box.labels[int(request.aid)])
+        device.box.label(int(request.aid) + 1, device.box.labels[int(request.aid)])
     return reply
 
 
@@ -139,7 +139,7 @@ def _refused_and_removed(
     except Tl1Denial as denial:
         if denial.code == "SRCN":
             ports = {port for pair in _pairs(request) for port in pair}
-            device._box.disconnect(sorted(ports))
+            device.box.disconnect(sorted(ports))
         raise
 
 
@@ -151,7 +151,7 @@ def _stale_view(
     client = id(request.session)
     reply = execute(request)
     if client not in views or request.verb in {"ACT-USER", "ENT-PATCH", "DLT-PATCH", "INIT-SYS"}:
-        made = sorted(device._box.matrix.egress_of.items())
+        made = sorted(device.box.matrix.egress_of.items())
         views[client] = [f"{ingress},{egress}" for ingress, egress in made]
     return Tl1Reply(views[client]) if request.verb == "RTRV-PATCH" else reply
 
@@ -165,7 +165,7 @@ def _light_after_removal(
         hidden.update(int(port) for port in request.aid.split("&"))
         return Tl1Reply((), 40_000_000)
     taken = {pair.ingress for pair in _pairs(request)}
-    taken |= {device._box.matrix.ingress_of.get(pair.egress, 0) for pair in _pairs(request)}
+    taken |= {device.box.matrix.ingress_of.get(pair.egress, 0) for pair in _pairs(request)}
     reply = execute(request)
     hidden -= taken  # a port that is taken for a new circuit leaves the hidden one
     if request.verb != "RTRV-PATCH":
@@ -177,7 +177,7 @@ def _two_circuits_at_a_port(
     device: SimulatedPolatis, request: Tl1Request, execute: Execute, memory: list[Any]
 ) -> Tl1Reply:
     for pair in _pairs(request):
-        before = device._box.matrix.egress_of.get(pair.ingress)
+        before = device.box.matrix.egress_of.get(pair.ingress)
         if before not in (None, pair.egress):
             memory.append(f"{pair.ingress},{before}")
     reply = execute(request)
@@ -194,9 +194,9 @@ def _failed_batch_made(
     device: SimulatedPolatis, request: Tl1Request, execute: Execute, memory: list[Any]
 ) -> Tl1Reply:
     pairs = _pairs(request)
-    good = [pair for pair in pairs if set(pair) <= set(device._box.ports)]
+    good = [pair for pair in pairs if set(pair) <= set(device.box.ports)]
     if good and len(good) < len(pairs) and len(pairs) > 1:
-        device._box.connect(good)
+        device.box.connect(good)
         raise Tl1Denial("IDNV", "Invalid OXC port")
     return execute(request)
 
@@ -214,11 +214,11 @@ def _absent_port_listed(
     device: SimulatedPolatis, request: Tl1Request, execute: Execute, memory: list[Any]
 ) -> Tl1Reply:
     pairs = _pairs(request)
-    bad = [pair for pair in pairs if not set(pair) <= set(device._box.ports)]
+    bad = [pair for pair in pairs if not set(pair) <= set(device.box.ports)]
     if bad:
         memory.extend(f"{ingress},{egress}" for ingress, egress in bad)
         good = [pair for pair in pairs if pair not in bad]
-        return Tl1Reply((), device._box.connect(good) if good else 0, device._box.acknowledge)
+        return Tl1Reply((), device.box.connect(good) if good else 0, device.box.acknowledge)
     if request.verb == "DLT-PATCH":
         memory.clear()
     reply = execute(request)
@@ -242,7 +242,7 @@ def _light_at_a_blocked_port(
 def _clamped_port(
     device: SimulatedPolatis, request: Tl1Request, execute: Execute, memory: list[Any]
 ) -> Tl1Reply:
-    pairs, box = _pairs(request), device._box
+    pairs, box = _pairs(request), device.box
     if all(set(pair) <= set(box.ports) for pair in pairs):
         return execute(request)
     greatest = box.ingress_ports[-1], box.egress_ports[-1]
@@ -253,7 +253,7 @@ def _clamped_port(
 def _last_of_two(
     device: SimulatedPolatis, request: Tl1Request, execute: Execute, memory: list[Any]
 ) -> Tl1Reply:
-    pairs, box = _pairs(request), device._box
+    pairs, box = _pairs(request), device.box
     kept: list[Circuit] = []
     for pair in pairs if all(set(pair) <= set(box.ports) for pair in pairs) else ():
         kept = [each for each in kept if each[0] != pair[0] and each[1] != pair[1]] + [pair]
@@ -265,18 +265,18 @@ def _last_of_two(
 def _removal_takes_all(
     device: SimulatedPolatis, request: Tl1Request, execute: Execute, memory: list[Any]
 ) -> Tl1Reply:
-    matrix = device._box.matrix
+    matrix = device.box.matrix
     if request.verb == "DLT-PATCH":
         ports = set(map(int, request.aid.split("&")))
         if not ports <= {*matrix.egress_of, *matrix.ingress_of}:
-            return Tl1Reply((), device._box.disconnect(list(matrix.egress_of)))
+            return Tl1Reply((), device.box.disconnect(list(matrix.egress_of)))
     return execute(request)
 
 
 def _half_of_a_lost_change(
     device: SimulatedPolatis, request: Tl1Request, execute: Execute, memory: list[Any]
 ) -> Tl1Reply:
-    pairs, box = _pairs(request), device._box
+    pairs, box = _pairs(request), device.box
     if len(pairs) < 3 or not all(set(pair) <= set(box.ports) for pair in pairs):
         return execute(request)
     if any(len({pair[side] for pair in pairs}) < len(pairs) for side in (0, 1)):
@@ -298,7 +298,7 @@ def _login_clears(
     if request.verb == "ACT-USER":
         memory.append(request.session)
         if len(memory) > 2:  # the driver has two of its own
-            device._box.disconnect(list(device._box.matrix.egress_of))
+            device.box.disconnect(list(device.box.matrix.egress_of))
     return reply
 
 
@@ -306,7 +306,7 @@ def _block_takes_the_circuit(
     device: SimulatedPolatis, request: Tl1Request, execute: Execute, memory: list[Any]
 ) -> Tl1Reply:
     if request.verb == "OPR-PORT-SHUTTER":
-        device._box.disconnect(map(int, request.aid.split("&")))
+        device.box.disconnect(map(int, request.aid.split("&")))
     return execute(request)
 
 
@@ -335,8 +335,8 @@ def _reset_leaves_a_circuit(
 ) -> Tl1Reply:
     if request.verb != "INIT-SYS":
         return execute(request)
-    made = sorted(device._box.matrix.egress_of)
-    return Tl1Reply((), device._box.disconnect(made[1:]))
+    made = sorted(device.box.matrix.egress_of)
+    return Tl1Reply((), device.box.disconnect(made[1:]))
 
 
 def _as_ever(
@@ -403,7 +403,7 @@ def _malformed_code(
 def _lost_after_many_changes(
     device: SimulatedPolatis, request: Tl1Request, execute: Execute, memory: list[Any]
 ) -> Tl1Reply:
-    pairs, box = _pairs(request), device._box
+    pairs, box = _pairs(request), device.box
     memory.extend(pairs[:1])
     if len(memory) < 400 or len(pairs) < 2 or not set().union(*pairs) <= set(box.ports):
         return execute(request)
@@ -416,7 +416,7 @@ def _faint_neighbours(
     reply = execute(request)
     if request.verb != "RTRV-PORT-POWER":
         return reply
-    made = device._box.matrix.ingress_of
+    made = device.box.matrix.ingress_of
     powers = {int(p): float(dbm) for p, dbm in (line.split(":") for line in reply.lines)}
     weakest = min((dbm for port, dbm in powers.items() if port in made), default=-20.0)
     shown = {p: max(dbm, weakest - 42) if made else dbm for p, dbm in powers.items()}
@@ -431,7 +431,7 @@ def _drifting_monitors(
         return reply
     memory.append(request)
     powers = {int(p): float(dbm) for p, dbm in (line.split(":") for line in reply.lines)}
-    egress, drifted = set(device._box.egress_ports), abs(len(memory) % 4000 - 2000)
+    egress, drifted = set(device.box.egress_ports), abs(len(memory) % 4000 - 2000)
     return Tl1Reply(
         [f"{p}:{dbm - (0.004 * drifted if p in egress else 0):.2f}" for p, dbm in powers.items()]
     )

@@ -165,7 +165,7 @@ def test_losses_of_a_sample_move_no_other_ports(
 
     def record(device: SimulatedPolatis, request: Tl1Request) -> Tl1Reply:
         reply = execute(device, request)
-        made.update(Circuit(*each) for each in device._box.matrix.egress_of.items())
+        made.update(Circuit(*each) for each in device.box.matrix.egress_of.items())
         return reply
 
     monkeypatch.setattr(SimulatedPolatis, "execute", record)

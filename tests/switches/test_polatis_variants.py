@@ -95,7 +95,7 @@ def test_monitors_average_over_the_published_times(virtual):
     rig = virtual()
     switch = rig.driver()
     for step, ms in enumerate(milliseconds, 1):
-        rig.peer._box.set_monitor(17, step=step)
+        rig.peer.box.set_monitor(17, step=step)
         assert rig.matrix.window(17) == ms * 1_000_000
         assert switch._monitor.windows([17]) == {17: ms * 1_000_000}
 
@@ -257,11 +257,11 @@ def test_shutters_of_a_unit_that_configures_them_are_read_and_set(virtual, monke
     switch = rig.driver()
     assert switch.shutters([1, 17]) == {1: True, 17: True}
     switch.set_shutters([17], is_open=False)
-    assert rig.peer._box.is_shut(17)
-    assert not rig.peer._box.is_shut(1)
+    assert rig.peer.box.is_shut(17)
+    assert not rig.peer.box.is_shut(1)
     assert switch.shutters([1, 17]) == {1: True, 17: False}
     switch.set_shutters([17], is_open=True)
-    assert not rig.peer._box.is_shut(17)
+    assert not rig.peer.box.is_shut(17)
 
 
 @pytest.mark.parametrize("state", [None, "PC_TUNING"])

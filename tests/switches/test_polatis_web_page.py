@@ -77,7 +77,7 @@ def rig(real):
     made = real(scheme="restconf")
     made.matrix.connect([Circuit(3, 29)])
     made.matrix.shutter(4, shut=True)
-    made.peer._box.label(4, "spare")
+    made.peer.box.label(4, "spare")
     made.clock.sleep(made.matrix.averaging + 5 * MS)  # until its monitors show the settled light
     return made
 
@@ -243,11 +243,11 @@ def test_ports_and_the_startup_mode_are_those_of_the_other_wires(http, rig):
     change = {"port": [{"port-id": 4, "port-state": "PC_ENABLED", "peer-port": "leaf1"}]}
     assert http.patch("/api/data/ports/port", json=change).status_code == 204
     assert rig.matrix.shut == set()
-    assert rig.peer._box.labels[4] == "spare"
-    assert rig.peer._box.peer_ports == {4: "leaf1"}
+    assert rig.peer.box.labels[4] == "spare"
+    assert rig.peer.box.peer_ports == {4: "leaf1"}
     for mode, boot in (("VOLATILE", "DARK"), ("PRESERVE", "RESTORE")):
         http.patch("/api/data/system-config/startup-mode", json={"startup-mode": f"MODE_{mode}"})
-        assert rig.peer._box.boot == boot
+        assert rig.peer.box.boot == boot
 
 
 def test_xml_has_the_namespace_of_the_module(http):
@@ -262,7 +262,7 @@ def test_alarms_are_those_of_tl1(http, rig):
     kept = {"mode": "POWER_ALARM_ENABLED", "signal-low-threshold": -31.5}
     change = {"port": [{"port-id": 19, **kept, "alarm-clear-holdoff": 7}]}
     assert http.patch("/api/data/opm-alarm-config/port", json=change).status_code == 204
-    assert (rig.peer._box.threshold("LOS", 19).mode, rig.peer._box.threshold("LOS", 19).low) == (
+    assert (rig.peer.box.threshold("LOS", 19).mode, rig.peer.box.threshold("LOS", 19).low) == (
         "CONT",
         -31.5,
     )
@@ -303,7 +303,7 @@ def test_groups_are_connected_as_a_public_page_does(http, rig):
 
 def test_programmed_shutters_and_users_of_tl1_are_shown(virtual):
     rig = virtual(scheme="restconf")
-    box = rig.peer._box
+    box = rig.peer.box
     sessions = {"user": "operator", "left": None}
     box.users += [lambda: sessions["user"], lambda: sessions["left"]]
     tree = rig.driver()._commands._http

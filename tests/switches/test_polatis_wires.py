@@ -210,7 +210,7 @@ def test_a_testbed_may_say_where_monitors_are(virtual, monitors, count):
 @pytest.mark.parametrize("scheme", ["netconf", "restconf", "tl1"])
 def test_the_window_follows_the_monitors_setting(scheme, virtual):
     rig = virtual(scheme=scheme)
-    rig.peer._box.set_monitor(18, step=5)
+    rig.peer.box.set_monitor(18, step=5)
     reading = rig.driver().power([17, 18])
     assert reading.window == 200 * MS
 
@@ -272,7 +272,7 @@ def test_absolute_mode_is_no_attenuation(scheme, virtual):
     from lightrig.instruments.simulated.devices.polatis_box import VoaSetting
 
     rig = virtual(scheme=scheme)
-    rig.peer._box.set_voa(17, VoaSetting("ABSOLUTE", -10.0))
+    rig.peer.box.set_voa(17, VoaSetting("ABSOLUTE", -10.0))
     with pytest.raises(DeniedError, match="mode ABSOLUTE") as raised:
         rig.driver().attenuation(17)
     assert raised.value.code == CANNOT

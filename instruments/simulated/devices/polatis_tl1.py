@@ -66,7 +66,7 @@ _ALARM_MODES = ("OFF", "SINGLE", "CONT")
 
 
 class PolatisTl1(Tl1Device):
-    """The TL1 commands of one switch."""
+    """The TL1 commands of one switch; `box` has its state."""
 
     def __init__(self, box: PolatisBox, login: tuple[str, str], stated: Mapping[str, str]) -> None:
         """`stated` are the forms of its dialects."""
@@ -74,7 +74,7 @@ class PolatisTl1(Tl1Device):
         self.prompt = "" if stated["terminal"] == "raw" else ">"
         self.echo = stated["terminal"] == "echo"
         self._reports_after = 2 * PROCESSING if stated["reports"] == "after" else 0
-        self._box = box
+        self.box = box
         self._timeouts = {"ADMIN": 0, "USER": 0, "VIEW": 0}
         self._lists: dict[str, list[int]] = {}
 
@@ -89,8 +89,8 @@ class PolatisTl1(Tl1Device):
             at = self.clock.now() + self._reports_after
             self.clock.schedule(at, f"{self.name}!report{index:04d}", lambda: session.report(text))
 
-        self._box.listeners.append(report)
-        self._box.users.append(lambda: session.user)
+        self.box.listeners.append(report)
+        self.box.users.append(lambda: session.user)
         return session
 
     def execute(self, request: Tl1Request) -> Tl1Reply:
@@ -149,35 +149,35 @@ class PolatisTl1(Tl1Device):
 
     @command("RTRV-NETYPE")
     def _retrieve_type(self, _: Tl1Request) -> Tl1Reply:
-        return Tl1Reply([f"{MANUFACTURER},{self._box.product},OCS,{self._box.software}"])
+        return Tl1Reply([f"{MANUFACTURER},{self.box.product},OCS,{self.box.software}"])
 
     @command("RTRV-INV")
     def _retrieve_inventory(self, _: Tl1Request) -> Tl1Reply:
-        return Tl1Reply([f"OCS::SN={self._box.serial}"])
+        return Tl1Reply([f"OCS::SN={self.box.serial}"])
 
     @command("RTRV-EQPT")
     def _retrieve_equipment(self, request: Tl1Request) -> Tl1Reply:
         asked = request.blocks[-1].upper() if request.blocks else ""
         match request.aid.upper(), asked.removeprefix("PARAMETER="):
             case "SYSTEM", "SIZE":
-                size = f"{len(self._box.ingress_ports)}x{len(self._box.egress_ports)}"
+                size = f"{len(self.box.ingress_ports)}x{len(self.box.egress_ports)}"
                 return Tl1Reply([f"SYSTEM:SIZE={size}"])
             case "PMON", "CONFIG":
-                first = self._box.egress_ports.start
+                first = self.box.egress_ports.start
                 return Tl1Reply(
                     [
                         f"PMON::PORT={port},MODE={'OUTPUT' if port >= first else 'INPUT'}"
-                        for port in self._box.monitored
+                        for port in self.box.monitored
                     ]
                 )
             case "REVPMON", "CONFIG":
                 return Tl1Reply()  # no port has a reverse monitor
             case "ATTEN", "CONFIG":
-                return Tl1Reply([f"ATTEN:CONFIG={self._box.attenuation}"])
+                return Tl1Reply([f"ATTEN:CONFIG={self.box.attenuation}"])
             case "TIMEOUT", group if group in self._timeouts:
                 return Tl1Reply([f"TIMEOUT:{group}={self._timeouts[group]}"])
             case "BOOT", "MODE":
-                return Tl1Reply([f"BOOT:MODE={self._box.boot}"])
+                return Tl1Reply([f"BOOT:MODE={self.box.boot}"])
         raise Tl1Denial("IDNV", "Bad parameter value")
 
     @command("ED-EQPT")
@@ -192,7 +192,7 @@ class PolatisTl1(Tl1Device):
                 case "BOOT", "MODE":
                     if value.upper() not in {"DARK", "RESTORE"}:
                         raise Tl1Denial("IDNV", f"Invalid value {value}")
-                    self._box.boot = value.upper()
+                    self.box.boot = value.upper()
                 case _:
                     raise Tl1Denial("IPNV", f"Unexpected parameter {key.lower()} in block 2")
         return Tl1Reply()
@@ -206,8 +206,8 @@ class PolatisTl1(Tl1Device):
     def _initialise(self, request: Tl1Request) -> Tl1Reply:
         if request.aid.upper() != "SYSTEM" or request.blocks[1:2] not in (("0",), ("1",)):
             raise Tl1Denial("IDNV", "Bad parameter value")
-        took = self._box.disconnect(list(self._box.matrix.egress_of))
-        return Tl1Reply((), max(took, self._box.shut(self._box.ports, shut=False)))
+        took = self.box.disconnect(list(self.box.matrix.egress_of))
+        return Tl1Reply((), max(took, self.box.shut(self.box.ports, shut=False)))
 
     @command("RTRV-ALM-EQPT", "RTRV-ALM-ENV", "RTRV-ALM-ALL")
     def _retrieve_alarms(self, request: Tl1Request) -> Tl1Reply:
@@ -224,7 +224,7 @@ class PolatisTl1(Tl1Device):
         return Tl1Reply(
             [
                 f"{ingress},{egress}"
-                for ingress, egress in sorted(self._box.matrix.egress_of.items())
+                for ingress, egress in sorted(self.box.matrix.egress_of.items())
                 if wanted is None or ingress in wanted or egress in wanted
             ]
         )
@@ -239,26 +239,26 @@ class PolatisTl1(Tl1Device):
         if not ingress or len(ingress) != len(egress):
             raise Tl1Denial("IIAC", "Empty parameters" if not ingress else "Unequal lists")
         circuits = [Circuit(*pair) for pair in zip(ingress, egress, strict=True)]
-        return Tl1Reply((), self._box.connect(circuits), self._box.acknowledge)
+        return Tl1Reply((), self.box.connect(circuits), self.box.acknowledge)
 
     @command("DLT-PATCH")
     def _disconnect(self, request: Tl1Request) -> Tl1Reply:
         _check_forced(request)
         every = not request.aid or request.aid.upper() == "ALL"
-        ports = list(self._box.matrix.egress_of) if every else self._ports(request.aid)
-        return Tl1Reply((), self._box.disconnect(ports), self._box.acknowledge)
+        ports = list(self.box.matrix.egress_of) if every else self._ports(request.aid)
+        return Tl1Reply((), self.box.disconnect(ports), self.box.acknowledge)
 
     # ---------------------------------------------------------------------------- ports
 
     @command("OPR-PORT-SHUTTER", "RLS-PORT-SHUTTER")
     def _shutters(self, request: Tl1Request) -> Tl1Reply:
-        ports = self._some(request.aid, self._box.ports)
-        return Tl1Reply((), self._box.shut(ports, shut=request.verb.startswith("OPR")))
+        ports = self._some(request.aid, self.box.ports)
+        return Tl1Reply((), self.box.shut(ports, shut=request.verb.startswith("OPR")))
 
     @command("RTRV-PORT-SHUTTER")
     def _retrieve_shutters(self, request: Tl1Request) -> Tl1Reply:
-        ports = self._some(request.aid, self._box.ports)
-        return Tl1Reply([f"{p}:{'CLOSED' if self._box.is_shut(p) else 'OPEN'}" for p in ports])
+        ports = self._some(request.aid, self.box.ports)
+        return Tl1Reply([f"{p}:{'CLOSED' if self.box.is_shut(p) else 'OPEN'}" for p in ports])
 
     # ---------------------------------------------------------------- programmed shutters
 
@@ -271,25 +271,25 @@ class PolatisTl1(Tl1Device):
         off, on, cycles = map(int, texts)
         if not (10 <= off <= 10_000 and 500 <= on <= 30_000):
             raise Tl1Denial("IPNV", "Parameter not valid")
-        for port in self._some(request.aid, self._box.ports):
-            self._box.flaps[port] = ProgrammedShutter(off, on, cycles)
+        for port in self._some(request.aid, self.box.ports):
+            self.box.flaps[port] = ProgrammedShutter(off, on, cycles)
         return Tl1Reply()
 
     @command("RTRV-PORT-FLAP")
     def _retrieve_flaps(self, request: Tl1Request) -> Tl1Reply:
-        flaps = self._box.flaps
+        flaps = self.box.flaps
         ports = [port for port in self._some(request.aid, sorted(flaps)) if port in flaps]
         return Tl1Reply([f"{p}:{flaps[p].dark},{flaps[p].lit},{flaps[p].cycles}" for p in ports])
 
     @command("OPR-PORT-FLAP", "RLS-PORT-FLAP")
     def _flap(self, request: Tl1Request) -> Tl1Reply:
         """Start the programmed cycles of ports, or end them with open shutters."""
-        flaps, now = self._box.flaps, self.clock.now()
+        flaps, now = self.box.flaps, self.clock.now()
         ports = self._some(request.aid, sorted(flaps))
         if request.verb.startswith("RLS"):
             for port in flaps.keys() & ports:
                 flaps[port].ends = now
-            return Tl1Reply((), self._box.shut(ports, shut=False))
+            return Tl1Reply((), self.box.shut(ports, shut=False))
         for port in ports:
             if port not in flaps:
                 raise Tl1Denial("IDNV", f"No flap is programmed at {port}")
@@ -303,7 +303,7 @@ class PolatisTl1(Tl1Device):
         return Tl1Reply()
 
     def _set_shutter(self, port: int, *, shut: bool) -> None:
-        self._box.shut([port], shut=shut)
+        self.box.shut([port], shut=shut)
 
     # --------------------------------------------------------------------- alarm thresholds
 
@@ -322,10 +322,10 @@ class PolatisTl1(Tl1Device):
         low, high = _number(settings.pop("LOW", None)), _number(settings.pop("HIGH", None))
         if settings or mode not in {"", *_ALARM_MODES}:
             raise Tl1Denial("IPNV", "Parameter not valid")
-        for port in self._some(request.aid, self._box.monitored):
-            self._box.monitor(port)
-            before = self._box.threshold(kind, port)
-            self._box.thresholds[kind, port] = AlarmThreshold(
+        for port in self._some(request.aid, self.box.monitored):
+            self.box.monitor(port)
+            before = self.box.threshold(kind, port)
+            self.box.thresholds[kind, port] = AlarmThreshold(
                 mode or before.mode,
                 edge,
                 before.low if low is None else low,
@@ -336,8 +336,8 @@ class PolatisTl1(Tl1Device):
     @command("RTRV-TH-PMON")
     def _retrieve_thresholds(self, request: Tl1Request) -> Tl1Reply:
         kind, lines = _alarm_kind("".join(request.blocks[:1]), "IDNV"), []
-        for port in self._some(request.aid, self._box.monitored):
-            found = self._box.threshold(kind, port)
+        for port in self._some(request.aid, self.box.monitored):
+            found = self.box.threshold(kind, port)
             high = "" if kind == "DEGRADED" else f"{found.high:.2f}"
             lines.append(f"{port}:{found.mode},{found.edge},{high},{found.low:.2f}")
         return Tl1Reply(lines)
@@ -346,12 +346,12 @@ class PolatisTl1(Tl1Device):
     def _retrieve_alarm_states(self, request: Tl1Request) -> Tl1Reply:
         kind, ports = (
             _alarm_kind("".join(request.blocks[:1]), "IDNV"),
-            self._some(request.aid, self._box.monitored),
+            self._some(request.aid, self.box.monitored),
         )
-        powers = dict(zip(ports, self._box.powers(ports), strict=True))
+        powers = dict(zip(ports, self.box.powers(ports), strict=True))
         lines = []
         for port in ports:
-            found = self._box.threshold(kind, port)
+            found = self.box.threshold(kind, port)
             fired = found.mode != "OFF" and powers[port] < found.low
             lines.append(f"{port}:{found.mode}{'&TRIGGERED' if fired else ''}")
         return Tl1Reply(lines)
@@ -360,15 +360,15 @@ class PolatisTl1(Tl1Device):
 
     @command("RTRV-PORT-POWER")
     def _retrieve_power(self, request: Tl1Request) -> Tl1Reply:
-        ports = self._some(request.aid, self._box.monitored)
-        readings = zip(ports, self._box.powers(ports), strict=True)
+        ports = self._some(request.aid, self.box.monitored)
+        readings = zip(ports, self.box.powers(ports), strict=True)
         return Tl1Reply([f"{port}:{dbm:.2f}" for port, dbm in readings])
 
     @command("RTRV-PORT-PMON")
     def _retrieve_monitors(self, request: Tl1Request) -> Tl1Reply:
         lines = []
-        for port in self._some(request.aid, self._box.monitored):
-            setting = self._box.monitor(port)
+        for port in self._some(request.aid, self.box.monitored):
+            setting = self.box.monitor(port)
             lines.append(f"{port}:{setting.wavelength:.1f},{setting.offset:.2f},{setting.step}")
         return Tl1Reply(lines)
 
@@ -378,15 +378,15 @@ class PolatisTl1(Tl1Device):
         if unknown := settings.keys() - {"WAVE", "OFFSET", "ATIME"}:
             raise Tl1Denial("IPNV", f"Unexpected parameter {min(unknown).lower()} in block 2")
         wave, offset, step = (_number(settings.get(key)) for key in ("WAVE", "OFFSET", "ATIME"))
-        for port in self._some(request.aid, self._box.monitored):
-            self._box.set_monitor(port, wave, offset, None if step is None else round(step))
+        for port in self._some(request.aid, self.box.monitored):
+            self.box.set_monitor(port, wave, offset, None if step is None else round(step))
         return Tl1Reply()
 
     @command("RTRV-PORT-ATTEN")
     def _retrieve_attenuators(self, request: Tl1Request) -> Tl1Reply:
         lines = []
-        for port in self._some(request.aid, self._box.egress_ports):
-            setting = self._box.voa_of(port)
+        for port in self._some(request.aid, self.box.egress_ports):
+            setting = self.box.voa_of(port)
             level = f"{setting.level:.2f}" if setting.mode in _LEVELLED else ""
             reference = str(setting.reference) if setting.mode == "RELATIVE" else ""
             lines.append(f"{port}:{_SHORT.get(setting.mode, setting.mode)},{level},{reference}")
@@ -402,12 +402,12 @@ class PolatisTl1(Tl1Device):
         level = _number(settings.get("LEVEL"))
         if level is None and mode in _LEVELLED:
             raise Tl1Denial("IPMS", "Too few parameters (1/2) in block 2")
-        ports = self._some(request.aid, self._box.egress_ports)
+        ports = self._some(request.aid, self.box.egress_ports)
         references = self._ports(settings.get("REFS", "")) or [0] * len(ports)
         if len(references) != len(ports):
             raise Tl1Denial("IIAC", "Unequal lists")
         for port, reference in zip(ports, references, strict=True):
-            self._box.set_voa(port, VoaSetting(mode, level or 0.0, reference))
+            self.box.set_voa(port, VoaSetting(mode, level or 0.0, reference))
         return Tl1Reply()
 
     @command("ED-PORT-LABEL")
@@ -415,22 +415,22 @@ class PolatisTl1(Tl1Device):
         block = request.blocks[-1] if request.blocks else ""
         key, _, texts = block.partition("=")
         labels = [unquoted(text) for text in split_quoted(texts, "&")]
-        ports = self._some(request.aid, self._box.ports)
+        ports = self._some(request.aid, self.box.ports)
         if key.upper() != "LABEL" or len(labels) not in (1, len(ports)):
             raise Tl1Denial("IPNV", "Parameter not valid")
         for port, label in zip(ports, labels * (len(ports) // len(labels)), strict=True):
-            self._box.label(port, label)
+            self.box.label(port, label)
         return Tl1Reply()
 
     @command("RTRV-PORT-LABEL")
     def _retrieve_labels(self, request: Tl1Request) -> Tl1Reply:
-        ports = self._some(request.aid, self._box.ports)
-        return Tl1Reply([f"{port}:{self._box.labels.get(port, '')}" for port in ports])
+        ports = self._some(request.aid, self.box.ports)
+        return Tl1Reply([f"{port}:{self.box.labels.get(port, '')}" for port in ports])
 
     @command("DLT-PORT-LABEL")
     def _remove_labels(self, request: Tl1Request) -> Tl1Reply:
-        for port in self._some(request.aid, self._box.ports):
-            self._box.labels.pop(port, None)
+        for port in self._some(request.aid, self.box.ports):
+            self.box.labels.pop(port, None)
         return Tl1Reply()
 
     def _some(self, aid: str, every: Collection[int]) -> list[int]:
@@ -449,7 +449,7 @@ class PolatisTl1(Tl1Device):
         for item in filter(None, re.split(r"(?<!&)&(?!&)", aid)):
             first, separator, last = item.partition("&&")
             for bound in (first, last) if separator else (first,):
-                if not bound.isdigit() or int(bound) not in self._box.ports:
+                if not bound.isdigit() or int(bound) not in self.box.ports:
                     raise Tl1Denial("IDNV", f"Invalid OXC port: {bound}")
             ports.extend(range(int(first), int(last if separator else first) + 1))
         return ports

@@ -40,7 +40,7 @@ class SimulatedPolatis(PolatisTl1):
 
     def wires(self) -> Mapping[str, SessionFactory]:
         """Return the factories of TL1, SCPI and RESTCONF on TCP, of NETCONF and of serial SCPI."""
-        return wires(self, self._box, self.login, self._options)
+        return wires(self, self.box, self.login, self._options)
 
 
 def wires(
