@@ -72,6 +72,12 @@ class SimulatedLab(World):
     One seed gives one world; only passwords and ports differ from run to run, ports unless
     `first_port` is given.
 
+    Attributes:
+        services: where each device listens, by its name.
+        devices: each switch and instrument with the wire that its address names.
+        injectors: wire faults of each device.
+        roster: NIC ports of all servers, with what they count and are like.
+
     Raises:
         NoSimulatedDeviceError: a model, or a wire of it, without a simulated device.
     """
@@ -97,7 +103,7 @@ class SimulatedLab(World):
         self._ports = itertools.count(first_port) if first_port else itertools.repeat(0)
         self._server = DeviceServer(clock)
         self._lab_faults = LabFaults(testbed)
-        self._roster: dict[Port, SimulatedPort] = {}
+        self.roster: dict[Port, SimulatedPort] = {}
         truth = GroundTruth()
         self._plant = FiberPlant(kernel, testbed, truth) if kernel else None
         follow = self._plant.hears if self._plant else None
@@ -329,7 +335,7 @@ class SimulatedLab(World):
             PortLight(light.level, self._launching, light.origin),
             self._clock,
             self._chance,
-            self._roster,
+            self.roster,
             delay=self._testbed.simulation.network.delay,
             software=HostSoftware(
                 tools=TOOLS - missing,
@@ -350,8 +356,8 @@ class SimulatedLab(World):
         """Schedule the lab faults that reset counters."""
         begun = self._clock.now()
         for port, after in self._lab_faults.resets():
-            self._clock.schedule(begun + after, f"{port}!reset", self._roster[port].clear)
+            self._clock.schedule(begun + after, f"{port}!reset", self.roster[port].clear)
 
     def _sends_pattern(self, port: Port) -> bool:
-        nic = self._roster.get(port)
+        nic = self.roster.get(port)
         return nic is not None and nic.prbs is not None

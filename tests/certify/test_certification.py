@@ -80,7 +80,7 @@ def with_a_defect(simulated: Simulated, patch: pytest.MonkeyPatch, defect: str) 
     bench = simulated(introduce(defect, patch))
     if (ratio := ERROR_RATIOS.get(defect)) is not None:
         assert bench.world is not None
-        for port in bench.world._roster.values():
+        for port in bench.world.roster.values():
             port.spec = replace(port.spec, ber=ratio)
     hours = 0.02 if "2.10" in DEFECTS[defect]["required"] else EVERYTHING.hours
     return certification_of(bench, replace(EVERYTHING, ask=operator(defect, patch), hours=hours))

@@ -60,7 +60,7 @@ def measured(simulated: Callable[..., Bench]) -> Measured:
         fabric, links, rows = Fabric(bench), LinkObservation(bench), list[Row]()
         if ber is not None:
             assert bench.world is not None
-            for port in bench.world._roster.values():
+            for port in bench.world.roster.values():
                 port.spec = replace(port.spec, ber=ber)
         bring_up(fabric, links, bench.testbed.plans["joined"])
         what(bench, Recording(rows.extend, {}), PORTS)
@@ -121,7 +121,7 @@ def test_no_count_of_a_histogram_falls_where_nearly_every_code_word_has_errors(
 
     def read(bench: Bench, recording: Recording, ports: list[Port]) -> None:
         assert bench.world is not None
-        port = bench.world._roster[ports[0]]
+        port = bench.world.roster[ports[0]]
         for _ in range(40):
             port.accrue()
             clean = port.codewords - port.corrected_blocks - port.uncorrectable_blocks
