@@ -1,9 +1,13 @@
 """The list of bugs is of the code that there is, and its runner tells noticed from unnoticed."""
 
+import contextlib
+import os
+import select
+
 import pytest
 from mutants import plant
 from mutants.plant import ROOT, Bug, Edit, Outcome, bugs, remember, remembered, report, try_bug
-from mutants.trees import TestRun, limit_s
+from mutants.trees import TestRun, limit_s, run_tests
 
 
 @pytest.fixture(scope="module")
@@ -74,6 +78,34 @@ def test_a_test_that_ends_the_process_notices_the_bug(tree):
     )
     assert try_bug(bug_in_a("x = 2"), tree).state == "killed"
     assert try_bug(bug_in_a("x = 3"), tree).state == "killed"
+
+
+def test_tests_that_open_and_close_a_terminal_are_run(tree):
+    """The first terminal that a session leader opens controls it, and closing it ends it (SIGHUP).
+
+    POSIX.1-2017, sections 11.1.3 and 11.1.10.
+    """
+    (tree / "test_a.py").write_text(
+        "import a, os\ndef test_x():\n    ends = os.openpty()\n"
+        "    own = os.open(os.ttyname(ends[1]), os.O_RDWR)\n"
+        "    for end in (own, *ends): os.close(end)\n    assert a.x == 1\n"
+    )
+    outcome = run_tests(["test_a.py"], tree)
+    assert outcome.state == "passed", outcome.output
+    assert try_bug(bug_in_a("x = 2"), tree).state == "killed"
+
+
+def test_a_program_that_tests_left_behind_ends_with_their_run(tree):
+    (tree / "test_a.py").write_text(
+        "import pathlib, subprocess, sys\ndef test_x():\n"
+        "    code = 'import time; time.sleep(600)'\n"
+        "    started = subprocess.Popen([sys.executable, '-c', code])\n"
+        "    pathlib.Path('pid').write_text(str(started.pid))\n"
+    )
+    assert run_tests(["test_a.py"], tree).state == "passed"
+    left = int((tree / "pid").read_text())
+    with contextlib.suppress(ProcessLookupError):
+        assert select.select([os.pidfd_open(left)], [], [], 30.0)[0]
 
 
 def test_a_bug_that_hangs_is_noticed_after_its_limit(tree, monkeypatch):

@@ -153,7 +153,7 @@ def _tested(
     tree: Path, tests: Sequence[str], temporary: str, options: Sequence[str], data_file: Path | None
 ) -> None:
     """Run `tests` on `tree` in this process, which ends."""
-    os.setsid()
+    os.setpgrp()  # no session of its own: its leader dies with the first terminal that it opens
     with Path(temporary, "output").open("wb") as file:
         os.dup2(file.fileno(), 1)
         os.dup2(file.fileno(), 2)
