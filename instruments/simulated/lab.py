@@ -98,7 +98,7 @@ class SimulatedLab(World):
         self._logins = logins or {}
         self._stated_identities = stated_identities
         self._wire_faults = wire_faults
-        self._injectors: dict[str, FaultInjector] = {}
+        self.injectors: dict[str, FaultInjector] = {}
         self.login = ("bench", secrets.token_urlsafe(12))
         self._ports = itertools.count(first_port) if first_port else itertools.repeat(0)
         self._server = DeviceServer(clock)
@@ -112,7 +112,7 @@ class SimulatedLab(World):
         self._with_shells = with_shells
         self._shells: list[HostShell] = []
         self._probes: dict[str, SimulatedProbe] = {}
-        self._devices: dict[str, tuple[SimulatedDevice, str]] = {}
+        self.devices: dict[str, tuple[SimulatedDevice, str]] = {}
         self.services: dict[str, Service] = {}
         specs: list[Spec] = [*testbed.optical_switches.values(), *testbed.instruments.values()]
         for spec in specs:
@@ -146,7 +146,7 @@ class SimulatedLab(World):
 
     def inject(self, fault: RunningFault) -> Callable[[], None]:
         """Begin a fault now; return what ends it. Raises `FaultPlanError`."""
-        return RunningFaults(self, self._clock, self._injectors, self.forget_circuits).begin(fault)
+        return RunningFaults(self, self._clock, self.injectors, self.forget_circuits).begin(fault)
 
     def close(self) -> None:
         """End every simulated device and server."""
@@ -172,7 +172,7 @@ class SimulatedLab(World):
                 for scheme in _SIDE_BY_SIDE
                 if scheme in offered(device) and scheme != served
             ]
-            for name, (device, served) in self._devices.items()
+            for name, (device, served) in self.devices.items()
             if served in _SIDE_BY_SIDE and name in self._testbed.switches
         }
 
@@ -184,7 +184,7 @@ class SimulatedLab(World):
             self.truth,
             self._login_of(spec.name),
             self._serial_of(spec),
-            self._matrices.get(spec.name),
+            self.matrices.get(spec.name),
             Channels(spec.name, self.light),
             self._ambient,
             spec.identity if self._stated_identities else Identity(),
@@ -192,7 +192,7 @@ class SimulatedLab(World):
         )
         scheme, _, resource = (spec.address or "").partition("://")
         device = simulated_device(context)
-        self._devices[spec.name] = (device, scheme)
+        self.devices[spec.name] = (device, scheme)
         self._lab_faults.fill_error_queue(spec.name, device.wires().get("scpi"))
         if context.matrix is not None and (stale := self._lab_faults.stale(spec.name)):
             context.matrix.connect(stale)
@@ -210,7 +210,7 @@ class SimulatedLab(World):
             self._login_of(spec.name),
             port,
             resource=resource,
-            faults=self._injectors[spec.name],
+            faults=self.injectors[spec.name],
             shell=self._shell(spec.name, device) if self._has_shell(device) else None,
             clients=_clients(spec),
         )
@@ -233,7 +233,7 @@ class SimulatedLab(World):
 
     def _wire_faults_of(self, name: str) -> FaultInjector:
         """Return the injector of wire faults of a switch or an instrument."""
-        injector = self._injectors[name] = self._wire_faults or FaultInjector(self._clock)
+        injector = self.injectors[name] = self._wire_faults or FaultInjector(self._clock)
         for silence in self._lab_faults.silences(name):
             if silence.answers is not None:
                 injector.fall_silent_after(silence.answers, silence.lasting_ns)
@@ -277,7 +277,7 @@ class SimulatedLab(World):
                 self._probes,
             )
 
-        self._injectors[spec.name] = FaultInjector(self._clock)
+        self.injectors[spec.name] = FaultInjector(self._clock)
         tools = self._tools(spec)
         shell = None
         if self._with_shells:
@@ -287,7 +287,7 @@ class SimulatedLab(World):
             self._clock,
             self._login_of(spec.name),
             start_probe,
-            self._injectors[spec.name].wrap_commands(tools.run),
+            self.injectors[spec.name].wrap_commands(tools.run),
             port=next(self._ports),
             shell=shell,
         )

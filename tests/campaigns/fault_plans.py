@@ -84,7 +84,7 @@ class Lab:
         finally:
             simulation.SimulatedLab = original  # type: ignore[misc]
         self.faults: FaultInjector = made["faults"]
-        self.matrix = made["world"]._matrices["ocs"]
+        self.matrix = made["world"].matrices["ocs"]
 
     @property
     def circuits(self) -> frozenset[Circuit]:

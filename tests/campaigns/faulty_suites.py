@@ -91,7 +91,7 @@ class ComparedWorlds:
 
 
 def _circuits(world: SimulatedLab) -> dict[str, dict[int, int]]:
-    matrices = world._matrices
+    matrices = world.matrices
     return {name: dict(matrix.egress_of) for name, matrix in matrices.items()}
 
 

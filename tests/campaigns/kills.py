@@ -89,7 +89,7 @@ def kill_once(
 ) -> None:
     """Kill a process that uses the lab, and restore the lab."""
     dice = random.Random(number)
-    matrix = world._matrices["ocs"]
+    matrix = world.matrices["ocs"]
     matrix.disconnect(list(matrix.egress_of))
     initial = matching(dice)
     matrix.connect(initial)

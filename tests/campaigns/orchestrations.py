@@ -143,7 +143,7 @@ def run(file: Path, state: Path, requests: Sequence[Request], limit: int = 0) ->
 def present(world: SimulatedLab, testbed: Testbed) -> dict[str, frozenset[Circuit]]:
     """Return the circuits that the served switches have."""
     return {
-        name: frozenset(Circuit(*pair) for pair in world._matrices[name].egress_of.items())
+        name: frozenset(Circuit(*pair) for pair in world.matrices[name].egress_of.items())
         for name in testbed.optical_switches
     }
 

@@ -77,7 +77,7 @@ class ServedRoom(Switchroom):
         self.circuits = {name: self._present(name) for name in testbed.optical_switches}
 
     def _record(self, name: str) -> None:
-        matrix, injector = self.world._matrices[name], self.world._injectors[name]
+        matrix, injector = self.world.matrices[name], self.world.injectors[name]
         connect, disconnect, send = matrix.connect, matrix.disconnect, injector.send
 
         def changed(change: Callable[[], int], named: Collection[Circuit]) -> int:
@@ -100,12 +100,12 @@ class ServedRoom(Switchroom):
         injector.send = sent  # type: ignore[method-assign]
 
     def _present(self, name: str) -> frozenset[Circuit]:
-        return frozenset(itertools.starmap(Circuit, self.world._matrices[name].egress_of.items()))
+        return frozenset(itertools.starmap(Circuit, self.world.matrices[name].egress_of.items()))
 
     def fail(self) -> None:
         """Let switches be silent, and nodes without light, as stated; all others are well."""
         for name in self.circuits:
-            injector = self.world._injectors[name]
+            injector = self.world.injectors[name]
             injector.fault = "silent" if name in self.silent else "none"
         for node in self.unlit - self._back.keys():
             self._back[node] = self.world.power_off(node)

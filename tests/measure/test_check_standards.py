@@ -19,7 +19,7 @@ from lightrig.testbeds.references import References
 
 def shift(bench, ports, db, since=0):
     """Let the monitors of `ports` show `db` more from the moment `since` on."""
-    matrix = bench.world._matrices["ocs"]
+    matrix = bench.world.matrices["ocs"]
     offset = matrix.offset
     matrix.offset = lambda port: (
         offset(port) + (db if port in ports and bench.clock.now() >= since else 0.0)

@@ -143,7 +143,7 @@ def test_only_losses_of_saturated_monitors_are_omitted(tmp_path):
     """Thirty readings at egress ports were stronger than what monitors can show from now on."""
     with polatis(tmp_path, "") as bench:
         before = measured(bench)
-        matrix = bench.world._matrices["ocs"]
+        matrix = bench.world.matrices["ocs"]
         readings = matrix.readings
         most = sorted(before.left[np.isfinite(before.left)])[-30]
         matrix.readings = lambda egresses, ingresses=(): [
@@ -169,7 +169,7 @@ def test_a_stated_range_names_a_single_saturated_reading(tmp_path):
         before = measured(bench)
     most = round(float(np.sort(before.entered[np.isfinite(before.entered)])[-2:].mean()), 2)
     with polatis(tmp_path, switch=f", monitor_max: {most} dBm") as bench:
-        matrix = bench.world._matrices["ocs"]
+        matrix = bench.world.matrices["ocs"]
         readings = matrix.readings
         matrix.readings = lambda *ports: [min(dbm, most) for dbm in readings(*ports)]
         losses = measured(bench)

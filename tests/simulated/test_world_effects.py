@@ -194,7 +194,7 @@ def entering(bench: Bench) -> float:
     assert isinstance(laser, LightSource)
     laser.set_emission(1, on=True)
     assert bench.world is not None
-    milliwatt = bench.world._matrices["ocs"].entering(1)
+    milliwatt = bench.world.matrices["ocs"].entering(1)
     assert milliwatt is not None
     return milliwatt
 

@@ -289,7 +289,7 @@ def test_an_agiltron_goes_home_to_its_first_output(tmp_path: Path) -> None:
             line.write(b"\x01\x30\x00\x00\r\n")
             line.write(b"\x01\x35\x00\x00")  # acknowledged at once, since home is output 1
             assert line.read(4) == b"\x01\x35\xff\xff"
-        assert world._matrices["osw"].egress_of == {1: 2}
+        assert world.matrices["osw"].egress_of == {1: 2}
     finally:
         world.close()
         clock.close()

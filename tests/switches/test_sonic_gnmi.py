@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sonic_rack import N, bench
+from sonic_rack import N, bench, let_states_be, refuse_subscriptions
 from switch_rig import LOGIN
 
 from lightrig.harness.bench import Bench
@@ -25,6 +25,7 @@ from lightrig.instruments.core.errors import (
     NotDoneError,
     UnreachableError,
 )
+from lightrig.instruments.simulated.devices.sonic_switch import SonicSwitch
 from lightrig.instruments.simulated.protocols.device_server import DeviceServer
 from lightrig.instruments.simulated.protocols.listeners import serve
 from lightrig.instruments.simulated.protocols.tls_server import ServerCertificate
@@ -92,20 +93,21 @@ def test_a_transaction_is_made_whole_or_not_at_all(tmp_path: Path) -> None:
             switch.change([Circuit(5, N + 6)], [Circuit(9, N + 9), Circuit(3, N + 2)]).done()
         assert denied.value.code == "INVALID_ARGUMENT"
         assert switch.circuits() == {Circuit(1, N + 2), Circuit(5, N + 6)}
-        assert isinstance(switch, SonicGnmi)
-        assert switch._configured() == switch.circuits()
+        assert bound.world is not None
+        device = bound.world.devices["ocs"][0]
+        assert isinstance(device, SonicSwitch)
+        assert device.table("CONFIG_DB", "OCS_CROSS_CONNECT").keys() == {"1A-2B", "5A-6B"}
 
 
 def test_the_answer_to_another_path_is_refused(tmp_path: Path) -> None:
     """Both tables are keyed by circuits: the states would be taken for the configuration."""
     with bench(tmp_path, 'stale: "5A-6B"') as bound:
         switch = bound.switches["ocs"]
-        assert isinstance(switch, SonicGnmi)
         switch.circuits()
         assert bound.world is not None
-        bound.world._injectors["ocs"].fault = "previous"
+        bound.world.injectors["ocs"].fault = "previous"
         with pytest.raises(GarbledError, match="no answer to CONFIG_DB"):
-            switch._configured()
+            switch.change(switch.circuits(), [])
 
 
 def test_circuits_that_only_the_hardware_has_are_removed(tmp_path: Path) -> None:
@@ -143,12 +145,7 @@ def test_an_empty_table_is_told_from_a_switch_without_one(
 def test_a_switch_that_refuses_subscriptions_is_read_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from lightrig.instruments.simulated.devices import sonic_gnmi
-
-    def refuse(*_: Any) -> None:
-        raise sonic_gnmi._RefusedError(sonic_gnmi.UNIMPLEMENTED, "no subscriptions")
-
-    monkeypatch.setattr(sonic_gnmi.GnmiCall, "_subscribe", refuse)
+    refuse_subscriptions(monkeypatch)
     with bench(tmp_path) as bound:
         switch = bound.switches["ocs"]
         done = switch.change([], [Circuit(2, N + 3)]).done()
@@ -161,17 +158,10 @@ def test_a_switch_that_refuses_subscriptions_is_read_again(
 def test_both_sides_have_to_be_tuned(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, side: str
 ) -> None:
-    from lightrig.instruments.simulated.devices.sonic_switch import SonicSwitch
-
-    table = SonicSwitch.table
-
-    def one_side(self: SonicSwitch, database: str, name: str) -> dict[str, dict[str, str]]:
-        found = table(self, database, name)
-        if (database, name) == ("STATE_DB", "OCS_CROSS_CONNECT"):
-            found = {id_: {**e, f"{side}_side_status": "tuning"} for id_, e in found.items()}
-        return found
-
-    monkeypatch.setattr(SonicSwitch, "table", one_side)
+    let_states_be(
+        monkeypatch,
+        lambda _, found: {id_: {**e, f"{side}_side_status": "tuning"} for id_, e in found.items()},
+    )
     with bench(tmp_path) as bound:
         operation = bound.switches["ocs"].change([], [Circuit(2, N + 3)])
         with pytest.raises(NotDoneError, match=r"2A-3B .*tuning"):
@@ -186,7 +176,7 @@ def test_a_denial_of_another_kind_is_no_empty_table(
     permission_denied = 7  # gRPC, statuscodes.md
 
     def refuse(self: Any, names: list[str]) -> None:
-        raise sonic_gnmi._RefusedError(permission_denied, "not for you")
+        raise sonic_gnmi.RefusedCallError(permission_denied, "not for you")
 
     with bench(tmp_path) as bound:
         switch = bound.switches["ocs"]
@@ -205,9 +195,8 @@ def test_a_denial_of_another_kind_is_no_empty_table(
 def test_a_circuit_that_does_not_tune_is_an_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, state: str
 ) -> None:
-    from lightrig.instruments.simulated.devices.sonic_switch import SonicSwitch
-
-    monkeypatch.setattr(SonicSwitch, "_state", lambda *_: state)
+    sides = {"a_side_status": state, "b_side_status": state}
+    let_states_be(monkeypatch, lambda _, found: {id_: {**e, **sides} for id_, e in found.items()})
     with bench(tmp_path) as bound:
         operation = bound.switches["ocs"].change([], [Circuit(2, N + 3)])
         begun = bound.clock.now()
@@ -329,10 +318,10 @@ def test_a_fault_while_a_change_is_made_ends_in_its_error(tmp_path: Path, fault:
         switch.change([], [Circuit(1, N + 1)]).done()
         operation = switch.change([Circuit(1, N + 1)], [Circuit(1, N + 2)])
         assert bound.world is not None
-        bound.world._injectors["ocs"].fault = fault
+        bound.world.injectors["ocs"].fault = fault
         with pytest.raises(FAULTS[fault]) as raised:
             operation.done()
-        bound.world._injectors["ocs"].stop()
+        bound.world.injectors["ocs"].stop()
         assert str(raised.value).startswith("ocs ")
         assert "last on the wire" in str(raised.value)
         assert raised.value.trace
@@ -348,7 +337,7 @@ def test_without_the_extra_the_address_names_it(
             gnmi.GnmiSession("ocs", "x", 1, None, gnmi.GnmiCredentials(None))  # type: ignore[arg-type]
     with bench(tmp_path) as bound:
         assert bound.world is not None
-        device, _ = bound.world._devices["ocs"]
+        device, _ = bound.world.devices["ocs"]
         monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
         server = DeviceServer(bound.clock)
         with pytest.raises(NoSimulatedDeviceError, match=r"lightrig\[gnmi\]"):
@@ -410,19 +399,19 @@ def test_polling_and_a_subscription_see_one_truth_at_their_own_widths(
     for how in ("subscription", "polling"):
         folder = tmp_path / how
         folder.mkdir()
-        with monkeypatch.context() as patch, bench(folder) as bound:
-            if how == "polling":
-                patch.setattr(SonicGnmi, "_follow", lambda self: None)
+        if how == "polling":
+            refuse_subscriptions(monkeypatch)
+        with bench(folder) as bound:
             switch = bound.switches["ocs"]
             switch.change([], before).done()
             operation = switch.change(before, after)
-            read = len(sent(bound, "Get"))
             done = operation.done()
             tuned = tuned_since(bound, operation.sent.latest)
             assert done.earliest <= tuned <= done.latest
             made[how] = tuned - operation.sent.earliest
             widths[how] = done.latest - done.earliest
-            gets[how] = len(sent(bound, "Get")) - read
+            stamps = [float(line.split()[0]) for line in sent(bound, "Get")]
+            gets[how] = sum(stamp * 1e9 > operation.sent.latest for stamp in stamps)
             assert switch.circuits() == after
     assert gets["subscription"] == 0 < gets["polling"]
     assert widths["subscription"] < widths["polling"] <= 50 * MS

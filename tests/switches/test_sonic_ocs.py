@@ -13,14 +13,17 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from sonic_rack import let_programs_print
 
 from lightrig.harness.bench import Bench, bind
 from lightrig.instruments.core.capabilities import FactoryCalibrated
 from lightrig.instruments.core.errors import DeniedError, GarbledError, NotDoneError
 from lightrig.instruments.servers.host.commands import CommandResult, Commands
-from lightrig.instruments.simulated.devices import simulated_sonic_ocs
+from lightrig.instruments.simulated.devices.simulated_sonic_ocs import SimulatedSonicOcs
 from lightrig.instruments.simulated.protocols.ssh_server import ProgramOutcome
 from lightrig.instruments.switches.sonic_ocs import SonicOcs
+from lightrig.instruments.switches.sonic_ocs.command_line import listed_with_ranges
+from lightrig.instruments.wire.ssh import SshLogin, SshShell
 from lightrig.testbeds import Circuit, load
 
 N = 64
@@ -43,13 +46,18 @@ def bench(folder: Path, options: str = "") -> Iterator[Bench]:
 
 
 class Shell:
-    """The switch's command line, as a program of somebody else uses it."""
+    """The switch's command line, as a program of somebody else uses it, in a session of its own."""
 
     def __init__(self, bound: Bench) -> None:
         driver = bound.switches["ocs"]
         assert isinstance(driver, SonicOcs)
+        at = driver.endpoint
+        assert at.port is not None
+        assert at.login is not None
         self.clock = bound.clock
-        self._commands: Commands = driver._connected()
+        login = SshLogin(*at.login, at.known_hosts)
+        shell = SshShell("ocs", at.host, self.clock, port=at.port, login=login)
+        self._commands = Commands("ocs", shell, self.clock)
 
     def run(self, line: str) -> CommandResult:
         return self._commands.run(line.split())
@@ -204,12 +212,19 @@ def test_a_first_command_that_fails_is_no_success_of_the_second(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A circuit that somebody deletes after it was read, on a switch whose failures exit with 0."""
+
+    def answer(
+        device: SimulatedSonicOcs, argv: Sequence[str], outcome: ProgramOutcome
+    ) -> ProgramOutcome:
+        if list(argv) == CONFIG.split():
+            device.run(["config", "ocs", "cross-connect", "delete", "9A-9B"])
+        return outcome._replace(status=0)
+
     deleted = frozenset({Circuit(9, N + 9)})
-    printed = simulated_sonic_ocs._printed
-    monkeypatch.setattr(simulated_sonic_ocs, "_failed", lambda text: printed(f"{text}\n"))
     with bench(tmp_path) as bound:
         switch = bound.switches["ocs"]
-        monkeypatch.setattr(switch, "_configured", lambda: deleted)
+        switch.change([], deleted).done()
+        let_programs_print(monkeypatch, answer)
         with pytest.raises(DeniedError, match="9A-9B does not exist"):
             switch.change(deleted, {Circuit(1, N + 3)}).done()
         assert switch.circuits() == {Circuit(1, N + 3)}
@@ -236,19 +251,15 @@ def test_a_change_is_done_in_both_vocabularies_of_port_states(tmp_path: Path, wo
         assert done.latest - operation.sent.earliest < 5_000_000_000
 
 
-class Scripted:
-    """A shell that returns texts in place of a switch; the last one again and again."""
-
-    def __init__(self, driver: SonicOcs, monkeypatch: pytest.MonkeyPatch, *texts: str) -> None:
-        self._texts = list(texts)
-        monkeypatch.setattr(driver, "_show", self._next)
-
-    def _next(self, *command: str) -> str:
-        return self._texts.pop(0) if len(self._texts) > 1 else self._texts[0]
-
-
-def status_table(*rows: str) -> str:
-    return "\n".join(["id a_side b_side a_side_status b_side_status", "-- -- -- -- --", *rows])
+def let_status_be(patch: pytest.MonkeyPatch, *rows: str) -> None:
+    """Let the switch print a table of states with these rows."""
+    text = "\n".join(["id a_side b_side a_side_status b_side_status", "-- -- -- -- --", *rows])
+    let_programs_print(
+        patch,
+        lambda _, argv, outcome: (
+            outcome._replace(stdout=text) if list(argv) == STATUS.split() else outcome
+        ),
+    )
 
 
 @pytest.mark.parametrize("state", ["failed", "powered-off"])
@@ -257,9 +268,8 @@ def test_a_failed_port_is_an_error_at_once(
 ) -> None:
     with bench(tmp_path) as bound:
         switch = bound.switches["ocs"]
-        assert isinstance(switch, SonicOcs)
         operation = switch.change(set(), {Circuit(1, N + 1)})
-        Scripted(switch, monkeypatch, status_table(f"1A-1B 1A 1B {state} connected"))
+        let_status_be(monkeypatch, f"1A-1B 1A 1B {state} connected")
         begun = bound.clock.now()
         with pytest.raises(NotDoneError, match=f"1A-1B .{state}, connected"):
             operation.done()
@@ -302,9 +312,10 @@ def test_a_denial_with_exit_status_0_shows_what_was_sent_and_received(
     answered: str,
 ) -> None:
     """The switch denies a port in use (mode `safe`), and its command line ends with 0."""
+    failed = ProgramOutcome(*printed)
     with bench(tmp_path) as bound:
         Shell(bound).succeeds("config ocs cross-connect add 1A-7B")
-        monkeypatch.setattr(simulated_sonic_ocs, "_failed", lambda _: ProgramOutcome(*printed))
+        let_programs_print(monkeypatch, lambda _, __, found: failed if found.status else found)
         with pytest.raises(DeniedError) as raised:
             bound.switches["ocs"].change(set(), {Circuit(1, N + 3)}).done()
         assert bound.switches["ocs"].circuits() == {Circuit(1, N + 7)}
@@ -328,11 +339,11 @@ def test_a_line_of_a_command_ids_and_succeeded_is_a_success(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str
 ) -> None:
     with bench(tmp_path) as bound:
-        printed = simulated_sonic_ocs._printed
-        monkeypatch.setattr(
-            simulated_sonic_ocs,
-            "_printed",
-            lambda text: printed(f"{line}\n" if "succeeded" in text else text),
+        let_programs_print(
+            monkeypatch,
+            lambda _, __, outcome: (
+                outcome._replace(stdout=f"{line}\n") if "succeeded" in outcome.stdout else outcome
+            ),
         )
         bound.switches["ocs"].change(set(), {Circuit(1, N + 1)}).done()
         assert bound.switches["ocs"].circuits() == {Circuit(1, N + 1)}
@@ -341,19 +352,20 @@ def test_a_line_of_a_command_ids_and_succeeded_is_a_success(
 def test_ids_with_slots_need_the_number_of_ports_in_a_slot(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    table = status_table("1-1A-3-2B 1-1A 3-2B connected connected")
-    with bench(tmp_path) as bound:
-        switch = bound.switches["ocs"]
-        assert isinstance(switch, SonicOcs)
-        Scripted(switch, monkeypatch, table)
-        with pytest.raises(GarbledError, match="slot_ports"):
-            switch.circuits()
+    let_status_be(monkeypatch, "1-1A-3-2B 1-1A 3-2B connected connected")
+    with bench(tmp_path) as bound, pytest.raises(GarbledError, match="slot_ports"):
+        bound.switches["ocs"].circuits()
+    with bench(tmp_path, "slot_ports: 16") as bound:
+        assert bound.switches["ocs"].circuits() == {Circuit(1, N + 34)}
+
+
+def test_circuits_of_a_chassis_are_listed_one_by_one(tmp_path: Path) -> None:
+    """Ports 16 and 17 are the last of slot 1 and the first of slot 2."""
     with bench(tmp_path, "slot_ports: 16") as bound:
         switch = bound.switches["ocs"]
-        assert isinstance(switch, SonicOcs)
-        Scripted(switch, monkeypatch, table)
-        assert switch.circuits() == {Circuit(1, N + 34)}
-        assert switch._ids([Circuit(16, N + 17), Circuit(17, N + 18)]) == "1-16A-2-1B,2-1A-2-2B"
+        with pytest.raises(DeniedError):  # the simulated switch has no slots
+            switch.change([], [Circuit(16, N + 17), Circuit(17, N + 18)]).done()
+        assert configured(bound)[-1].endswith("add 1-16A-2-1B,2-1A-2-2B safe'")
 
 
 def test_factory_losses_agree_with_the_true_ones_within_their_accuracy(tmp_path: Path) -> None:
@@ -384,12 +396,7 @@ def expanded(listed: str) -> list[str]:
     return pairs
 
 
-def unopened(ports: int) -> SonicOcs:
-    return SonicOcs("ocs", None, None, ports=ports)  # type: ignore[arg-type]
-
-
 @given(st.permutations(range(1, 17)), st.integers(1, 16))
 def test_lists_of_circuits_expand_to_the_same_circuits(order: Sequence[int], count: int) -> None:
-    circuits = [Circuit(i + 1, 16 + order[i]) for i in range(count)]
-    listed = unopened(16)._ids(circuits)
-    assert expanded(listed) == [f"{c.ingress}A-{c.egress - 16}B" for c in circuits]
+    pairs = [(a, order[a - 1]) for a in range(1, count + 1)]
+    assert expanded(listed_with_ranges(pairs)) == [f"{a}A-{b}B" for a, b in pairs]

@@ -8,11 +8,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from sonic_rack import let_programs_print
 from test_sonic_ocs import N, Shell, bench
 
 from lightrig.instruments.core.errors import GarbledError
-from lightrig.instruments.simulated.devices import simulated_sonic_ocs
-from lightrig.instruments.simulated.protocols.ssh_server import ProgramOutcome
 from lightrig.instruments.switches.sonic_ocs import SonicOcs
 from lightrig.testbeds import Circuit
 
@@ -36,10 +35,9 @@ def spoil(monkeypatch: pytest.MonkeyPatch) -> Spoil:
     """Let the switch print its tables through a function."""
 
     def through(change: Callable[[str], str]) -> None:
-        def printed(text: str) -> ProgramOutcome:
-            return ProgramOutcome(change(text), took=simulated_sonic_ocs.PROCESSING)
-
-        monkeypatch.setattr(simulated_sonic_ocs, "_printed", printed)
+        let_programs_print(
+            monkeypatch, lambda _, __, found: found._replace(stdout=change(found.stdout))
+        )
 
     return through
 
@@ -78,12 +76,13 @@ def test_a_spoilt_table_of_states_is_refused(switch: SonicOcs, spoil: Spoil, how
 
 
 def test_an_error_before_the_first_query_states_an_unknown_version(
-    switch: SonicOcs, spoil: Spoil, monkeypatch: pytest.MonkeyPatch
+    switch: SonicOcs, spoil: Spoil
 ) -> None:
-    monkeypatch.delattr(switch, "_version")  # which was set when the testbed was bound
     spoil(SPOILT["no head"])
+    unasked = SonicOcs("ocs", switch.endpoint, switch.clock, ports=N)
     with pytest.raises(GarbledError, match="of SONiC: not asked"):
-        switch.circuits()
+        unasked.circuits()
+    unasked.close()
 
 
 @pytest.mark.parametrize(

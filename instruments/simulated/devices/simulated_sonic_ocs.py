@@ -66,7 +66,7 @@ class SimulatedSonicOcs(SonicSwitch):
         """Run one command line, or several joined by `&&` for a shell."""
         total = ProgramOutcome("", took=0)
         for tokens in _lines(argv):
-            outcome = self._run(tokens)
+            outcome = self.run(tokens)
             total = outcome._replace(
                 stdout=total.stdout + outcome.stdout,
                 stderr=total.stderr + outcome.stderr,
@@ -77,8 +77,14 @@ class SimulatedSonicOcs(SonicSwitch):
         return total
 
     def run(self, argv: Sequence[str]) -> ProgramOutcome:
-        """Run a program that the switch's shell has called; see `ShellTools`."""
-        return self._run(argv)
+        """Run one program, also one that the switch's shell has called; see `ShellTools`."""
+        tokens = _bare(argv)
+        outcome = self._carry_out(tokens)
+        if self._always_saves and tokens[:2] == ["config", "ocs"]:
+            self._save()
+        if tokens[:1] in (["config"], ["reboot"]):
+            self._changed()
+        return outcome
 
     def answers(self, argv: Sequence[str]) -> bool:
         """Whether a command is one of the switch, not of any host's shell."""
@@ -91,15 +97,6 @@ class SimulatedSonicOcs(SonicSwitch):
     def class_files(self) -> Mapping[str, str]:
         """Return no files: ports of the switch are no network devices."""
         return {}
-
-    def _run(self, tokens: Sequence[str]) -> ProgramOutcome:
-        tokens = _bare(tokens)
-        outcome = self._carry_out(tokens)
-        if self._always_saves and tokens[:2] == ["config", "ocs"]:
-            self._save()
-        if tokens[:1] in (["config"], ["reboot"]):
-            self._changed()
-        return outcome
 
     def _carry_out(self, tokens: list[str]) -> ProgramOutcome:
         match tokens:

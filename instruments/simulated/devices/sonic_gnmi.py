@@ -34,7 +34,9 @@ _SHORTEST_SAMPLE = 1_000_000_000
 Tree = Mapping[str, Any]
 
 
-class _RefusedError(Exception):
+class RefusedCallError(Exception):
+    """Raised for a call that the switch refuses, with the status of gRPC."""
+
     def __init__(self, status: int, text: str) -> None:
         super().__init__(text)
         self.status = status
@@ -68,9 +70,9 @@ class SonicGnmi:
         if target in {*_DATABASES, "OTHERS"}:
             return [target, *(names[1:] if names[:1] == ["localhost"] else names)]
         if origin not in {"", "sonic-db"} or not names or names[0] not in _DATABASES:
-            raise _RefusedError(UNIMPLEMENTED, f"no data of {origin or 'no origin'}: {names}")
+            raise RefusedCallError(UNIMPLEMENTED, f"no data of {origin or 'no origin'}: {names}")
         if names[1:2] != ["localhost"]:
-            raise _RefusedError(INVALID_ARGUMENT, "Invalid elem length or namespace")
+            raise RefusedCallError(INVALID_ARGUMENT, "Invalid elem length or namespace")
         return [names[0], *names[2:]]
 
     def read(self, names: list[str]) -> Any:
@@ -78,15 +80,15 @@ class SonicGnmi:
         database, *rest = names
         if database == "OTHERS":
             if rest != ["osversion", "build"]:
-                raise _RefusedError(NOT_FOUND, f"no {'/'.join(rest)}")
+                raise RefusedCallError(NOT_FOUND, f"no {'/'.join(rest)}")
             return {"build_version": self.switch.version(), "error": ""}
         if not rest:
-            raise _RefusedError(INVALID_ARGUMENT, "Invalid elem length 1")
+            raise RefusedCallError(INVALID_ARGUMENT, "Invalid elem length 1")
         value: Any = self.switch.table(database, rest[0])
         for name in rest[1:]:
             value = value.get(name) if isinstance(value, Mapping) else None
         if not value and value != "":
-            raise _RefusedError(NOT_FOUND, f"No valid entry found on {'/'.join(names)}")
+            raise RefusedCallError(NOT_FOUND, f"No valid entry found on {'/'.join(names)}")
         return value
 
     def commit(self, request: Any) -> Any:
@@ -112,9 +114,9 @@ class SonicGnmi:
             self.switch.configure(apply_patch(config, patch))
         except (JsonPatchException, JsonPointerException) as error:
             found = str(error).partition(" in {")[0]  # without the whole table
-            raise _RefusedError(UNKNOWN, f"Failed to apply patch: {found}") from error
+            raise RefusedCallError(UNKNOWN, f"Failed to apply patch: {found}") from error
         except ConfigError as error:
-            raise _RefusedError(INVALID_ARGUMENT, str(error)) from error
+            raise RefusedCallError(INVALID_ARGUMENT, str(error)) from error
         return gnmi_pb2.SetResponse(
             prefix=request.prefix,
             response=[gnmi_pb2.UpdateResult(path=path, op=op) for path, op in results],
@@ -125,9 +127,9 @@ class SonicGnmi:
         """Return a path of CONFIG_DB as a JSON pointer."""
         database, *rest = self.names(prefix, path)
         if database != "CONFIG_DB":
-            raise _RefusedError(UNIMPLEMENTED, f"Set RPC does not support {database}")
+            raise RefusedCallError(UNIMPLEMENTED, f"Set RPC does not support {database}")
         if not rest:
-            raise _RefusedError(INVALID_ARGUMENT, "Invalid elem length 1")
+            raise RefusedCallError(INVALID_ARGUMENT, "Invalid elem length 1")
         return "/" + "/".join(rest)
 
 
@@ -164,7 +166,7 @@ class GnmiCall:
     def _carry_out(self, method: str, message: bytes) -> None:
         try:
             self._answer(method, message)
-        except _RefusedError as error:
+        except RefusedCallError as error:
             self._connection.send(trailers(error.status, str(error)))
 
     def _answer(self, method: str, message: bytes) -> None:
@@ -181,12 +183,12 @@ class GnmiCall:
                 self._subscribe(_parsed(gnmi_pb2.SubscribeRequest, message))
                 return
             case _:
-                raise _RefusedError(UNIMPLEMENTED, f"unknown method {method}")
+                raise RefusedCallError(UNIMPLEMENTED, f"unknown method {method}")
         self._connection.send(reply(answer.SerializeToString()) + trailers())
 
     def _get(self, request: Any) -> Any:
         if request.encoding not in {gnmi_pb2.JSON, gnmi_pb2.JSON_IETF}:
-            raise _RefusedError(UNIMPLEMENTED, "unsupported encoding")
+            raise RefusedCallError(UNIMPLEMENTED, "unsupported encoding")
         notifications = []
         for path in request.path:
             value = self._service.read(self._service.names(request.prefix, path))
@@ -275,7 +277,7 @@ class _Stream:
     def _value(self) -> Any:
         try:
             return self._service.read(self._names)
-        except _RefusedError:
+        except RefusedCallError:
             return None
 
     def _changed(self) -> None:
@@ -301,7 +303,7 @@ def _parsed(kind: Any, message: bytes) -> Any:
     try:
         return kind.FromString(message)
     except Exception as error:  # DecodeError of one of protobuf's implementations
-        raise _RefusedError(13, f"no {kind.DESCRIPTOR.name}") from error
+        raise RefusedCallError(13, f"no {kind.DESCRIPTOR.name}") from error
 
 
 def _notification(
@@ -331,8 +333,8 @@ def _content(value: Any) -> Any:
     """Return the JSON of a value."""
     kind = value.WhichOneof("value")
     if kind not in {"json_ietf_val", "json_val"}:
-        raise _RefusedError(INVALID_ARGUMENT, "Value encoding is not IETF JSON")
+        raise RefusedCallError(INVALID_ARGUMENT, "Value encoding is not IETF JSON")
     try:
         return json.loads(getattr(value, kind))
     except ValueError as error:
-        raise _RefusedError(INVALID_ARGUMENT, f"no IETF JSON: {error}") from error
+        raise RefusedCallError(INVALID_ARGUMENT, f"no IETF JSON: {error}") from error

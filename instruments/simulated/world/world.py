@@ -71,6 +71,10 @@ class World:
         truth: takes every moment at which something changed.
         faults: what is wrong with the light.
         follow: lets a port's link follow its light; by default the simulated NICs' links.
+
+    Attributes:
+        truth: every moment at which something changed.
+        matrices: light of each optical switch, by its name.
     """
 
     def __init__(
@@ -95,13 +99,13 @@ class World:
         self._lasers_off: set[Port] = set()
         self.light = LightField(map(self._connected, faults.fibers()))
         self._ambient = Ambient()
-        self._matrices: dict[str, Matrix] = {}
+        self.matrices: dict[str, Matrix] = {}
         for switch in testbed.optical_switches.values():
-            self._matrices[switch.name] = self._matrix(switch)
+            self.matrices[switch.name] = self._matrix(switch)
         self._fade()
         self._light_up()
         self.references = ReferenceBook(
-            self._matrices,
+            self.matrices,
             self.light,
             chance,
             testbed.simulation.references.uncertainty_db,
@@ -110,7 +114,7 @@ class World:
 
     def loss(self, switch: str, circuit: Circuit) -> float:
         """Return the true insertion loss of a circuit in dB; for closure only."""
-        return self._matrices[switch].loss(circuit)
+        return self.matrices[switch].loss(circuit)
 
     def lost_in_fiber(self, end: Port) -> float:
         """Return the excess loss in dB of the fiber that ends at `end`, due to lab faults."""
@@ -122,7 +126,7 @@ class World:
 
     def losses(self, switch: str, circuits: Sequence[Circuit]) -> list[float]:
         """Return the true insertion loss of each of many circuits in dB; for closure only."""
-        return self._matrices[switch].losses(circuits)
+        return self.matrices[switch].losses(circuits)
 
     def polarization_dependence(self, switch: str) -> float:
         """Return the true polarization dependent loss of a switch's circuits; for closure only."""
@@ -130,11 +134,11 @@ class World:
 
     def crosstalk(self, switch: str, circuit: Circuit, egress: int) -> float:
         """Return the true crosstalk of a circuit at a dark egress, in dB; for closure only."""
-        return self._matrices[switch].crosstalk(circuit, egress)
+        return self.matrices[switch].crosstalk(circuit, egress)
 
     def set_switching_time(self, switch: str, duration: int) -> None:
         """Let every change of a switch take `duration` ns from now on."""
-        self._matrices[switch].set_switching_time(duration)
+        self.matrices[switch].set_switching_time(duration)
 
     def replug(self, source: Port, sink: Port, loss_db: float) -> Callable[[], None]:
         """Plug the fiber at `source` into `sink`, as a person would; return the undoing."""
@@ -168,8 +172,8 @@ class World:
 
     def forget_circuits(self, switch: str) -> None:
         """Let a switch lose its circuits, as one that restarts."""
-        if switch in self._matrices:
-            matrix = self._matrices[switch]
+        if switch in self.matrices:
+            matrix = self.matrices[switch]
             matrix.disconnect(list(matrix.egress_of))
 
     def _connected(self, fiber: Fiber) -> Fiber:

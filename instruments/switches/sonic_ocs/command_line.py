@@ -276,23 +276,10 @@ class SonicCommandLine(SonicSwitch):
     # ---------------------------------------------------------------------------- ids
 
     def _ids(self, circuits: Sequence[Circuit]) -> str:
-        """Return a list of circuits, in ascending order, with ranges where ports are neighbours."""
+        """Return a list of circuits, which are in ascending order; see `listed_with_ranges`."""
         if self.slot_ports:
             return ",".join(map(self._id, circuits))
-        runs: list[list[Circuit]] = []
-        for circuit in circuits:
-            last = runs[-1][-1] if runs else None
-            if last is not None and circuit == (last.ingress + 1, last.egress + 1):
-                runs[-1].append(circuit)
-            else:
-                runs.append([circuit])
-        return ",".join(
-            self._id(run[0])
-            if len(run) == 1
-            else f"{run[0].ingress}A..{run[-1].ingress}A"
-            f"-{run[0].egress - self.ports}B..{run[-1].egress - self.ports}B"
-            for run in runs
-        )
+        return listed_with_ranges([(c.ingress, c.egress - self.ports) for c in circuits])
 
     def _show(self, *command: str) -> str:
         result = self._connected().run(command)
@@ -343,6 +330,24 @@ class SonicCommandLine(SonicSwitch):
             ],
             trace=self.wire()[-6:],
         )
+
+
+def listed_with_ranges(pairs: Sequence[tuple[int, int]]) -> str:
+    """Return cross-connects of ports of side A to side B, with ranges where they are neighbours.
+
+    Pairs (1, 4), (2, 5), (9, 9) are `1A..2A-4B..5B,9A-9B`. pairs: in ascending order.
+    """
+    runs: list[list[tuple[int, int]]] = []
+    for a, b in pairs:
+        if runs and runs[-1][-1] == (a - 1, b - 1):
+            runs[-1].append((a, b))
+        else:
+            runs.append([(a, b)])
+    return ",".join(
+        f"{a}A-{b}B" if len(run) == 1 else f"{a}A..{run[-1][0]}A-{b}B..{run[-1][1]}B"
+        for run in runs
+        for a, b in run[:1]
+    )
 
 
 def _shares_a_port(circuit: Circuit, existing: Iterable[Circuit]) -> bool:

@@ -117,7 +117,10 @@ class SonicGnmi(SonicSwitch):
         added, removed = sorted(add), sorted(set(remove) - set(add))
         if stale := sorted(set(removed) - self._configured() if removed else ()):
             self._session.submit("Set", self._request((), stale)).result()
-        updates = self._follow() if added else None
+        states = self._status() if added else {}
+        # A circuit that is there already has no update to come.
+        made = [c for c in added if not DONE.issuperset(states.get(c, ("absent",)))]
+        updates = self._follow() if made else None
         try:
             pending = self._session.submit("Set", self._request(removed, added))
         except BaseException:
@@ -125,7 +128,7 @@ class SonicGnmi(SonicSwitch):
                 updates.close()
             raise
         count = len(removed) + len(added)
-        return PendingMove(pending.sent, lambda: self._complete(pending, count, updates, added))
+        return PendingMove(pending.sent, lambda: self._complete(pending, count, updates, made))
 
     def factory_losses(self) -> Mapping[Circuit, FactoryLoss]:
         """Return the insertion loss of each cross-connect as the maker measured it.
@@ -167,6 +170,7 @@ class SonicGnmi(SonicSwitch):
 
     def follow_circuits(self) -> "_Following":
         """Subscribe to the states of cross-connects; raises `DeniedError` where it is refused."""
+        self._status()
         updates = self._follow()
         if updates is None:
             raise self.refused("the switch refuses a subscription to states of cross-connects")
@@ -203,8 +207,10 @@ class SonicGnmi(SonicSwitch):
         return request
 
     def _follow(self) -> Subscription | None:
-        """Subscribe to the states, and read until they are all there; None if it is refused."""
-        self._status()  # learns the table's name
+        """Subscribe to the states, and read until they are all there; None if it is refused.
+
+        `_status` was called before, and knows the table's name.
+        """
         messages = self._session.messages
         request = messages.SubscribeRequest(
             subscribe=messages.SubscriptionList(

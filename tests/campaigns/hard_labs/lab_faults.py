@@ -364,4 +364,4 @@ def flapping(bench: Bench, port: str, after: int, lasting: int) -> None:
 
 def _matrix(bench: Bench) -> Any:
     assert bench.world is not None
-    return bench.world._matrices["ocs"]
+    return bench.world.matrices["ocs"]

@@ -4,7 +4,7 @@ from tests.campaigns.hard_labs.losses import Losses
 
 
 def _inject(bench, draws):
-    matrix = bench.world._matrices["ocs"]
+    matrix = bench.world.matrices["ocs"]
     offset = matrix.offset
     matrix.offset = lambda port: offset(port) + (0.2 if port > 8 else 0.0)
 

@@ -5,7 +5,7 @@ from tests.campaigns.hard_labs.losses import Losses
 
 def inject(bench, draws):
     beside = {}
-    matrix = bench.world._matrices["ocs"]
+    matrix = bench.world.matrices["ocs"]
     matrix._detuning = lambda ingress: beside.setdefault(ingress, draws.gauss(0, 6))
 
 
