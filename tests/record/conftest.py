@@ -1,8 +1,12 @@
-"""A journal's ingredients, plain ones."""
+"""A journal's ingredients, plain ones, and results with a place to bring them to."""
 
 import itertools
+import shutil
+import uuid
+from pathlib import Path
 
 import pytest
+from record.transfers import NIGHTS, recorded
 
 from lightrig.harness.record import Context, Journal, Row
 
@@ -24,3 +28,24 @@ def fresh(tmp_path):
     """Journals, each at a path of its own."""
     numbers = itertools.count()
     return lambda **header: Journal(tmp_path / f"{next(numbers)}.jsonl", {**HEADER, **header})
+
+
+@pytest.fixture(scope="module")
+def planted(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return recorded(tmp_path_factory.mktemp("planted"), *NIGHTS)
+
+
+@pytest.fixture
+def ours(planted: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(planted, tmp_path / "ours"))
+
+
+@pytest.fixture
+def store() -> str:
+    """An object store of one's own, in memory."""
+    return f"memory://{uuid.uuid4().hex}/lab"
+
+
+@pytest.fixture(params=["object store", "folder"])
+def target(request: pytest.FixtureRequest, store: str, tmp_path: Path) -> str:
+    return store if request.param == "object store" else str(tmp_path / "target")

@@ -3,11 +3,11 @@
 import json
 import os
 import shutil
-import uuid
 from pathlib import Path
 
 import pytest
 from record.recorded import begin, context, record, times
+from record.transfers import NIGHTS, RUN, content, recorded, rows
 
 from lightrig.harness.record import RecordError, Results
 from lightrig.harness.record.compaction import compact
@@ -15,51 +15,6 @@ from lightrig.harness.record.digests import with_digest
 from lightrig.harness.record.places import Place
 from lightrig.harness.record.rows_files import MANIFEST, Compacted, Manifest, stored_rows
 from lightrig.harness.record.transfer import Transfer, transfer
-
-RUN = "20260105-021500-a"
-NIGHTS = {"20260103-021500-a": 31, "20260104-021500-a": 7, RUN: 17, "20260201-021500-a": 5}
-
-
-@pytest.fixture(scope="module")
-def planted(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return recorded(tmp_path_factory.mktemp("planted"), *NIGHTS)
-
-
-@pytest.fixture
-def ours(planted: Path, tmp_path: Path) -> Path:
-    return Path(shutil.copytree(planted, tmp_path / "ours"))
-
-
-@pytest.fixture
-def store() -> str:
-    """An object store of one's own, in memory."""
-    return f"memory://{uuid.uuid4().hex}/lab"
-
-
-@pytest.fixture(params=["object store", "folder"])
-def target(request: pytest.FixtureRequest, store: str, tmp_path: Path) -> str:
-    return store if request.param == "object store" else str(tmp_path / "target")
-
-
-def recorded(results: Path, *runs: str) -> Path:
-    for run in runs:
-        record(results, run, f"{run[:4]}-{run[4:6]}-{run[6:8]}", rows=NIGHTS[run])
-        (results / "runs" / run / "report.html").write_text(f"the page of {run}")
-    return results
-
-
-def content(place: str | Path) -> dict[str, bytes]:
-    """Return all files of results."""
-    found = Place(place)
-    return {name: data for below in ("runs", "rows") for name, data in read(found, below).items()}
-
-
-def read(place: Place, below: str) -> dict[str, bytes]:
-    return dict(place.read(place.files(below)))
-
-
-def rows(place: str | Path) -> dict[str, int]:
-    return {str(run): int(n) for run, n in Results(place).frame()["run"].value_counts().items()}
 
 
 @pytest.mark.parametrize("runs", [{"a": 3, "b": -1}, {"a": 3, "b": 2.0}, {"a": -1}])
