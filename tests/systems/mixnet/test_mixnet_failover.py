@@ -29,7 +29,6 @@ from lightrig.harness.systems.mixnet.measurements.failover import (
 from lightrig.harness.systems.mixnet.planning.cross_connects import plan_testbed
 from lightrig.harness.systems.mixnet.planning.demand import pair_demand
 from lightrig.harness.systems.mixnet.planning.region import Failures
-from lightrig.harness.systems.mixnet.runtime import exchanges
 from lightrig.harness.systems.mixnet.runtime.exchanges import Exchanges
 from lightrig.instruments.clock import Span
 from lightrig.instruments.jobs.core.collectives import Exchange, ExchangeMeasurement
@@ -130,11 +129,10 @@ def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
 
 @pytest.fixture(scope="module")
 def over(bench: Bench) -> Iterator[Exchanges]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(exchanges, "GlooRunner", Ranks)
-        opened = Exchanges(bench)
-        yield opened
-        opened.close()
+    ranks: Any = Ranks
+    opened = Exchanges(bench, open_ranks=ranks)
+    yield opened
+    opened.close()
 
 
 @pytest.fixture

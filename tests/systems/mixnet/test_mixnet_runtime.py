@@ -2,29 +2,25 @@
 
 import concurrent.futures
 import contextlib
+import itertools
+from collections.abc import Iterator
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
-from lightrig.harness.systems.mixnet.planning.control import DueChange, Permitted
+from lightrig.harness.bench import Bench, Fabric, bind
 from lightrig.harness.systems.mixnet.planning.demand import Placement
-from lightrig.harness.systems.mixnet.planning.region import Failures, Region, RegionServer
-from lightrig.harness.systems.mixnet.runtime import exchanges, lane_exchange, training
-from lightrig.harness.systems.mixnet.runtime.exchanges import TCP, Exchanges
-from lightrig.harness.systems.mixnet.runtime.training import (
-    CircuitChange,
-    ExpertTraining,
-    NewCircuits,
-    TrainedExperts,
-)
+from lightrig.harness.systems.mixnet.planning.region import Failures
+from lightrig.harness.systems.mixnet.runtime import lane_exchange
+from lightrig.harness.systems.mixnet.runtime.exchanges import Exchanges
+from lightrig.harness.systems.mixnet.runtime.training import ExpertTraining, TrainedExperts
 from lightrig.instruments.clock import Span
 from lightrig.instruments.servers.host.commands import ToolFailedError
-from lightrig.testbeds import Circuit, Plan, Port
-
-TRAFFIC = np.array([[5, 20, 3], [7, 6, 0], [1, 30, 8]])
-OF_FOUR = np.array([[1, 9, 5, 2], [4, 0, 6, 3], [7, 1, 2, 8], [0, 5, 4, 6]])
+from lightrig.instruments.servers.host.linux import LinuxServer
+from lightrig.testbeds import LightrigError, Plan, Port, Testbed, load
 
 
 def test_steps_end_with_the_last_rank_s_loss() -> None:
@@ -47,265 +43,375 @@ def test_steps_end_with_the_last_rank_s_loss() -> None:
     ]  # fmt: skip
 
 
-class Controlled:
-    """A training of three ranks: notes what ranks are told, and how circuits are changed."""
+# -------------------------------------------------------------------------------- training
 
-    def __init__(self) -> None:
-        self.at, self.told, self.brought = 1000, list[tuple[int, Any]](), list[Any]()
-        self.clock = SimpleNamespace(now=lambda: self.at)
-        self.placement = Placement((0, 0, 1), 2)
-        self.lane_devices = ["x", "y"]
-        ranks = [
-            SimpleNamespace(tell=lambda what, rank=rank: self.told.append((rank, what)))
-            for rank in range(3)
-        ]
-        self.session = SimpleNamespace(ranks=ranks)
-        self.planned = Plan("planned", {})
-
-    def shares(self, routing: Any, rows: Any) -> Any:
-        assert routing == "first routing"
-        return np.array([rows // 2, rows * 0, rows - rows // 2]), 0.25
-
-    def predicted(self, plan: Plan, routing: Any, lanes: Any, size: int) -> float:
-        assert (plan.name, routing) == ("before", "first routing")
-        return float(lanes.sum() * size)
-
-    def plan_for(self, due: DueChange, present: Plan) -> Plan:
-        assert present.name in ("before", "planned")
-        self.at += 2
-        return self.planned
-
-    def bring_in(self, plan: Plan, present: Plan | None) -> NewCircuits:
-        self.brought.append((plan.name, present and present.name))
-        self.at += 40
-        routing: Any = "next routing"
-        return NewCircuits(routing, 4, 1003, 1010, 1021, 1040)
+REGION = """
+name: region
+switches:
+  ocs: {model: polatis, address: tl1://ocs.invalid, size: 16x16, options: {rerouting: true}}
+  eps: {kind: packet, model: bridge, ports: 4, rate: 1G, transceiver: lr4}
+servers:
+SERVERStransceivers:
+  lr4:
+    wavelength: 1310 nm
+    launch: {min: -4.3 dBm, max: 4.5 dBm}
+    receive: {min: -10.6 dBm, max: 4.5 dBm}
+fibers:
+  - server[0-2].nic0 <-> ocs
+  - server[0-2].nic1 <-> ocs
+  - server[0-2].nic2 <-> eps.[1-3]
+plans:
+  double:
+    - server0.nic[0-1] <-> server1.nic[0-1]
+"""
+SERVER = """\
+  server{n}:
+    address: "ADDRESS"{gpus}
+    nics:
+      nic[0-2]: {{netdev: "fabric{{n}}", ip: "192.0.2.{{k}}/24", rate: 1G, transceiver: lr4}}
+"""
 
 
-class Control:
-    """Permits and changes what it is told to, and notes what it hears."""
+def region(path: Path, address: str) -> Testbed:
+    """Return three servers with one, two and one ranks; the first states no GPU."""
+    gpus = ("", "\n    gpus: {count: 2}", "\n    gpus: {count: 1}")
+    servers = "".join(SERVER.format(n=n, gpus=each) for n, each in enumerate(gpus))
+    path.write_text(REGION.replace("SERVERS", servers).replace("ADDRESS", address))
+    return load(path)
 
-    def __init__(self) -> None:
-        self.heard: list[Any] = []
-        self.next: DueChange | None = None
-        self.ready: list[Permitted] = []
-        self.predictions = ()
 
-    def wants(self, rank: int, given: list[int]) -> None:
-        self.heard.append(("wants", rank, given))
+ROWS = (  # of two layers, from each of four ranks to each
+    np.array([[3, 90, 41, 7], [5, 2, 8, 60], [11, 13, 1, 17], [70, 19, 4, 6]]),
+    np.array([[9, 0, 0, 980], [0, 4, 50, 0], [0, 31, 7, 0], [710, 0, 0, 8]]),
+)
+"""The second gate sends between server0 and server2 alone, whose ports it joins twice."""
 
-    def ended(self, rank: int) -> None:
-        self.heard.append(("ended", rank))
+ON = (0, 1, 1, 2)
+"""Server of each rank: server0 states no GPU and has one rank."""
 
-    def due(self) -> DueChange | None:
-        return self.next
+ORDER = (
+    (0, "dispatch"), (0, "combine"), (1, "dispatch"), (1, "combine"),
+    (1, "combine gradient"), (1, "dispatch gradient"),
+    (0, "combine gradient"), (0, "dispatch gradient"),
+)  # fmt: skip
+"""All-to-alls of a step of two layers (MixNet, App. B.2)."""
 
-    def changed(self) -> None:
-        self.heard.append("changed")
-        self.next = None
+ROW_BYTES = 16
 
-    def permitted(self) -> list[Permitted]:
-        ready, self.ready = self.ready, []
-        return ready
+
+def traffic(number: int) -> Any:
+    """Return the rows of an all-to-all: forth as the gate sent them, back the other way."""
+    layer, phase = ORDER[number % len(ORDER)]
+    return ROWS[layer] if phase in ("dispatch", "combine gradient") else ROWS[layer].T
+
+
+class LanesInPlace:
+    """Lanes of a bench without a kernel: notes routes, and reports light after the second look."""
+
+    def __init__(self, bench: Any, count: int) -> None:
+        self.clock, self.count = bench.clock, count
+        self.devices = [f"lane{number}" for number in range(count)]
+        names = list(bench.testbed.servers)
+        self.servers = {name: SimpleNamespace(name=name) for name in names}
+        self.addresses = {n: [f"{n}.{lane}" for lane in range(count)] for n in names}
+        self.routed: list[tuple[int, set[Port]]] = []
+        self.looked: list[tuple[int, set[Port]]] = []
+        self.closed = False
+
+    def route(self, ways: Any) -> None:
+        ports = {hop.port for hops in ways for hop in hops.values()}
+        self.routed.append((self.clock.now(), ports))
+
+    def dark(self, ports: Any) -> Any:
+        self.looked.append((self.clock.now(), set(ports)))
+        return frozenset(ports) if len(self.looked) % 2 else frozenset()
+
+    def close(self) -> None:
+        self.closed = True
+
+
+class Rank:
+    def __init__(self, session: "Session", number: int) -> None:
+        self.session, self.number, self.done = session, number, 0
+
+    def wants(self) -> None:
+        """Announce the next all-to-all, or the end of the script."""
+        session, now = self.session, self.session.clock.now()
+        if self.done == session.steps * len(ORDER):
+            session.ended(self.number)
+            return
+        at = Span(now - 900, now - 100 * self.number)
+        rows = traffic(self.done)[self.number].tolist()
+        session.wanted[self.number, self.done] = at.latest
+        session.module.on_message(self.number, {"wants": rows, "size": ROW_BYTES}, at)
+
+    def tell(self, message: Any) -> None:
+        """Run the all-to-all that is permitted: some begin and end later than others."""
+        session, now = self.session, self.session.clock.now()
+        began = now + (30, 70, 20, 50)[self.number]
+        over = began + (900, 400, 800, 300)[self.number]
+        session.permitted[self.number, self.done] = (now, began, over, message["lanes"])
+        session.module.on_message(self.number, {"began": began, "over": over}, Span(over, over))
+        session.clock.sleep(1000 * (self.number + 1))
+        self.done += 1
+        self.wants()
+
+
+class Session:
+    """Programs of the ranks that run a script of `steps` steps in this process."""
+
+    pytorch = "2"
+
+    def __init__(self, clock: Any, servers: Any, devices: Any, address: str) -> None:
+        self.clock, self.opened = clock, ([each.name for each in servers], devices, address)
+        self.ranks = [Rank(self, number) for number in range(len(servers))]
+        self.wanted: dict[tuple[int, int], int] = {}
+        self.permitted: dict[tuple[int, int], Any] = {}
+        self.steps = 2
+        self.closed = False
+
+    def run(self, *given: Any, module: Any, beside: Any, ended: Any) -> Any:
+        self.given, self.module, self.ended = given, module, ended
+        for rank in (3, 0, 2, 1):
+            self.ranks[rank].wants()
+        (loop,) = beside
+        loop()
+        return SimpleNamespace(printed={0: [(Span(1, 3), "step 0 loss 3.5")]})
+
+    def close(self) -> None:
+        self.closed = True
+
+
+@pytest.fixture(scope="module")
+def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
+    path = tmp_path_factory.mktemp("region") / "region.yaml"
+    bound = bind(region(path, "ssh://bench@{name}.invalid"), "simulated", seed=3)
+    yield bound
+    bound.close()
 
 
 @pytest.fixture
-def run() -> Any:
-    made: Any = object.__new__(training._Run)
-    before = Plan("before", {"ocs": frozenset({Circuit(1, 2)})})
-    controlled: Any = Controlled()
-    training._Run.__init__(made, controlled, None, 2, before, None)  # type: ignore[arg-type]
-    made._control, made._routing = Control(), "first routing"
-    return made
+def fabric(bench: Bench) -> Fabric:
+    return Fabric(bench)
 
 
-def test_wants_are_noted_with_their_moment_and_the_size_of_a_row(run: Any) -> None:
-    run._take(2, {"wants": [7, 8, 9], "size": 16}, 60)
-    assert run._control.heard == [("wants", 2, [7, 8, 9])]
-    assert (run._asked, run._sizes) == ({2: 60}, {2: 16})
+@pytest.fixture
+def lanes(bench: Bench) -> LanesInPlace:
+    return LanesInPlace(bench, 4)
 
 
-def test_a_rank_receives_its_rows_and_columns_of_each_lane_in_use(run: Any) -> None:
-    run._asked[1] = 970
-    run._permit(Permitted(1, 4, 3, "dispatch", TRAFFIC))
-    assert run._training.told == [(1, {"lanes": [
-        [0, [3, 3, 0], [10, 3, 15]],
-        [2, [4, 3, 0], [10, 3, 15]],
-    ]})]  # fmt: skip
-    begun = run._running[1]
-    assert (begun.one.step, begun.wanted, begun.permitted, begun.ended) == (4, 970, 1000, 0)
+@pytest.fixture
+def training(fabric: Fabric, lanes: LanesInPlace) -> Any:
+    def open_lanes(_: Bench, count: int) -> Any:
+        assert count == lanes.count
+        return lanes
+
+    session: Any = Session
+    return ExpertTraining(fabric, open_lanes, session)
 
 
-def test_an_exchange_lasts_from_the_last_begin_to_the_last_end(run: Any) -> None:
-    for rank, asked in ((0, 900), (1, 990), (2, 930)):
-        run._asked[rank], run._sizes[rank] = asked, 16
-        run._training.at += 3
-        run._permit(Permitted(rank, 4, 3, "dispatch", TRAFFIC))
-    # An exchange of another phase, which has ended, does not count.
-    combine = Permitted(0, 4, 3, "combine", TRAFFIC)
-    run._running[7] = training._Begun(combine, 9990, 9991, 9992, 9993)
-    for rank, began, over in ((2, 1510, 1590), (0, 1500, 1620)):
-        run._take(rank, {"began": began, "over": over}, 0)
-        assert run._finished == []
-    run._take(1, {"began": 1530, "over": 1600}, 0)
-    (found,) = map(run._described, run._finished)
-    assert (found.step, found.layer, found.phase) == (4, 3, "dispatch")
-    assert (found.wanted, found.permitted, found.began, found.ended) == (990, 1009, 1530, 1620)
-    assert (found.waited, found.optical) == (540, 0.25)
-    assert found.traffic.tolist() == [[80, 320, 48], [112, 96, 0], [16, 480, 128]]
-    assert (found.predicted, found.plan.name) == (80 * 16, "before")
-    assert run._control.heard == [("ended", 2), ("ended", 0), ("ended", 1)]
+def of_servers(rows: Any) -> Any:
+    """Return the rows between servers, by hand: ranks 1 and 2 are on server 1."""
+    found = np.zeros((3, 3), int)
+    for a, b in itertools.product(range(4), repeat=2):
+        if ON[a] != ON[b]:
+            found[ON[a], ON[b]] += rows[a, b]
+    return found
 
 
-def test_circuits_change_where_the_plan_differs(run: Any) -> None:
-    place: Any = (5, 1, "dispatch", "gate")
-    due = DueChange(*place, TRAFFIC)
-    run._training.planned = Plan("same", dict(run._plan.circuits))
-    run._change(due)
-    assert run._training.brought == []
-    run._training.planned = Plan("planned", {"ocs": frozenset({Circuit(1, 3)})})
-    run._change(due)
-    assert run._training.brought == [("planned", "before")]
-    assert (run._plan.name, run._routing) == ("planned", "next routing")
-    assert run._changes == [
-        CircuitChange(*place, 0, 1000, *[1002] * 5),
-        CircuitChange(*place, 4, 1002, 1004, 1003, 1010, 1021, 1040),
-    ]
-    assert run._control.heard == ["changed", "changed"]
+def test_a_server_has_a_rank_for_each_of_its_gpus(training: Any) -> None:
+    """Three ports need three lanes; other packets have the fourth, with its address of rank 0."""
+    assert training.placement == Placement(ON, 3)
+    assert training.session.opened == (
+        ["server0", "server1", "server1", "server2"], ["lane3"] * 4, "server0.3"
+    )  # fmt: skip
+    assert training.lane_devices == ["lane0", "lane1", "lane2"]
+    assert training.pytorch == "2"
 
 
-def test_the_controller_goes_on_once_it_has_heard_all(run: Any) -> None:
-    """Two messages are taken, circuits change, ranks are permitted, then Copilot learns."""
-    order: list[str] = []
-    run._control.learn = lambda: order.append("learn")
-    run._take = lambda rank, message, at: order.append(f"{message} of {rank} at {at}")
-    run._change = lambda due: order.append("change") or run._control.changed()
+def test_lanes_are_closed_where_no_session_opens(bench: Bench) -> None:
+    opened: list[LanesInPlace] = []
 
-    def permit(one: Any) -> None:
-        order.append(f"permit {one}")
-        if one == 6:
-            run._messages.put((1, None, 0))
+    def open_lanes(bench: Any, count: int) -> Any:
+        opened.append(LanesInPlace(bench, count))
+        return opened[-1]
 
-    run._permit = permit
-    run._control.next, run._control.ready = "due", [4, 6]
-    for message in ((1, "a", 7), (0, None, 0), (2, "b", 8)):
-        run._messages.put(message)
-    run._loop(2)
-    assert order == ["a of 1 at 7", "b of 2 at 8", "change", "permit 4", "permit 6", "learn"]
+    def refuse(*_: Any) -> Any:
+        raise LightrigError("no PyTorch")
+
+    with pytest.raises(LightrigError, match="no PyTorch"):
+        ExpertTraining(Fabric(bench), open_lanes, refuse)
+    assert opened[0].closed
 
 
-# --------------------------------------------------------------------------------- lanes
+def test_ranks_receive_their_rows_and_columns_of_each_lane(training: Any, fabric: Fabric) -> None:
+    """Two steps of two layers: what leaves a rank over all lanes is what its gate sends to others.
+
+    A row of one rank is a column of the other, on the same lane.
+    """
+    training.train("script", 2, fabric.plans["double"], "block")
+    session = training.session
+    assert session.given[0] == "script"
+    assert session.given[2:] == ("watched", {"all": range(4)})
+    assert session.module.settings == {"lanes": ["lane0", "lane1", "lane2"]}
+    assert session.permitted.keys() == session.wanted.keys()
+    assert len(session.permitted) == 4 * 2 * len(ORDER)
+    for number in range(2 * len(ORDER)):
+        shown = [
+            {lane: (out, into) for lane, out, into in session.permitted[rank, number][3]}
+            for rank in range(4)
+        ]
+        between = traffic(number) * (1 - np.eye(4, dtype=int))
+        for rank in range(4):
+            out, into = (np.sum([each[end] for each in shown[rank].values()], axis=0)
+                         for end in (0, 1))  # fmt: skip
+            assert out.tolist() == between[rank].tolist()
+            assert into.tolist() == between[:, rank].tolist()
+        for a, b in itertools.product(range(4), repeat=2):
+            assert {lane: out[b] for lane, (out, _) in shown[a].items()} == {
+                lane: into[a] for lane, (_, into) in shown[b].items()
+            }
 
 
-class Hops:
-    """Ways between three servers: 0 to 1 over circuits, all else over packets."""
-
-    def route(self, a: int, b: int) -> Any:
-        media = {(0, 1): ["optical", "optical"], (2, 1): ["optical", "packet"]}
-        return [SimpleNamespace(medium=each) for each in media.get((a, b), ["packet"])]
-
-
-def test_the_optical_share_is_of_what_goes_between_servers(
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.parametrize("first", ["block", None])
+def test_exchanges_last_from_the_last_begin_to_the_last_end(
+    training: Any, fabric: Fabric, first: Any
 ) -> None:
-    made: Any = object.__new__(ExpertTraining)
-    made._testbed = SimpleNamespace(servers={"s0": 0, "s1": 0, "s2": 0})
-    made.placement, made._width = Placement((0, 0, 1, 2), 3), 2
-    asked: list[Any] = []
-    monkeypatch.setattr(
-        training, "lane_shares", lambda *given: asked.append(given) or ((1, 2), (3, 4))
-    )
-    routing: Any = Hops()
-    lanes, optical = made.shares(routing, OF_FOUR)
-    assert lanes.tolist() == [[1, 2], [3, 4]]
-    assert asked[0][0] is routing
-    assert (asked[0][1], asked[0][3]) == (["s0", "s0", "s1", "s2"], 2)
-    # Between servers 5 + 6, which take circuits, 2 + 3, 7 + 1, 8, 0 + 5 and 4.
-    assert optical == pytest.approx(11 / 41)
-    assert made.shares(routing, np.eye(4))[1] == 0.0
-    seen: list[Any] = []
-    monkeypatch.setattr(training, "exchange_time", lambda *given: seen.append(given) or 5.5)
-    assert made.predicted("plan", routing, np.array([OF_FOUR]), 10) == 5.5
-    between = (((0, 110, 50), (80, 0, 80), (50, 40, 0)),)
-    assert seen == [(made._testbed, "plan", routing, ["s0", "s1", "s2"], between, TCP)]
+    """Circuits join what each gate sends between; `double` joins two servers for both."""
+    found = training.train("script", 2, fabric.plans["double"], first).exchanges
+    session = training.session
+    places = [(step, *place) for step in range(2) for place in ORDER]
+    assert [(each.step, each.layer, each.phase) for each in found] == places
+    for number, each in enumerate(found):
+        told = [session.permitted[rank, number] for rank in range(4)]
+        assert each.traffic.tolist() == (traffic(number) * ROW_BYTES).tolist()
+        assert each.wanted == max(session.wanted[rank, number] for rank in range(4))
+        assert each.permitted == max(now for now, *_ in told)
+        assert each.began == max(began for _, began, _, _ in told)
+        assert each.ended == max(over for _, _, over, _ in told)
+        assert each.waited == each.began - each.wanted
+        rows = of_servers(traffic(number))
+        joined = {
+            tuple(sorted(int(port.owner[-1]) for port in (link.a, link.b)))
+            for link in fabric.links(each.plan)
+        }
+        optical = sum(
+            rows[a, b] for a in range(3) for b in range(3) if tuple(sorted((a, b))) in joined
+        )
+        assert each.optical == pytest.approx(optical / rows.sum())
+        assert (each.optical < 1) == (first is None)
 
 
-def test_a_server_has_a_rank_for_each_of_its_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Servers with no, two and three GPUs, of which the first states none; three ports at most."""
-    ports = tuple(Port("s1", name) for name in "abc")
-    region = Region((
-        RegionServer("s0", gpu_count=0),
-        RegionServer("s1", gpu_count=2, ports=ports),
-        RegionServer("s2", gpu_count=3),
-    ))  # fmt: skip
-    lanes = SimpleNamespace(
-        servers={name: SimpleNamespace(name=name) for name in ("s0", "s1", "s2")},
-        devices=["lane0", "lane1", "lane2", "packets"],
-        addresses={"s0": ["a", "b", "c", "d"]},
-    )
-    monkeypatch.setattr(Region, "of", lambda testbed: region)
-    monkeypatch.setattr(training, "Lanes", lambda bench, count: lanes)
-    opened: list[Any] = []
-    session = SimpleNamespace(pytorch="2")
-    monkeypatch.setattr(training, "RankSession", lambda *given: opened.append(given) or session)
-    fabric: Any = SimpleNamespace(bench=SimpleNamespace(clock="clock"), testbed="testbed")
-    assert ExpertTraining(fabric).placement == Placement((0, 1, 1, 2, 2, 2), 3)
-    ((clock, servers, devices, address),) = opened
-    assert (clock, devices, address) == ("clock", ["packets"] * 6, "d")
-    assert [server.name for server in servers] == ["s0", "s1", "s1", "s2", "s2", "s2"]
+def test_an_exchange_is_predicted_by_its_slowest_port(training: Any, fabric: Fabric) -> None:
+    """On `double`, server0 and server1 have 2 Gbit/s between them, and packets 1 Gbit/s a server.
+
+    TCP leaves 1,448 of 1,514 bytes. The last bit takes 700 ns through each NIC, 600 ns through a
+    packet switch and 100 ns through each fiber: 1,500 ns over a circuit, 2,200 ns over packets.
+    """
+    found = training.train("script", 2, fabric.plans["double"]).exchanges
+    for number, each in enumerate(found):
+        assert each.plan.name == "double"
+        rows = of_servers(traffic(number)) * ROW_BYTES * 8 * 1514 / 1448
+        circuits = max(rows[0, 1], rows[1, 0]) / 2 + 1500
+        packets = max(rows[:, 2].sum(), rows[2].sum(), *rows[:2, 2], *rows[2, :2]) + 2200
+        assert each.predicted == pytest.approx(max(circuits, packets), rel=1e-3)
 
 
-def test_packets_leave_circuits_before_they_move(monkeypatch: pytest.MonkeyPatch) -> None:
-    order: list[Any] = []
-    made: Any = object.__new__(ExpertTraining)
-    a, b, c, d = (Port("s", name) for name in "abcd")
-    link = SimpleNamespace(a=a, b=b)
-    servers = [SimpleNamespace(packet=(c,)), SimpleNamespace(packet=(d,))]
-    routing = SimpleNamespace(links=[link], region=SimpleNamespace(servers=servers))
+def test_circuits_change_between_exchanges_and_packets_leave_them_first(
+    training: Any, fabric: Fabric, lanes: LanesInPlace
+) -> None:
+    """A change begins when all have ended what is before, and is over when the next begins."""
+    made = training.train("script", 2, fabric.plans["double"], "block")
+    session = training.session
+    found = [(each.step, each.layer, each.before, each.knows) for each in made.changes]
+    assert found == [
+        (step, layer, before, "gate")
+        for step in range(2)
+        for layer, before in ((0, "dispatch"), (1, "dispatch"), (0, "combine gradient"))
+    ]
+    plans = {(each.step, each.layer, each.phase): each.plan for each in made.exchanges}
+    numbers = {place: number for number, place in enumerate(ORDER)}
+    present = fabric.plans["double"]
+    some = 0
+    routed = iter(lanes.routed[1:])
+    for each in made.changes:
+        number = each.step * len(ORDER) + numbers[each.layer, each.before]
+        plan = plans[each.step, each.layer, each.before]
+        new = plan.circuits["ocs"] - present.circuits["ocs"]
+        assert each.began <= each.planned <= each.left <= each.switched <= each.lit <= each.done
+        assert each.done <= min(session.permitted[rank, number][0] for rank in range(4))
+        if number:
+            ended = [session.permitted[rank, number - 1][0] for rank in range(4)]
+            assert each.began >= max(ended)
+        if new:
+            some += 1
+            assert each.moved == len(new)
+            assert each.planned == each.began < each.switched
+            assert each.lit > each.switched
+            assert each.left == each.planned
+            gone = present.circuits["ocs"] - plan.circuits["ocs"]
+            still = {port for link in fabric.links(Plan("still", {
+                "ocs": present.circuits["ocs"] - gone})) for port in (link.a, link.b)}  # fmt: skip
+            at, before = next(routed)
+            assert at <= each.left
+            assert {port for port in before if port.name != "nic2"} <= still
+            at, after = next(routed)
+            assert each.lit <= at <= each.done
+            used = {port for link in fabric.links(plan) for port in (link.a, link.b)}
+            assert {port for port in after if port.name != "nic2"} == used
+            packets = {Port(f"server{n}", "nic2") for n in range(3)}
+            assert lanes.looked[-1][1] >= packets
+        else:
+            assert (each.moved, each.done) == (0, each.planned)
+        present = plan
+    assert some >= 2
 
-    def routed(plan: Plan) -> Any:
-        order.append(("routing", {name: sorted(each) for name, each in plan.circuits.items()}))
-        return routing
 
-    made._routing, made._route = routed, lambda _: order.append("route")
-    made._lanes = SimpleNamespace(dark="dark")
-    made.clock = SimpleNamespace(now=lambda: len(order))
-    transition = SimpleNamespace(apply=lambda: order.append("apply"), moved=3)
-    made._fabric = SimpleNamespace(prepare=lambda _: transition, bench="bench")
-    monkeypatch.setattr(training, "await_carriers", lambda *given: order.append(given))
-    kept, left, new = Circuit(1, 2), Circuit(3, 4), Circuit(3, 5)
-    present = Plan("old", {"ocs": frozenset({kept, left})})
-    plan = Plan("new", {"ocs": frozenset({kept, new})})
-    assert made.bring_in(plan, present) == NewCircuits(routing, 3, 2, 3, 5, 6)
-    assert order == [
-        ("routing", {"ocs": [kept]}), "route", "apply", ("routing", {"ocs": [kept, new]}),
-        ("bench", "dark", {a, b, c, d}), "route",
-    ]  # fmt: skip
-    order.clear()
-    made.bring_in(plan, None)
-    assert order[0] == "apply"
+def test_circuits_stay_without_a_strategy(training: Any, fabric: Fabric) -> None:
+    made = training.train("script", 2, fabric.plans["double"])
+    assert made.changes == []
+    assert {each.plan.name for each in made.exchanges} == {"double"}
+    assert made.losses() == [(0, "step 0 loss 3.5")]
+
+
+def test_a_training_closes_what_it_opened(training: Any, lanes: LanesInPlace) -> None:
+    training.close()
+    assert training.session.closed
+    assert lanes.closed
 
 
 # ----------------------------------------------------------------------------- exchanges
 
 
-class Servers:
+class Servers(LanesInPlace):
     """Lanes of servers that run commands and note them."""
 
-    def __init__(self, status: int = 0) -> None:
-        self.ran: list[Any] = []
-        self.count = 3
+    def __init__(self, bench: Any, count: int) -> None:
+        super().__init__(bench, count)
+        self.ran: list[Any] = bench.ran
+        self.status = 0
+        self.is_dark: set[Port] = set()
+        self.is_down: set[Port] = set()
 
         def server(name: str) -> Any:
             def run(command: list[str]) -> Any:
                 self.ran.append((name, command[-1].partition("; ")[2]))
                 return SimpleNamespace(
-                    status=status, stdout="", stderr="no", output="", command=command
+                    status=self.status, stdout="", stderr="no", output="", command=command
                 )
 
-            return SimpleNamespace(commands=SimpleNamespace(run=run))
+            return SimpleNamespace(name=name, commands=SimpleNamespace(run=run))
 
-        self.servers = {name: server(name) for name in ("s0", "s1")}
+        self.servers = {name: server(name) for name in bench.testbed.servers}
+
+    def dark(self, ports: Any) -> Any:
+        self.ran.append(("dark?", sorted(map(str, ports))))
+        return self.is_dark & set(ports)
+
+    def ask_each(self, how: Any, ports: Any) -> Any:
+        assert how is LinuxServer.down
+        self.ran.append(("down?", sorted(map(str, ports))))
+        return frozenset(self.is_down & set(ports))
 
     def forget(self, server: str) -> None:
         self.ran.append(("forget", server))
@@ -314,92 +420,131 @@ class Servers:
         self.ran.append("lanes closed")
 
 
+class Gloo:
+    def __init__(self, servers: Any, first: Any, clock: Any, *, interface: str, lanes: Any) -> None:
+        self.opened = (first, interface, lanes)
+        self.closed = False
+
+    def load(self, servers: list[str]) -> None:
+        self.loaded = servers
+
+    def process(self, server: str) -> int:
+        return {"server0": 12, "server1": 34, "server2": 56}[server]
+
+    def ended(self) -> tuple[str, ...]:
+        return ("server1",)
+
+    def close(self) -> None:
+        self.closed = True
+
+
 @pytest.fixture
-def made() -> Any:
-    found: Any = object.__new__(Exchanges)
-    found.lanes = Servers()
-    found._netdevs = {Port("s0", "a"): "ens1", Port("s0", "b"): "ens2", Port("s1", "a"): "ens3"}
+def made(tmp_path: Path) -> Any:
+    """Exchanges of a region of namespaces, without a kernel."""
+    testbed = region(tmp_path / "region.yaml", "netns://{name}")
+    ran: list[Any] = []
+
+    def darken(ports: Any) -> Any:
+        ran.append(("darken", list(ports)))
+        return lambda: ran.append("light")
+
+    bench: Any = SimpleNamespace(
+        testbed=testbed, ran=ran, world=SimpleNamespace(darken=darken),
+        clock=SimpleNamespace(now=lambda: 5),
+    )  # fmt: skip
+    lanes: Any = Servers
+    gloo: Any = Gloo
+    found = Exchanges(bench, lanes, gloo)
+    ran.clear()
     return found
+
+
+def test_each_server_has_a_rank_with_as_many_lanes_as_it_has_ports(made: Any) -> None:
+    runner = made.runner
+    assert runner.opened == (
+        {name: f"{name}.0" for name in ("server0", "server1", "server2")},
+        "lane0",
+        ["lane1", "lane2"],
+    )
+    assert runner.loaded == ["server0", "server1", "server2"]
 
 
 def test_ports_that_fail_are_dark_and_down_until_that_is_undone(made: Any) -> None:
     ran = made.lanes.ran
-
-    def darken(ports: Any) -> Any:
-        ran.append(("dark", list(ports)))
-        return lambda: ran.append("light")
-
-    made._bench = SimpleNamespace(world=SimpleNamespace(darken=darken))
-    ports = [Port("s1", "a"), Port("s0", "b")]
+    ports = [Port("server1", "nic0"), Port("server0", "nic1")]
     undo = made.take_down(iter(ports))
     assert ran == [
-        ("dark", ports[::-1]), ("s0", "ip link set ens2 down"), ("s1", "ip link set ens3 down"),
+        ("darken", ports[::-1]),
+        ("server0", "ip link set fabric1 down"), ("server1", "ip link set fabric0 down"),
     ]  # fmt: skip
     ran.clear()
     undo()
     assert ran == [
-        ("s0", "ip link set ens2 up"), ("forget", "s0"),
-        ("s1", "ip link set ens3 up"), ("forget", "s1"), "light",
+        ("server0", "ip link set fabric1 up"), ("forget", "server0"),
+        ("server1", "ip link set fabric0 up"), ("forget", "server1"), "light",
     ]  # fmt: skip
     ran.clear()
     made.cut(ports)()
-    assert ran == [("dark", ports), "light"]
+    assert ran == [("darken", ports), "light"]
 
 
-def test_failures_are_looked_for_on_all_ports_of_a_server(
-    made: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The plan links a port of s0 to one of s1; only what is a NIC's is asked."""
-    one, other, switch = Port("s0", "a"), Port("s1", "a"), Port("tor", "1")
-    links = [SimpleNamespace(a=one, b=other), SimpleNamespace(a=switch, b=switch)]
-    asked: list[Any] = []
-    dark: set[Port] = set()
-    made.testbed, made.region = "testbed", "region"
-    made.lanes.dark = lambda ports: asked.append(ports) or dark
-    made.lanes.ask_each = lambda how, ports: asked.append(ports) or {"down"}
-    monkeypatch.setattr(
-        exchanges, "fabric_links", lambda *given: given == ("testbed", "p") and links
-    )
-    monkeypatch.setattr(exchanges, "diagnose", lambda *given: given)
-    assert made.failed("p") == Failures()
-    assert asked[0] == {one, other}
-    asked.clear()
-    dark.add(one)
-    assert made.failed("p") == ("region", links, {one}, {"down"})
-    assert asked == [{one, other}, [one, Port("s0", "b")]]
+def test_failures_are_looked_for_on_all_ports_of_a_server(made: Any) -> None:
+    """`double` joins server0 and server1 twice; only ports of NICs are asked for light."""
+    plan, lanes = made.testbed.plans["double"], made.lanes
+    nics = [f"server{server}.nic{number}" for server in (0, 1) for number in (0, 1)]
+    used = sorted([*nics, *(f"server{server}.nic2" for server in range(3))])
+    assert made.failed(plan) == Failures()
+    assert lanes.ran == [("dark?", used)]
+    lanes.ran.clear()
+    cut = [Port("server0", "nic1"), Port("server1", "nic1")]
+    lanes.is_dark = set(cut)
+    found = made.failed(plan)
+    assert {str(link) for link in found.links} == {"server0.nic1 <-> server1.nic1"}
+    assert (found.nics, found.servers) == (frozenset(), frozenset())
+    of_both = [f"server{server}.nic{number}" for server in (0, 1) for number in range(3)]
+    assert lanes.ran == [("dark?", used), ("down?", of_both)]
+    # server1 has lost the port itself: it is down there, and its link is dark at both ends.
+    lanes.is_down = {Port("server1", "nic1")}
+    assert made.failed(plan).nics == {Port("server1", "nic1")}
 
 
 def test_programs_are_ended_and_what_is_refused_is_an_error(made: Any) -> None:
     ran = made.lanes.ran
-    made._gloo = SimpleNamespace(
-        process=lambda server: {"s0": 12, "s1": 34}[server],
-        close=lambda: ran.append("gloo closed"),
-        ended=lambda: ("s1",),
-    )
-    made.kill("s1")
-    assert ran == [("s1", "kill -9 34")]
-    assert made.ended() == ("s1",)
-    made.close()
-    assert ran[1:] == ["gloo closed", "lanes closed"]
-    made.lanes = Servers(status=2)
+    made.kill("server1")
+    assert ran == [("server1", "kill -9 34")]
+    assert made.ended() == ("server1",)
+    made.lanes.status = 2
     with pytest.raises(ToolFailedError):
-        made.kill("s0")
+        made.kill("server0")
+    made.close()
+    assert made.runner.closed
+    assert ran[-1] == "lanes closed"
 
 
-def test_an_exchange_is_among_all_servers_unless_ranks_are_given(
-    made: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    made.testbed = SimpleNamespace(servers={"s0": 0, "s1": 0})
-    asked: list[Any] = []
-    shares = (((0, 4), (8, 0)),)
-    monkeypatch.setattr(exchanges, "lane_shares", lambda *given: asked.append(given) or shares)
-    monkeypatch.setattr(exchanges, "exchange_time", lambda *given: asked.append(given) or 9.0)
-    what = made.exchange("routing", TRAFFIC)
-    assert (what.ranks, what.lanes) == (("s0", "s1"), shares)
-    assert asked[0] == ("routing", ("s0", "s1"), TRAFFIC, 3)
-    assert made.exchange("routing", TRAFFIC, ["s1", "s0"]).ranks == ("s1", "s0")
-    assert made.predicted("plan", "routing", what) == 9.0
-    assert asked[-1] == (made.testbed, "plan", "routing", ("s0", "s1"), shares, TCP)
+def test_an_exchange_is_among_all_servers_unless_ranks_are_given(made: Any) -> None:
+    """Of an odd number of bytes over two circuits, one lane has one byte more."""
+    routing = made.routing(made.testbed.plans["double"])
+    sent = np.array([[0, 41, 20], [8, 0, 30], [7, 2, 0]])
+    what = made.exchange(routing, sent)
+    assert what.ranks == ("server0", "server1", "server2")
+    assert np.sum(what.lanes, axis=0).tolist() == sent.tolist()
+    assert sorted(lane[0][1] for lane in what.lanes) == [0, 20, 21]
+    fewer = made.exchange(routing, sent[:2, :2], ["server1", "server0"])
+    assert fewer.ranks == ("server1", "server0")
+    assert np.sum(fewer.lanes, axis=0).tolist() == [[0, 41], [8, 0]]
+    # 50 bytes into server2's port of 1 Gbit/s, and 2,200 ns over two NICs and a packet switch.
+    predicted = made.predicted(made.testbed.plans["double"], routing, what)
+    assert predicted == pytest.approx(8 * 50 * 1514 / 1448 + 2200, rel=1e-3)
+
+
+def test_without_what_failed_packets_go_another_way(made: Any) -> None:
+    """Without the circuits between them, server0 reaches server1 by the packet switch."""
+    plan = made.testbed.plans["double"]
+    made.route(made.routing(plan))
+    assert {port.name for port in made.lanes.routed[-1][1]} == {"nic0", "nic1", "nic2"}
+    links = frozenset(made.testbed.links(plan))
+    made.route(made.routing(plan, Failures(links=links)))
+    assert {port.name for port in made.lanes.routed[-1][1]} == {"nic2"}
 
 
 # --------------------------------------------------------------------- the rank's exchange

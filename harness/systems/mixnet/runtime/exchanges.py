@@ -33,23 +33,33 @@ TCP = Costs(efficiency=1448 / 1514)
 class Exchanges:
     """The servers of a bench that are namespaces, as one region of MixNet.
 
+    Args:
+        bench: of the servers.
+        open_lanes: opens as many lanes on it.
+        open_ranks: starts the program of each server's rank.
+
     Raises:
         NoCollectivesError: a server is no namespace.
         NoPyTorchError: a namespace's Python has no PyTorch.
         InstrumentError: a server refused.
     """
 
-    def __init__(self, bench: Bench) -> None:
+    def __init__(
+        self,
+        bench: Bench,
+        open_lanes: Callable[[Bench, int], Lanes] = Lanes,
+        open_ranks: Callable[..., GlooRunner] = GlooRunner,
+    ) -> None:
         self._bench = bench
         self.testbed: Testbed = bench.testbed
         if not bench.testbed.only_local_namespaces:
             raise NoCollectivesError(f"{bench.testbed.path} has no two servers, all namespaces")
         self.region = Region.of(bench.testbed)
         self._netdevs = {spec.port: spec.netdev for spec in bench.testbed.nic_ports}
-        self.lanes = Lanes(bench, max(len(server.ports) for server in self.region.servers))
+        self.lanes = open_lanes(bench, max(len(server.ports) for server in self.region.servers))
         first = {name: addresses[0] for name, addresses in self.lanes.addresses.items()}
         device, *more_devices = self.lanes.devices
-        self._gloo = GlooRunner(
+        self._gloo = open_ranks(
             self.lanes.servers,
             first,
             bench.clock,

@@ -9,7 +9,7 @@ NICs alone, on a lane of their own, at any time.
 import itertools
 import queue
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from importlib import resources
@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from lightrig.harness.bench import Fabric
+from lightrig.harness.bench import Bench, Fabric
 from lightrig.harness.jobs.bench.lanes import Lanes
 from lightrig.harness.measure.links import await_carriers
 from lightrig.harness.systems.mixnet.planning.calendar import FirstExchange, Knowledge, Phase
@@ -42,9 +42,10 @@ from lightrig.harness.systems.mixnet.planning.lanes import (
 from lightrig.harness.systems.mixnet.planning.region import Region
 from lightrig.harness.systems.mixnet.planning.routing import Routing
 from lightrig.harness.systems.mixnet.runtime.exchanges import TCP
-from lightrig.instruments.clock import Span
+from lightrig.instruments.clock import Clock, Span
 from lightrig.instruments.jobs.traffic.rank_session import RankSession
 from lightrig.instruments.jobs.traffic.training import PrintedLines, Script, ScriptModule
+from lightrig.instruments.servers.host.linux import LinuxServer
 from lightrig.testbeds import Plan
 
 
@@ -159,24 +160,36 @@ class ExpertTraining:
     A server has a rank for each GPU that the testbed states, or one where it states none. Ranks
     are numbered server by server.
 
+    Args:
+        fabric: of the servers.
+        open_lanes: opens as many lanes on the fabric's bench.
+        open_session: starts the ranks' programs.
+
     Raises:
         NotRoutedError: a server is no namespace.
         NoPyTorchError: a server has none.
     """
 
-    def __init__(self, fabric: Fabric) -> None:
+    def __init__(
+        self,
+        fabric: Fabric,
+        open_lanes: Callable[[Bench, int], Lanes] = Lanes,
+        open_session: Callable[
+            [Clock, Sequence[LinuxServer], Sequence[str], str], RankSession
+        ] = RankSession,
+    ) -> None:
         self._fabric, self.clock = fabric, fabric.bench.clock
         self._testbed = fabric.testbed
         self.region = Region.of(fabric.testbed)
         self.placement = _placement(self.region)
         self._width = max(len(server.ports) for server in self.region.servers)
-        self._lanes = Lanes(fabric.bench, self._width + 1)
+        self._lanes = open_lanes(fabric.bench, self._width + 1)
         servers = list(self._lanes.servers.values())
         of_ranks = [servers[number] for number in self.placement.server_of]
         device = self._lanes.devices[self._width]  # of packets, whose address is the last
         address = self._lanes.addresses[servers[0].name][self._width]
         try:
-            self.session = RankSession(self.clock, of_ranks, [device] * len(of_ranks), address)
+            self.session = open_session(self.clock, of_ranks, [device] * len(of_ranks), address)
         except BaseException:
             self._lanes.close()
             raise
