@@ -16,24 +16,24 @@ from lightrig.instruments.namespaces import namespaces as kernel
 from lightrig.instruments.servers.host.program import Program
 from lightrig.testbeds import load
 
-WORKERS: dict[Library, str] = {"tcp": "_RingWorker", "gloo": "Worker", "mpich": "_MpiWorker"}
+WORKERS: dict[Library, str] = {"tcp": "RingWorker", "gloo": "Worker", "mpich": "MpiWorker"}
 RANKS = ("lightrig-ring", "lightrig-gloo", "lightrig-mpi")
 STALE = """
-_right = {worker}._communicate
+_right = {worker}.communicate
 def _stale(self, collective, block):
     result, before = _right(self, collective, block), getattr(self, "_last", None)
     self._last, self._count = result, getattr(self, "_count", 0) + 1
     return before if self._count % 5 == 0 and self._rank == 1 else result
-{worker}._communicate = _stale
+{worker}.communicate = _stale
 """
 FLIPPED = """
-_right = {worker}._communicate
+_right = {worker}.communicate
 def _flipped(self, collective, block):
     result, self._count = bytearray(_right(self, collective, block)), getattr(self, "_count", 0) + 1
     if self._count % 5 == 0 and self._rank == 2:
         result[4 * 617 + 1] ^= 1
     return bytes(result)
-{worker}._communicate = _flipped
+{worker}.communicate = _flipped
 """
 
 

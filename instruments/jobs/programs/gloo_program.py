@@ -35,9 +35,9 @@ import queue
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import timedelta
-from typing import Any
+from typing import IO, Any
 
 from lightrig.instruments.jobs.programs.checked_rounds import (
     CheckedRounds,
@@ -204,20 +204,23 @@ class Worker:
 
     The library of the collectives is PyTorch; `mpi_program` overrides what depends on it.
 
+    Args:
+        out: where the replies are written.
+
     Attributes:
         backend: of PyTorch's collectives.
     """
 
     backend = "gloo"
 
-    def __init__(self) -> None:
+    def __init__(self, out: IO[str]) -> None:
         self._torch: Any = None
         self._device: Any = None
         self._rank, self._ranks = 0, 0
         self._groups: list[Any] = []
         self._left: list[Any] = []
         self._stopping = threading.Event()
-        self._replies = Replies(sys.stdout)
+        self._replies = Replies(out)
         self._turn = threading.Lock()
         self._jobs: queue.Queue[tuple[Any, int, dict[str, Any]] | None] = queue.Queue()
         self._looping: tuple[Any, int, dict[str, Any]] | None = None
@@ -232,10 +235,10 @@ class Worker:
             "leave": lambda _: self._leave(),
         }
 
-    def serve(self) -> None:
-        """Answer requests until stdin ends."""
+    def serve(self, requests: Iterable[bytes]) -> None:
+        """Answer requests, one a line, until there are no more."""
         threading.Thread(target=self._work, args=(self._jobs,), daemon=True).start()
-        for line in iter(sys.stdin.buffer.readline, b""):
+        for line in requests:
             received, request = now(), json.loads(line)
             if request["do"] == "stop":
                 self._stopping.set()
@@ -255,8 +258,7 @@ class Worker:
                         seen.update(began=received, failed=None, retransmitted=[], reformed=[])
                     self._looping = request["id"], received, seen
                 self._jobs.put((request["id"], received, request))
-        # A normal exit would wait for a collective that waits for other ranks.
-        os._exit(0)
+        self._jobs.put(None)
 
     def _work(self, jobs: queue.Queue[Any]) -> None:
         while (job := jobs.get()) is not None and jobs is self._jobs:
@@ -286,12 +288,12 @@ class Worker:
         with self._turn:
             left, self._jobs = self._jobs, queue.Queue()
             left.put(None)
+            self._seen = {}  # also of rounds that have failed: their segments are counted no more
             if self._looping is not None:
                 # Destroying a group that a thread still uses would wait for that thread: keep it.
                 if self._torch is not None:
                     self._left.append((self._groups, self._torch.distributed.group.WORLD))
                 number, received, seen = self._looping
-                self._seen = {}
                 operations = list(seen["operations"])
                 content = {**seen, "operations": operations, "failure": "abandoned"}
                 self._replies.reply(number, received, content)
@@ -414,7 +416,7 @@ class Worker:
             # What a re-formed group does first ends the round that was broken.
             seen["began"] = began = broken or now()
             try:
-                result = self._communicate(collective, given)
+                result = self.communicate(collective, given)
             except (RuntimeError, OSError) as error:
                 try:
                     again = self._reformed(error, iteration, seen)
@@ -452,8 +454,11 @@ class Worker:
         operations = list(seen["operations"])
         return {**seen, "exchanges": len(operations), "operations": operations[since:]}
 
-    def _communicate(self, collective: str, block: bytes) -> bytes:
-        """Take part in a collective with `block`; return the result."""
+    def communicate(self, collective: str, block: bytes) -> bytes:
+        """Take part in a collective with `block`, unsigned values of `BYTES`; return the result.
+
+        Raises `RuntimeError` or `OSError`.
+        """
         distributed, torch = self._torch.distributed, self._torch
         given = bytearray(block)
         sent = torch.frombuffer(given, dtype=torch.int32)
@@ -479,12 +484,13 @@ class Worker:
 
 
 def answer_requests(program: str, version: int, worker: type[Worker]) -> int:
-    """Answer requests on stdin until it ends; returns the exit status."""
+    """Answer requests on stdin until it ends, which ends this process; return 2 if misused."""
     if sys.argv[1:] not in ([], [program, str(version)]):
         print(f"this is {program} {version}, started as {sys.argv[1:]}", file=sys.stderr)
         return 2
-    worker().serve()
-    return 0
+    worker(sys.stdout).serve(iter(sys.stdin.buffer.readline, b""))
+    # A normal exit would wait for a collective that waits for other ranks.
+    os._exit(0)
 
 
 def main() -> int:

@@ -15,7 +15,7 @@ import sys
 import time
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -24,7 +24,7 @@ from lightrig.instruments.jobs.programs.checked_rounds import BUCKETS
 from lightrig.instruments.jobs.programs.gloo_program import Worker, answer_requests
 from lightrig.instruments.servers.programs.server_clock import boot_id, now
 
-__all__ = ["main"]
+__all__ = ["MpiWorker", "main"]
 
 _VERSION = 1
 _PATTERN = 251
@@ -198,11 +198,11 @@ class _Round:
         return bool(self._out[-1] > 0)
 
 
-class _MpiWorker(Worker):
+class MpiWorker(Worker):
     """Answers the requests of one harness with MPI, which is initialised by `join`."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, out: IO[str]) -> None:
+        super().__init__(out)
         self._group: _Group | None = None
 
     def _hello(self) -> dict[str, Any]:
@@ -237,7 +237,8 @@ class _MpiWorker(Worker):
     def _exchange(self, request: dict[str, Any]) -> dict[str, Any]:
         return self._timed(_Exchange(self._joined(), request["lane"]), request)
 
-    def _communicate(self, collective: str, block: bytes) -> bytes:
+    def communicate(self, collective: str, block: bytes) -> bytes:
+        """Take part by non-blocking operations of MPI; see `Worker`."""
         group = self._joined()
         given = np.frombuffer(block, np.uint32)
         out = np.empty_like(given)
@@ -283,7 +284,7 @@ class _MpiWorker(Worker):
 
 def main() -> int:
     """Run the program of one rank of MPI; returns the exit status."""
-    return answer_requests("lightrig-mpi", _VERSION, _MpiWorker)
+    return answer_requests("lightrig-mpi", _VERSION, MpiWorker)
 
 
 if __name__ == "__main__":

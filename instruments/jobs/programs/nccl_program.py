@@ -16,12 +16,12 @@ from typing import Any
 from lightrig.instruments.jobs.programs.checked_rounds import buckets
 from lightrig.instruments.jobs.programs.gloo_program import Worker, answer_requests
 
-__all__ = ["main"]
+__all__ = ["NcclWorker", "main"]
 
 _VERSION = 1
 
 
-class _NcclWorker(Worker):
+class NcclWorker(Worker):
     """Answers the requests of one harness with blocks on a GPU."""
 
     backend = "nccl"
@@ -53,7 +53,8 @@ class _NcclWorker(Worker):
         cuda.set_device(self._device)
         return super()._join(request)
 
-    def _communicate(self, collective: str, block: bytes) -> bytes:
+    def communicate(self, collective: str, block: bytes) -> bytes:
+        """Take part with `block` on the GPU; see `Worker`."""
         distributed = self._torch.distributed
         parts = [self._on_gpu(p) for p in (buckets(block) if collective == "train" else [block])]
         if collective in ("all_reduce", "train"):
@@ -82,7 +83,7 @@ class _NcclWorker(Worker):
 
 def main() -> int:
     """Run the program of one rank of NCCL; returns the exit status."""
-    return answer_requests("lightrig-nccl", _VERSION, _NcclWorker)
+    return answer_requests("lightrig-nccl", _VERSION, NcclWorker)
 
 
 if __name__ == "__main__":

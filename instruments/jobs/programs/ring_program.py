@@ -15,24 +15,24 @@ import os
 import select
 import socket
 import sys
-from typing import Any
+from typing import IO, Any
 
 from lightrig.instruments.jobs.programs.checked_rounds import BYTES, added, buckets
 from lightrig.instruments.jobs.programs.gloo_program import Worker, answer_requests
 from lightrig.instruments.servers.programs.server_clock import boot_id
 
-__all__ = ["main"]
+__all__ = ["RingWorker", "main"]
 
 _VERSION = 1
 _TCP_USER_TIMEOUT = 18
 _CONNECT_S = 20.0
 
 
-class _RingWorker(Worker):
+class RingWorker(Worker):
     """Answers the requests of one harness with sockets."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, out: IO[str]) -> None:
+        super().__init__(out)
         self._listening: socket.socket | None = None
         self._before: socket.socket | None = None
         self._after: socket.socket | None = None
@@ -67,7 +67,8 @@ class _RingWorker(Worker):
         self._listening = self._before = self._after = None
         return {}
 
-    def _communicate(self, collective: str, block: bytes) -> bytes:
+    def communicate(self, collective: str, block: bytes) -> bytes:
+        """Take part over the connections of the ring; see `Worker`."""
         if collective == "send_receive":
             return self._passed_on(block)
         if collective == "all_to_all":
@@ -122,7 +123,7 @@ class _RingWorker(Worker):
 
 def main() -> int:
     """Run the program of one rank of a ring; returns the exit status."""
-    return answer_requests("lightrig-ring", _VERSION, _RingWorker)
+    return answer_requests("lightrig-ring", _VERSION, RingWorker)
 
 
 if __name__ == "__main__":

@@ -21,13 +21,13 @@ import os
 import sys
 import time
 from datetime import timedelta
-from typing import Any
+from typing import IO, Any
 
 from lightrig.instruments.jobs.programs.checked_rounds import buckets
 from lightrig.instruments.jobs.programs.gloo_program import Worker, answer_requests
 from lightrig.instruments.servers.programs.server_clock import now
 
-__all__ = ["main"]
+__all__ = ["TorchftWorker", "main"]
 
 _VERSION = 1
 _QUORUM_DELAY_MS = 1000
@@ -35,11 +35,11 @@ _RETRY_S = 0.05
 _JOINING_S = 60
 
 
-class _TorchftWorker(Worker):
+class TorchftWorker(Worker):
     """Answers the requests of one harness with torchft's manager over Gloo."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, out: IO[str]) -> None:
+        super().__init__(out)
         self._manager: Any = None
         self._lighthouse: Any = None
         self._configured, self._agreed = 0, -1
@@ -121,7 +121,8 @@ class _TorchftWorker(Worker):
         self._ranks = 0
         return {}
 
-    def _communicate(self, collective: str, block: bytes) -> bytes:
+    def communicate(self, collective: str, block: bytes) -> bytes:
+        """Take part in a step of torchft, which all replicas commit; see `Worker`."""
         self._manager.start_quorum()
         if self._configured != self._agreed:
             raise RuntimeError("the quorum is another one")
@@ -186,7 +187,7 @@ def _no_checkpoints() -> Any:
 
 def main() -> int:
     """Run the program of one replica; returns the exit status."""
-    return answer_requests("lightrig-torchft", _VERSION, _TorchftWorker)
+    return answer_requests("lightrig-torchft", _VERSION, TorchftWorker)
 
 
 if __name__ == "__main__":

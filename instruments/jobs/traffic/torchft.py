@@ -8,6 +8,7 @@ from lightrig.instruments.jobs import programs
 from lightrig.instruments.jobs.traffic.gloo import GlooRunner
 from lightrig.instruments.servers.host.linux import LinuxServer
 from lightrig.instruments.servers.host.program import Program
+from lightrig.instruments.servers.host.routes import DEVICE
 
 _SILENCE = 5_000_000_000
 """torchft's own limit of a replica's heartbeats at the lighthouse, in ns."""
@@ -35,10 +36,11 @@ class TorchftRunner(GlooRunner):
         addresses: Mapping[str, str],
         clock: Clock,
         *,
+        interface: str = DEVICE,
         timeout: int,
         detector: int | None = None,
     ) -> None:
-        super().__init__(servers, addresses, clock, timeout=timeout)
+        super().__init__(servers, addresses, clock, interface=interface, timeout=timeout)
         self._silence = detector or _SILENCE
 
     def _body(self, rank: str) -> dict[str, Any]:
