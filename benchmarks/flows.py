@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import NamedTuple
 
-from lightrig.flows import collectives
-from lightrig.flows.network import Network, duplex, joined, ring_pairs
-from lightrig.flows.routing import Router
-from lightrig.flows.steps import Schedule, duration
+from lightrig.instruments.jobs.flows import collectives
+from lightrig.instruments.jobs.flows.network import Network, duplex, joined, ring_pairs
+from lightrig.instruments.jobs.flows.routing import Router
+from lightrig.instruments.jobs.flows.steps import Schedule, duration
 from lightrig.suites.claims import closed_forms as formula
 from lightrig.suites.claims.closed_forms import full_mesh_pairs, grid_pairs
 from lightrig.suites.claims.railx import collectives as railx

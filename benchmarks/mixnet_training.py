@@ -18,7 +18,7 @@ from statistics import mean, median
 from typing import get_args
 
 from lightrig.harness.bench import Fabric, bind
-from lightrig.harness.statistics.means import mean_of
+from lightrig.harness.jobs.statistics.means import mean_of
 from lightrig.harness.statistics.quantiles import NotEnough
 from lightrig.harness.systems.mixnet.planning.calendar import FirstExchange
 from lightrig.harness.systems.mixnet.runtime.training import ExpertTraining, TrainedExperts

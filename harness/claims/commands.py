@@ -52,8 +52,8 @@ def claims(
     from lightrig.harness.claims.checking import check_claims
     from lightrig.harness.claims.page import write_claims
     from lightrig.harness.claims.published import load_published, published_files
+    from lightrig.harness.jobs.sweeps import Engine, computed_on
     from lightrig.harness.record import Results
-    from lightrig.harness.sweeps import Engine, computed_on
 
     files = {system: Path(system)} if system.endswith((".yaml", ".yml")) else published_files()
     if system not in files:

@@ -142,11 +142,11 @@ class SimulatedLab(World):
         if self._plant is None:
             return None
         self._plant.await_truth(_KERNEL_FOLLOWS)
-        return self._plant.longest_delay(since, self._clock.now())
+        return self._plant.longest_delay(since, self.clock.now())
 
     def inject(self, fault: RunningFault) -> Callable[[], None]:
         """Begin a fault now; return what ends it. Raises `FaultPlanError`."""
-        return RunningFaults(self, self._clock, self.injectors, self.forget_circuits).begin(fault)
+        return RunningFaults(self, self.clock, self.injectors, self.forget_circuits).begin(fault)
 
     def close(self) -> None:
         """End every simulated device and server."""
@@ -168,19 +168,19 @@ class SimulatedLab(World):
         ports = (n if first_port and n <= _LAST_PORT else 0 for n in itertools.count(first_port))
         return {
             name: [
-                self._serve(self._testbed.switches[name], device, scheme, next(ports))
+                self._serve(self.testbed.switches[name], device, scheme, next(ports))
                 for scheme in _SIDE_BY_SIDE
                 if scheme in offered(device) and scheme != served
             ]
             for name, (device, served) in self.devices.items()
-            if served in _SIDE_BY_SIDE and name in self._testbed.switches
+            if served in _SIDE_BY_SIDE and name in self.testbed.switches
         }
 
     def _instrument(self, spec: Spec) -> Service:
         context = DeviceContext(
             spec,
-            self._clock,
-            self._chance,
+            self.clock,
+            self.chance,
             self.truth,
             self._login_of(spec.name),
             self._serial_of(spec),
@@ -188,7 +188,7 @@ class SimulatedLab(World):
             Channels(spec.name, self.light),
             self._ambient,
             spec.identity if self._stated_identities else Identity(),
-            self._testbed.simulation.receiver,
+            self.testbed.simulation.receiver,
         )
         scheme, _, resource = (spec.address or "").partition("://")
         device = simulated_device(context)
@@ -219,7 +219,7 @@ class SimulatedLab(World):
         return self._with_shells and isinstance(device, ShellTools)
 
     def _shell(self, name: str, tools: ShellTools) -> HostShell:
-        shell = HostShell(name, self._login_of(name)[0], tools, self._clock)
+        shell = HostShell(name, self._login_of(name)[0], tools, self.clock)
         self._shells.append(shell)
         return shell
 
@@ -233,22 +233,22 @@ class SimulatedLab(World):
 
     def _wire_faults_of(self, name: str) -> FaultInjector:
         """Return the injector of wire faults of a switch or an instrument."""
-        injector = self.injectors[name] = self._wire_faults or FaultInjector(self._clock)
+        injector = self.injectors[name] = self._wire_faults or FaultInjector(self.clock)
         for silence in self._lab_faults.silences(name):
             if silence.answers is not None:
                 injector.fall_silent_after(silence.answers, silence.lasting_ns)
             else:
-                at = self._clock.now() + silence.after_ns
+                at = self.clock.now() + silence.after_ns
                 silent = partial(injector.fall_silent, silence.lasting_ns)
-                self._clock.schedule(at, f"{name}!silent", silent)
+                self.clock.schedule(at, f"{name}!silent", silent)
         return injector
 
     def _delay_writes(self) -> None:
         """Let writes of the harness take the time that the simulation states."""
-        clock, delay = self._clock, self._testbed.simulation.network.write
+        clock, delay = self.clock, self.testbed.simulation.network.write
         if not delay.mean or not isinstance(clock, VirtualClock):
             return
-        draws = self._chance.stream("harness/write")
+        draws = self.chance.stream("harness/write")
 
         def write_delay(written: bool) -> int:
             if written:
@@ -260,16 +260,16 @@ class SimulatedLab(World):
 
     def _host(self, spec: ServerSpec) -> Service:
         ports = {port.netdev: port for nic in spec.nics.values() for port in nic.ports}
-        simulation = self._testbed.simulation
+        simulation = self.testbed.simulation
         server_clock = self._server_clock(spec.name)
-        draws = self._chance.stream(f"{spec.name}/network")
+        draws = self.chance.stream(f"{spec.name}/network")
 
         def start_probe(write: Callable[[str], None]) -> SimulatedProbe:
             return SimulatedProbe(
                 spec.name,
                 ports,
                 self.links,
-                self._clock,
+                self.clock,
                 draws,
                 write,
                 server_clock,
@@ -277,14 +277,14 @@ class SimulatedLab(World):
                 self._probes,
             )
 
-        self.injectors[spec.name] = FaultInjector(self._clock)
+        self.injectors[spec.name] = FaultInjector(self.clock)
         tools = self._tools(spec)
         shell = None
         if self._with_shells:
             shell = self._shell(spec.name, tools)
         host = SshServer(
             spec.name,
-            self._clock,
+            self.clock,
             self._login_of(spec.name),
             start_probe,
             self.injectors[spec.name].wrap_commands(tools.run),
@@ -298,22 +298,22 @@ class SimulatedLab(World):
         return Service("ssh", *host.address, self._login_of(spec.name), known)
 
     def _server_clock(self, server: str) -> SimulatedServerClock:
-        clocks = self._testbed.simulation.clocks
-        draws = self._chance.stream(f"{server}/clock")
+        clocks = self.testbed.simulation.clocks
+        draws = self.chance.stream(f"{server}/clock")
         offset = round(clocks.offset.mean + clocks.offset.sd * draws.normal())
         rate_ppm = self._lab_faults.skew(server) + clocks.drift_ppm * draws.normal()
         return SimulatedServerClock(
             offset,
             rate_ppm,
             clocks.wander_ppm,
-            self._chance.stream(f"{server}/clock wander"),
+            self.chance.stream(f"{server}/clock wander"),
             self._lab_faults.clock_steps(server),
             self._lab_faults.clock_slews(server),
         )
 
     def _tools(self, spec: ServerSpec) -> HostTools:
         """Make the programs of a server, in this world's light."""
-        light, transceivers = self.light, self._testbed.transceivers
+        light, transceivers = self.light, self.testbed.transceivers
         ports = [
             HostPort(
                 port.port,
@@ -326,17 +326,17 @@ class SimulatedLab(World):
             for nic in spec.nics.values()
             for port in nic.ports
         ]
-        nic = self._testbed.simulation.nic
+        nic = self.testbed.simulation.nic
         missing = self._lab_faults.missing_tools(spec.name)
         tools = HostTools(
             spec.name,
             ports,
             self.links,
             PortLight(light.level, self._launching, light.origin),
-            self._clock,
-            self._chance,
+            self.clock,
+            self.chance,
             self.roster,
-            delay=self._testbed.simulation.network.delay,
+            delay=self.testbed.simulation.network.delay,
             software=HostSoftware(
                 tools=TOOLS - missing,
                 driver=nic.driver,
@@ -344,9 +344,7 @@ class SimulatedLab(World):
                 fec_histogram=nic.fec_histogram,
             ),
             laser=self._set_laser,
-            further=[
-                make(spec.name, self.traffic, missing) for _, make in load_all("server_programs")
-            ],
+            further=[make(spec.name, self, missing) for _, make in load_all("server_programs")],
         )
         for port in tools.ports:
             self.truth.note_counter(f"{port.spec.port}.before_fec", partial(getattr, port, "ber"))
@@ -354,9 +352,9 @@ class SimulatedLab(World):
 
     def _plan_resets(self) -> None:
         """Schedule the lab faults that reset counters."""
-        begun = self._clock.now()
+        begun = self.clock.now()
         for port, after in self._lab_faults.resets():
-            self._clock.schedule(begun + after, f"{port}!reset", self.roster[port].clear)
+            self.clock.schedule(begun + after, f"{port}!reset", self.roster[port].clear)
 
     def _sends_pattern(self, port: Port) -> bool:
         nic = self.roster.get(port)

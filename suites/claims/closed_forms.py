@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 
-from lightrig.flows.network import ring_pairs
+from lightrig.instruments.jobs.flows.network import ring_pairs
 
 
 def ring_all_reduce(ranks: int, size: float, bps: float, latency_ns: float = 0.0) -> float:

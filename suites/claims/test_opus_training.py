@@ -14,8 +14,8 @@ from statistics import mean
 import pytest
 
 from lightrig.harness.bench import Fabric, bind
+from lightrig.harness.jobs.statistics.means import mean_less, mean_of
 from lightrig.harness.record import Row
-from lightrig.harness.statistics.means import mean_less, mean_of
 from lightrig.harness.systems.opus.measurements.training import (
     LitFabric,
     changes,

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
-from lightrig.flows.collectives import ScheduleError, ring_reduce_scatter
-from lightrig.flows.steps import Flow, Schedule, Step
+from lightrig.instruments.jobs.flows.collectives import ScheduleError, ring_reduce_scatter
+from lightrig.instruments.jobs.flows.steps import Flow, Schedule, Step
 
 Grid: TypeAlias = Sequence[Sequence[str]]
 

@@ -8,7 +8,7 @@ import pytest
 
 from lightrig.harness.bench import Bench, Fabric, bind
 from lightrig.harness.jobs.bench.overlay import NotRoutedError, Overlay
-from lightrig.harness.planning.routes import shortest_routes
+from lightrig.harness.jobs.planning.routes import shortest_routes
 from lightrig.instruments.namespaces import namespaces as kernel
 from lightrig.testbeds import Testbed, load
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from lightrig.harness.bench import Fabric, bind
-from lightrig.harness.statistics.means import mean_of, predicted_mean
+from lightrig.harness.jobs.statistics.means import mean_of, predicted_mean
 from lightrig.harness.systems.opus.measurements.training import (
     changes,
     computed_by_step,

@@ -266,8 +266,8 @@ def run(tmp_path, monkeypatch):
         "claims.checking.check_claims": check,
         "claims.page.write_claims": write,
         "claims.published.load_published": lambda path: published,
-        "sweeps.Engine": engine,
-        "sweeps.computed_on": ComputedOn,
+        "jobs.sweeps.Engine": engine,
+        "jobs.sweeps.computed_on": ComputedOn,
     }
     for name, part in parts.items():
         module, _, attribute = name.rpartition(".")

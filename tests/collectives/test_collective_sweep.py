@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from lightrig.flows.of_testbed import RanksError
 from lightrig.harness.bench import Bench, Fabric
 from lightrig.harness.jobs.bench.nccl import NcclOverCircuits
 from lightrig.harness.jobs.measure.collectives.sweep import (
@@ -24,6 +23,8 @@ from lightrig.harness.measure.recording import LimitExceededError, Recording
 from lightrig.harness.record import Row
 from lightrig.instruments.clock import Span
 from lightrig.instruments.jobs.core.collectives import CollectiveCall, CollectiveMeasurement
+from lightrig.instruments.jobs.flows.of_testbed import RanksError
+from lightrig.instruments.jobs.simulated.fabric_traffic import traffic_of
 from lightrig.testbeds import load, parse_limit
 
 RING = ("server0", "server1", "server3", "server2")
@@ -195,7 +196,7 @@ def test_nothing_is_recorded_of_a_wrong_result(
 ) -> None:
     (measure, taken), bench = recorded, giant_ring.bench
     assert bench.world is not None
-    monkeypatch.setattr(bench.world.traffic, "wrong_values", 1)
+    monkeypatch.setattr(traffic_of(bench.world), "wrong_values", 1)
     call = CollectiveCall("all_reduce", RING, (8, 16))
     with pytest.raises(WrongResultsError):
         measure_collective(

@@ -6,17 +6,18 @@ from typing import Any
 
 import pytest
 
-from lightrig.flows.bandwidth import bus_bandwidth
-from lightrig.flows.collectives import schedule_of
-from lightrig.flows.of_testbed import network_of, rank_vertices
-from lightrig.flows.routing import Router
-from lightrig.flows.steps import Costs, duration
 from lightrig.harness.bench import Bench, Fabric, bind
 from lightrig.harness.jobs.bench.collectives import without_collective, without_traffic
 from lightrig.harness.jobs.bench.nccl import NcclOverCircuits, NoCarrierError, NoGpusError, obstacle
-from lightrig.harness.planning.rings import BrokenRingError
+from lightrig.harness.jobs.planning.rings import BrokenRingError
 from lightrig.instruments.jobs.core.collectives import CollectiveCall, CollectiveFailedError
+from lightrig.instruments.jobs.flows.bandwidth import bus_bandwidth
+from lightrig.instruments.jobs.flows.collectives import schedule_of
+from lightrig.instruments.jobs.flows.of_testbed import network_of, rank_vertices
+from lightrig.instruments.jobs.flows.routing import Router
+from lightrig.instruments.jobs.flows.steps import Costs, duration
 from lightrig.instruments.jobs.simulated import nccl_tests_tool
+from lightrig.instruments.jobs.simulated.fabric_traffic import traffic_of
 from lightrig.instruments.jobs.traffic.launchers import Launcher, Mpirun, Srun
 from lightrig.instruments.jobs.traffic.nccl_runner import PROGRAMS, _progressions
 from lightrig.instruments.servers.host.commands import ToolMissingError
@@ -142,7 +143,7 @@ def test_wrong_values_are_counted(
     bench: Bench, giant_ring: Fabric, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert bench.world is not None
-    monkeypatch.setattr(bench.world.traffic, "wrong_values", 3)
+    monkeypatch.setattr(traffic_of(bench.world), "wrong_values", 3)
     for per_operation in (True, False):
         runner = NcclOverCircuits(bench, per_operation=per_operation).runner
         (found,) = runner.run(CollectiveCall("all_reduce", RING, (8,)))

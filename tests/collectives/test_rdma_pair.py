@@ -13,12 +13,12 @@ from lightrig.harness.measure.recording import Recording
 from lightrig.harness.record import Row
 from lightrig.instruments.core.errors import NoReplyError
 from lightrig.instruments.jobs.simulated import perftest_tool
+from lightrig.instruments.jobs.simulated.fabric_traffic import Listeners
 from lightrig.instruments.jobs.traffic.rdma_pair import RdmaEnd, RdmaPair
 from lightrig.instruments.servers.host.commands import ToolFailedError, ToolMissingError
 from lightrig.instruments.servers.host.linux import LinuxServer
 from lightrig.instruments.servers.tools.output import ToolOutputError
 from lightrig.instruments.simulated.protocols.ssh_server import ProgramOutcome
-from lightrig.instruments.simulated.world.traffic import Listeners
 from lightrig.testbeds import SimulatedFault, load
 
 

@@ -17,7 +17,7 @@ from lightrig.testbeds import load
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
-FOLDERS = ("harness", "instruments", "flows", "testbeds", "suites", "tests", "results", "docs")
+FOLDERS = ("harness", "instruments", "testbeds", "suites", "tests", "results", "docs")
 OF_SIMULATION = ("instruments/simulated/", "instruments/clock/virtual", "closure")
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from lightrig.flows.bandwidth import bus_bandwidth, bus_factor
+from lightrig.instruments.jobs.flows.bandwidth import bus_bandwidth, bus_factor
 
 # doc/PERFORMANCE.md of nccl-tests: AllReduce 2 * (n - 1) / n; AllGather, ReduceScatter and
 # AlltoAll (n - 1) / n; SendRecv 1.

@@ -2,10 +2,10 @@
 
 import pytest
 
-from lightrig.flows import collectives
-from lightrig.flows.network import Edge, Network, joined, ring_pairs
-from lightrig.flows.routing import Router
-from lightrig.flows.steps import Schedule, duration
+from lightrig.instruments.jobs.flows import collectives
+from lightrig.instruments.jobs.flows.network import Edge, Network, joined, ring_pairs
+from lightrig.instruments.jobs.flows.routing import Router
+from lightrig.instruments.jobs.flows.steps import Schedule, duration
 from lightrig.suites.claims import closed_forms as formula
 from lightrig.suites.claims.closed_forms import full_mesh_pairs, grid_pairs
 from lightrig.suites.claims.two_dimensional import all_reduce_2d, both_ways_round

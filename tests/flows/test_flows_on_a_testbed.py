@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from lightrig.flows.bandwidth import bus_bandwidth
-from lightrig.flows.collectives import schedule_of
-from lightrig.flows.of_testbed import (
+from lightrig.instruments.jobs.flows.bandwidth import bus_bandwidth
+from lightrig.instruments.jobs.flows.collectives import schedule_of
+from lightrig.instruments.jobs.flows.of_testbed import (
     Inside,
     RanksError,
     fabric_links,
@@ -16,8 +16,8 @@ from lightrig.flows.of_testbed import (
     slowest_rate_bps,
     unjoined,
 )
-from lightrig.flows.routing import NoRouteError, Router
-from lightrig.flows.steps import Flow, duration, step_duration
+from lightrig.instruments.jobs.flows.routing import NoRouteError, Router
+from lightrig.instruments.jobs.flows.steps import Flow, duration, step_duration
 from lightrig.testbeds import Plan, Testbed, UnknownNameError, load
 
 INSIDE = Inside(memory_bps=1e15, nic_latency_ns=0, switch_latency_ns=0, fiber_latency_ns=0)

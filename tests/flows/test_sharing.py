@@ -7,10 +7,18 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 
-from lightrig.flows.network import Edge, Network, NetworkError, joined
-from lightrig.flows.routing import NoRouteError, Router
-from lightrig.flows.sharing import Crossings, max_min
-from lightrig.flows.steps import Costs, Flow, Step, duration, finish_times, loads, step_duration
+from lightrig.instruments.jobs.flows.network import Edge, Network, NetworkError, joined
+from lightrig.instruments.jobs.flows.routing import NoRouteError, Router
+from lightrig.instruments.jobs.flows.sharing import Crossings, max_min
+from lightrig.instruments.jobs.flows.steps import (
+    Costs,
+    Flow,
+    Step,
+    duration,
+    finish_times,
+    loads,
+    step_duration,
+)
 
 EXAMPLES = settings(max_examples=25)
 CLOSE = 1e-6

@@ -4,10 +4,14 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given, settings
 
-from lightrig.flows.collectives import ScheduleError, direct_all_to_all, unequal_all_to_all
-from lightrig.flows.network import Edge, Network, joined
-from lightrig.flows.routing import Router
-from lightrig.flows.steps import Flow, duration, loads
+from lightrig.instruments.jobs.flows.collectives import (
+    ScheduleError,
+    direct_all_to_all,
+    unequal_all_to_all,
+)
+from lightrig.instruments.jobs.flows.network import Edge, Network, joined
+from lightrig.instruments.jobs.flows.routing import Router
+from lightrig.instruments.jobs.flows.steps import Flow, duration, loads
 from lightrig.suites.claims import closed_forms as formula
 from lightrig.suites.claims.closed_forms import full_mesh_pairs
 

@@ -8,6 +8,7 @@ import pytest
 
 from lightrig.instruments.clock import Span, SystemClock
 from lightrig.instruments.core.errors import InstrumentError
+from lightrig.instruments.jobs.traffic.server_routes import Route, ServerRoutes, close_all
 from lightrig.instruments.namespaces import namespaces as kernel
 from lightrig.instruments.servers.host.commands import (
     CommandResult,
@@ -17,7 +18,6 @@ from lightrig.instruments.servers.host.commands import (
     ToolMissingError,
 )
 from lightrig.instruments.servers.host.linux import LinuxServer
-from lightrig.instruments.servers.host.routes import Route, ServerRoutes, close_all
 from lightrig.instruments.simulated.namespaces.kernel_links import KernelLinks
 from lightrig.instruments.wire.namespace import NamespaceShell
 
@@ -60,28 +60,29 @@ def test_a_server_in_between_passes_packets_on(
     def reaches(address: str) -> str:
         return run(namespaces.pid("a"), sys.executable, "-c", CONNECT, address).strip()
 
+    routes = {name: ServerRoutes(server.commands) for name, server in servers.items()}
     links.apply(LIT, CHAIN)
     before = state()
     a, b, c = ADDRESS.values()
     try:
-        for name, server in servers.items():
-            server.routes.open(ADDRESS[name], ["fabric0", "fabric1"])
+        for name in servers:
+            routes[name].open(ADDRESS[name], ["fabric0", "fabric1"])
         waiting = "/proc/sys/net/ipv4/neigh/fabric1/retrans_time_ms"
         assert run(namespaces.pid("a"), "cat", waiting).strip() in (
             "50",
             "52",
         )  # the kernel counts in ticks
-        servers["b"].routes.set([Route(a, a, "fabric0"), Route(c, c, "fabric1")])
-        servers["a"].routes.set([Route(b, b, "fabric0"), Route(c, b, "fabric0")])
-        servers["c"].routes.set([Route(b, b, "fabric1"), Route(a, b, "fabric1")])
+        routes["b"].set([Route(a, a, "fabric0"), Route(c, c, "fabric1")])
+        routes["a"].set([Route(b, b, "fabric0"), Route(c, b, "fabric0")])
+        routes["c"].set([Route(b, b, "fabric1"), Route(a, b, "fabric1")])
         # Who refuses has been reached.
         assert reaches(c) == "ConnectionRefusedError"
-        servers["a"].routes.set([Route(b, b, "fabric0")])
+        routes["a"].set([Route(b, b, "fabric0")])
         assert reaches(b) == "ConnectionRefusedError"
         assert reaches(c) in ("OSError", "TimeoutError")
     finally:
-        for server in servers.values():
-            server.routes.close()
+        for each in routes.values():
+            each.close()
     assert state() == before
 
 
@@ -136,7 +137,7 @@ def test_present_lists_addresses_and_routes_until_they_are_closed(
     run: Callable[..., str],
 ) -> None:
     links.apply(LIT, CHAIN)
-    routes = servers["a"].routes
+    routes = ServerRoutes(servers["a"].commands)
     before = routes.present()
     assert any("inet 192.0.2.1/24" in line and "fabric0" in line for line in before)
     try:
@@ -161,7 +162,7 @@ def test_further_settings_are_restored(
     servers: dict[str, LinuxServer], namespaces: kernel.Namespaces, run: Callable[..., str]
 ) -> None:
     paths = ["/proc/sys/net/ipv4/tcp_wmem", "/proc/sys/net/ipv4/tcp_congestion_control"]
-    routes = servers["a"].routes
+    routes = ServerRoutes(servers["a"].commands)
     before = run(namespaces.pid("a"), "cat", *paths).split()
     further = {"tcp_wmem": "4096 65536 65536", "tcp_congestion_control": "reno"}
     try:
@@ -177,7 +178,7 @@ def test_further_settings_are_restored(
 def test_one_ip_changes_all_routes_until_ports_went_down(
     servers: dict[str, LinuxServer], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    routes, started = servers["a"].routes, list[str]()
+    routes, started = ServerRoutes(servers["a"].commands), list[str]()
     whole = Commands.start
 
     def start(self: Commands, command: Sequence[str], limit_ns: int | None = None) -> Started:
@@ -201,7 +202,7 @@ def test_one_ip_changes_all_routes_until_ports_went_down(
 
 
 def test_a_refusal_of_the_kernel_names_the_command(servers: dict[str, LinuxServer]) -> None:
-    routes = servers["a"].routes
+    routes = ServerRoutes(servers["a"].commands)
     routes.open(ADDRESS["a"], ["fabric0"])
     try:
         with pytest.raises(ToolFailedError, match="no_such"):
@@ -219,7 +220,7 @@ def test_a_server_without_ip_is_named(
     whole = ServerRoutes._sh
     monkeypatch.setattr(ServerRoutes, "_sh", lambda self, *lines: whole(self, "exit 44", *lines))
     with pytest.raises(ToolMissingError, match="a has no program ip"):
-        servers["a"].routes.open(ADDRESS["a"], [])
+        ServerRoutes(servers["a"].commands).open(ADDRESS["a"], [])
 
 
 def test_routes_are_closed_on_all_servers_though_one_refuses() -> None:

@@ -31,7 +31,7 @@ from mutants import reach  # noqa: E402
 from mutants.mistakes import Mistake, compiles, mistakes  # noqa: E402
 from mutants.trees import edited, limit_s, pool_of_trees, run_tests  # noqa: E402
 
-PRODUCT = ("flows", "harness", "instruments", "suites", "testbeds")
+PRODUCT = ("harness", "instruments", "suites", "testbeds")
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,8 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
+from lightrig.harness.jobs.sweeps import Engine, computed_on, sweep
 from lightrig.harness.night.measuring import measure, tasks
-from lightrig.harness.sweeps import Engine, computed_on, sweep
 from lightrig.testbeds.lab_hosts import load_hosts
 
 ROOT = Path(__file__).parents[2]

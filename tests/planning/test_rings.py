@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lightrig.harness.planning.rings import BrokenRingError, ring_order
-from lightrig.harness.planning.routes import Routes, crossings, shortest_routes
+from lightrig.harness.jobs.planning.rings import BrokenRingError, ring_order
+from lightrig.harness.jobs.planning.routes import Routes, crossings, shortest_routes
 from lightrig.testbeds import Link, Port, load
 
 

@@ -11,13 +11,13 @@ import pytest
 from program_host import Here
 from real_time import until
 
-from lightrig.flows.bandwidth import Collective
 from lightrig.instruments.clock import Span, SystemClock
 from lightrig.instruments.jobs.core.collectives import (
     CollectiveCall,
     CollectiveFailedError,
     Exchange,
 )
+from lightrig.instruments.jobs.flows.bandwidth import Collective
 from lightrig.instruments.jobs.traffic.gloo import GlooRunner, NoPyTorchError
 from lightrig.instruments.jobs.traffic.rank_programs import rank_shares
 from lightrig.instruments.servers.host.linux import LinuxServer

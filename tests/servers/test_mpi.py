@@ -9,7 +9,6 @@ from typing import Any, get_args
 import pytest
 from program_host import Here
 
-from lightrig.flows.bandwidth import Collective
 from lightrig.instruments.clock import SystemClock
 from lightrig.instruments.jobs.core.collectives import (
     CollectiveCall,
@@ -17,6 +16,7 @@ from lightrig.instruments.jobs.core.collectives import (
     Exchange,
 )
 from lightrig.instruments.jobs.core.traffic import MortalTrafficSource
+from lightrig.instruments.jobs.flows.bandwidth import Collective
 from lightrig.instruments.jobs.traffic import mpi
 from lightrig.instruments.jobs.traffic.mpi import MpiRunner, NoMpiError
 from lightrig.instruments.servers.host.linux import LinuxServer

@@ -7,9 +7,9 @@ from program_host import Here
 from real_time import until
 
 from lightrig.instruments.clock import SystemClock
+from lightrig.instruments.jobs.traffic.tcp_queues import queued, unacknowledged
 from lightrig.instruments.servers.host.commands import ToolFailedError
 from lightrig.instruments.servers.host.linux import LinuxServer
-from lightrig.instruments.servers.host.tcp_queues import queued, unacknowledged
 
 # In the form of proc_pid_net(5): two connections of 198.18.0.1, one of another, one that listens.
 TABLE = """\
@@ -51,7 +51,7 @@ def test_bytes_wait_until_the_receiver_has_room_for_them():
 def test_a_server_that_shows_no_table_is_an_error(monkeypatch):
     server = LinuxServer("here", Here(), SystemClock(), {})
     monkeypatch.setattr(
-        "lightrig.instruments.servers.host.tcp_queues._COMMAND", ["cat", "/proc/net/no_such"]
+        "lightrig.instruments.jobs.traffic.tcp_queues._COMMAND", ["cat", "/proc/net/no_such"]
     )
     with pytest.raises(ToolFailedError):
         unacknowledged(server.commands, ["127.0.0.2"])

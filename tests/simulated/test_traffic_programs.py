@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given, settings
 
 from lightrig.instruments.clock import SystemClock
+from lightrig.instruments.jobs.simulated.fabric_traffic import FabricTraffic
 from lightrig.instruments.jobs.simulated.traffic_tools import TrafficTools
 from lightrig.instruments.simulated.world.ground_truth import GroundTruth
 from lightrig.instruments.simulated.world.links import NicLinks
 from lightrig.instruments.simulated.world.randomness import Chance
-from lightrig.instruments.simulated.world.traffic import FabricTraffic
 from lightrig.testbeds import Testbed, load
 
 WORDS = (

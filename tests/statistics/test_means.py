@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from lightrig.harness.statistics.means import mean_less, mean_of, predicted_mean
+from lightrig.harness.jobs.statistics.means import mean_less, mean_of, predicted_mean
 
 
 def test_means_have_the_intervals_of_t() -> None:

@@ -9,7 +9,7 @@ from lightrig.harness.claims.published import published_files
 from lightrig.harness.system_registry import installed_systems
 
 ROOT = Path(__file__).parents[2]
-FOLDERS = ("harness", "instruments", "flows", "testbeds")
+FOLDERS = ("harness", "instruments", "testbeds")
 SYSTEMS = ROOT / "harness" / "systems"
 
 

@@ -11,7 +11,7 @@ import networkx as nx
 import pytest
 
 ROOT = Path(__file__).parents[2]
-FOLDERS = ("harness", "instruments", "flows", "testbeds")
+FOLDERS = ("harness", "instruments", "testbeds")
 
 
 def imported(file: Path, modules: dict[str, Path]) -> Iterator[Path]:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-FOLDERS = ("harness", "instruments", "testbeds", "flows", "suites", "benchmarks", "examples")
+FOLDERS = ("harness", "instruments", "testbeds", "suites", "benchmarks", "examples")
 
 _LIST = """
 told held gone lent own other others kept said says words lie lies liar lying planted way eyes

@@ -5,7 +5,7 @@ import threading
 import numpy as np
 import pytest
 
-from lightrig.harness.sweeps import Engine, SweepCancelledError, computed_on, sweep
+from lightrig.harness.jobs.sweeps import Engine, SweepCancelledError, computed_on, sweep
 
 
 def drawn(point: int, random: np.random.Generator) -> float:

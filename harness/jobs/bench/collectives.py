@@ -2,15 +2,15 @@
 
 from typing import Protocol
 
-from lightrig.flows.bandwidth import Collective
 from lightrig.harness.bench.bench import Bench
 from lightrig.harness.jobs.bench.nccl import NcclOverCircuits
 from lightrig.harness.jobs.bench.nccl import obstacle as nccl_obstacle
 from lightrig.harness.jobs.bench.overlay import Overlay
-from lightrig.harness.planning.rings import BrokenRingError, ring_order
+from lightrig.harness.jobs.planning.rings import BrokenRingError, ring_order
 from lightrig.instruments.clock import Clock
 from lightrig.instruments.jobs.core.collectives import CollectiveRunner
 from lightrig.instruments.jobs.core.traffic import TrafficSource
+from lightrig.instruments.jobs.flows.bandwidth import Collective
 from lightrig.instruments.jobs.traffic.gloo import GlooRunner, NoPyTorchError
 from lightrig.instruments.jobs.traffic.mpi import MpiRunner, NoMpiError
 from lightrig.instruments.servers.host.linux import LinuxServer

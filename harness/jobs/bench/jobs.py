@@ -10,7 +10,7 @@ from typing import Literal, TypeAlias, get_args
 from lightrig.harness.bench.bench import Bench
 from lightrig.harness.jobs.bench.overlay import Overlay
 from lightrig.harness.jobs.bench.streams import without_streams
-from lightrig.harness.planning.rings import ring_order
+from lightrig.harness.jobs.planning.rings import ring_order
 from lightrig.instruments.clock import Span
 from lightrig.instruments.jobs.traffic.checked_job import CheckedJob
 from lightrig.instruments.jobs.traffic.command_job import CommandJob

@@ -7,9 +7,9 @@ from ipaddress import IPv4Address
 
 from lightrig.harness.bench.bench import Bench
 from lightrig.harness.jobs.bench.overlay import NotRoutedError
-from lightrig.harness.planning.routes import LaneRoutes
+from lightrig.harness.jobs.planning.routes import LaneRoutes
+from lightrig.instruments.jobs.traffic.server_routes import Route, ServerRoutes, close_all
 from lightrig.instruments.servers.host.linux import LinuxServer
-from lightrig.instruments.servers.host.routes import Route, ServerRoutes, close_all
 from lightrig.testbeds import LightrigError, Port
 
 FIRST_ADDRESS = IPv4Address("198.19.0.1")

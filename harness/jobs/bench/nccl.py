@@ -4,11 +4,11 @@ from collections.abc import Mapping, Sequence
 from itertools import combinations
 from urllib.parse import urlsplit
 
-from lightrig.flows.bandwidth import Collective
-from lightrig.flows.of_testbed import fabric_links, joined_servers, network_of
-from lightrig.flows.routing import NoRouteError, Router
 from lightrig.harness.bench.bench import Bench
-from lightrig.harness.planning.rings import BrokenRingError, ring_order
+from lightrig.harness.jobs.planning.rings import BrokenRingError, ring_order
+from lightrig.instruments.jobs.flows.bandwidth import Collective
+from lightrig.instruments.jobs.flows.of_testbed import fabric_links, joined_servers, network_of
+from lightrig.instruments.jobs.flows.routing import NoRouteError, Router
 from lightrig.instruments.jobs.traffic.launchers import Launcher, Mpirun
 from lightrig.instruments.jobs.traffic.nccl_runner import NcclTests
 from lightrig.instruments.servers.host.linux import LinuxServer

@@ -5,9 +5,9 @@ from functools import partial
 from ipaddress import IPv4Address
 
 from lightrig.harness.bench.bench import Bench
-from lightrig.harness.planning.routes import Routes, shortest_routes
+from lightrig.harness.jobs.planning.routes import Routes, shortest_routes
+from lightrig.instruments.jobs.traffic.server_routes import DEVICE, Route, ServerRoutes
 from lightrig.instruments.servers.host.linux import LinuxServer
-from lightrig.instruments.servers.host.routes import DEVICE, Route, ServerRoutes
 from lightrig.testbeds import LightrigError, Link
 
 FIRST_ADDRESS = IPv4Address("198.18.0.1")

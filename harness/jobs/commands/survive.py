@@ -35,8 +35,8 @@ from lightrig.harness.jobs.measure.light_faults import (
 from lightrig.harness.jobs.measure.round_phase import RoundPhase
 from lightrig.harness.jobs.measure.survival import Survival
 from lightrig.harness.jobs.measure.survival_map import FaultRun, LongestFault, quiet_observation
+from lightrig.harness.jobs.planning.rings import BrokenRingError, ring_order
 from lightrig.harness.jobs.report.survival_page import survival_page
-from lightrig.harness.planning.rings import BrokenRingError, ring_order
 from lightrig.testbeds import Plan, QuantityError, Testbed
 from lightrig.testbeds.quantities import format_duration, parse_duration
 

@@ -2,12 +2,12 @@
 
 from collections.abc import Iterator
 
-from lightrig.flows.of_testbed import link_rate_bps
 from lightrig.harness.bench import Fabric
 from lightrig.harness.measure.recording import Recording
 from lightrig.harness.record import Row
 from lightrig.harness.record.row import Scalar
 from lightrig.instruments.jobs.core.rdma import RdmaLink
+from lightrig.instruments.jobs.flows.of_testbed import link_rate_bps
 from lightrig.testbeds import Link, Plan, Testbed
 
 SMALL, LARGE = 8, 1 << 20

@@ -4,13 +4,13 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from lightrig.flows.bandwidth import bus_bandwidth
 from lightrig.harness.bench import Fabric
 from lightrig.harness.measure.links import LinkObservation
 from lightrig.harness.measure.recording import Recording
 from lightrig.harness.record import Row, Scalar
 from lightrig.instruments.clock import Span
 from lightrig.instruments.jobs.core.traffic import Traffic, TrafficSource
+from lightrig.instruments.jobs.flows.bandwidth import bus_bandwidth
 from lightrig.testbeds import LightrigError, Plan
 
 

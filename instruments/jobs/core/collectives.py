@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from lightrig.flows.bandwidth import Collective
 from lightrig.instruments.clock import Span
 from lightrig.instruments.core.errors import InstrumentError
 from lightrig.instruments.jobs.core.traffic import AbandonableTraffic
+from lightrig.instruments.jobs.flows.bandwidth import Collective
 
 DEFAULT_TIMEOUT = 120_000_000_000
 """Longest time of a sweep, in ns; a collective over a link that is down never ends."""

@@ -4,13 +4,13 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from lightrig.flows.bandwidth import Collective
-from lightrig.flows.of_testbed import RanksError
-from lightrig.flows.routing import NoRouteError
+from lightrig.instruments.jobs.flows.bandwidth import Collective
+from lightrig.instruments.jobs.flows.of_testbed import RanksError
+from lightrig.instruments.jobs.flows.routing import NoRouteError
 from lightrig.instruments.jobs.simulated import nccl_tests_format as nccl
+from lightrig.instruments.jobs.simulated.fabric_traffic import FabricTraffic
 from lightrig.instruments.jobs.simulated.host_launchers import Launch
 from lightrig.instruments.simulated.protocols.ssh_server import ProgramOutcome
-from lightrig.instruments.simulated.world.traffic import FabricTraffic
 
 PROGRAMS: dict[str, Collective] = {
     "all_reduce_perf": "all_reduce",

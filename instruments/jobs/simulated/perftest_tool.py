@@ -7,10 +7,10 @@ import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from lightrig.flows.routing import NoRouteError
+from lightrig.instruments.jobs.flows.routing import NoRouteError
+from lightrig.instruments.jobs.simulated.fabric_traffic import VERBS, FabricTraffic, Listener
 from lightrig.instruments.jobs.simulated.host_launchers import Launch
 from lightrig.instruments.simulated.protocols.ssh_server import ProgramOutcome
-from lightrig.instruments.simulated.world.traffic import VERBS, FabricTraffic, Listener
 from lightrig.testbeds import Port
 
 PROGRAMS = {

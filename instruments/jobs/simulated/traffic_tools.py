@@ -4,6 +4,7 @@ from collections.abc import Callable, Collection, Sequence
 from functools import partial
 
 from lightrig.instruments.jobs.simulated import nccl_tests_tool, perftest_tool
+from lightrig.instruments.jobs.simulated.fabric_traffic import traffic_of
 from lightrig.instruments.jobs.simulated.host_launchers import (
     LAUNCHERS,
     Launch,
@@ -15,7 +16,7 @@ from lightrig.instruments.simulated.protocols.ssh_server import (
     ProgramOutcome,
     no_such_program,
 )
-from lightrig.instruments.simulated.world.traffic import FabricTraffic
+from lightrig.instruments.simulated.world.world import World
 
 Program = Callable[[Sequence[str]], ProgramOutcome]
 """Runs with its arguments, to its end."""
@@ -26,23 +27,23 @@ class TrafficTools:
 
     Args:
         server: where they are started.
-        traffic: what the fabric carries.
+        world: whose fabric carries the traffic.
         missing: programs that are not installed.
 
     Attributes:
         files: what they have written, by path.
     """
 
-    def __init__(
-        self, server: str, traffic: FabricTraffic, missing: Collection[str] = frozenset()
-    ) -> None:
+    def __init__(self, server: str, world: World, missing: Collection[str] = frozenset()) -> None:
         self.files: dict[str, str] = {}
         self._server = server
-        self._traffic = traffic
+        self._traffic = traffic_of(world)
         self._missing = missing
         self._programs: dict[str, Callable[[Launch], ProgramOutcome]] = {
             **dict.fromkeys(nccl_tests_tool.PROGRAMS, self._nccl_tests),
-            **dict.fromkeys(perftest_tool.PROGRAMS, partial(perftest_tool.run, traffic, server)),
+            **dict.fromkeys(
+                perftest_tool.PROGRAMS, partial(perftest_tool.run, self._traffic, server)
+            ),
         }
 
     def programs(self) -> dict[str, Program]:

@@ -16,9 +16,9 @@ from lightrig.instruments.jobs.traffic.rank_programs import (
     RankTraffic,
     rank_shares,
 )
+from lightrig.instruments.jobs.traffic.server_routes import DEVICE
 from lightrig.instruments.servers.host.linux import LinuxServer
 from lightrig.instruments.servers.host.program import Program, ProgramRequest
-from lightrig.instruments.servers.host.routes import DEVICE
 
 GLOO = Program(
     "lightrig-gloo",

@@ -34,10 +34,10 @@ from lightrig.instruments.jobs.traffic.rank_programs import (
     RankPrograms,
     rank_shares,
 )
+from lightrig.instruments.jobs.traffic.server_routes import DEVICE
 from lightrig.instruments.servers.host.linux import LinuxServer
 from lightrig.instruments.servers.host.offset import ClockMap
 from lightrig.instruments.servers.host.program import Program, ProgramRun
-from lightrig.instruments.servers.host.routes import DEVICE
 from lightrig.instruments.wire.shell import ForwardingShell, LineListener, end_of_stderr
 from lightrig.instruments.wire.trace import Trace
 from lightrig.testbeds.errors import LightrigError

@@ -6,13 +6,13 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import ClassVar
 
-from lightrig.flows.bandwidth import Collective
 from lightrig.instruments.clock import Span
 from lightrig.instruments.jobs.core.collectives import (
     DEFAULT_TIMEOUT,
     CollectiveCall,
     CollectiveMeasurement,
 )
+from lightrig.instruments.jobs.flows.bandwidth import Collective
 from lightrig.instruments.jobs.tools import nccl_tests
 from lightrig.instruments.jobs.tools.nccl_results import CollectiveRow, CollectiveRun, Measured
 from lightrig.instruments.jobs.traffic.launched import LaunchedRunner

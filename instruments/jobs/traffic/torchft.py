@@ -6,9 +6,9 @@ from typing import Any
 from lightrig.instruments.clock import Clock
 from lightrig.instruments.jobs import programs
 from lightrig.instruments.jobs.traffic.gloo import GlooRunner
+from lightrig.instruments.jobs.traffic.server_routes import DEVICE
 from lightrig.instruments.servers.host.linux import LinuxServer
 from lightrig.instruments.servers.host.program import Program
-from lightrig.instruments.servers.host.routes import DEVICE
 
 _SILENCE = 5_000_000_000
 """torchft's own limit of a replica's heartbeats at the lighthouse, in ns."""

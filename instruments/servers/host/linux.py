@@ -22,7 +22,6 @@ from lightrig.instruments.core.errors import CANNOT, DeniedError, GarbledError
 from lightrig.instruments.servers.host.commands import Commands, ToolFailedError, ToolMissingError
 from lightrig.instruments.servers.host.offset import ClockMap, clock_error, jump_text
 from lightrig.instruments.servers.host.program import Program, ProgramRequest, ProgramRun
-from lightrig.instruments.servers.host.routes import ServerRoutes
 from lightrig.instruments.servers.ports.fec_errors import FecErrors
 from lightrig.instruments.servers.ports.fec_histogram import FecHistogram
 from lightrig.instruments.servers.ports.firmware_errors import FirmwareErrors
@@ -74,7 +73,6 @@ class LinuxServer:
         self._neighbours = neighbours
         self._identity: Identity | None = None
         self._commands: Commands | None = None
-        self._routes: ServerRoutes | None = None
 
     def identity(self) -> Identity:
         """Return host name, kernel and Python of the server; starts the probe if necessary."""
@@ -170,13 +168,6 @@ class LinuxServer:
         if self._commands is None:
             self._commands = Commands(self.name, self._shell, self._clock, limited=True)
         return self._commands
-
-    @property
-    def routes(self) -> ServerRoutes:
-        """Addresses of the server and its routes to other servers."""
-        if self._routes is None:
-            self._routes = ServerRoutes(self.commands)
-        return self._routes
 
     @property
     def nic(self) -> NicTools:

@@ -17,7 +17,6 @@ from lightrig.instruments.simulated.world.links import NicLinks
 from lightrig.instruments.simulated.world.optics import Matrix, PortFaults
 from lightrig.instruments.simulated.world.randomness import Chance
 from lightrig.instruments.simulated.world.reference_book import ReferenceBook
-from lightrig.instruments.simulated.world.traffic import FabricTraffic
 from lightrig.testbeds import Circuit, Fiber, Port, SwitchSpec, Testbed
 
 _FADING_NS = 20_000_000
@@ -75,6 +74,7 @@ class World:
     Attributes:
         truth: every moment at which something changed.
         matrices: light of each optical switch, by its name.
+        links: of the simulated NIC ports.
     """
 
     def __init__(
@@ -87,14 +87,13 @@ class World:
         follow: Follow | None = None,
     ) -> None:
         self.truth = truth
-        self._testbed = testbed
-        self._clock = clock
-        self._chance = chance
+        self.testbed = testbed
+        self.clock = clock
+        self.chance = chance
         self._faults = faults
         self._packet_switches = testbed.switches.keys() - testbed.optical_switches.keys()
         self.links = NicLinks(testbed.simulation.nic, clock, chance, truth)
         self._follow = follow or self.links.hears
-        self.traffic = FabricTraffic(testbed, self.links, clock, chance)
         self._launched: dict[Port, float] = {}
         self._lasers_off: set[Port] = set()
         self.light = LightField(map(self._connected, faults.fibers()))
@@ -130,7 +129,7 @@ class World:
 
     def polarization_dependence(self, switch: str) -> float:
         """Return the true polarization dependent loss of a switch's circuits; for closure only."""
-        return self._testbed.simulation.switches[switch].loss.polarization_db
+        return self.testbed.simulation.switches[switch].loss.polarization_db
 
     def crosstalk(self, switch: str, circuit: Circuit, egress: int) -> float:
         """Return the true crosstalk of a circuit at a dark egress, in dB; for closure only."""
@@ -142,7 +141,7 @@ class World:
 
     def replug(self, source: Port, sink: Port, loss_db: float) -> Callable[[], None]:
         """Plug the fiber at `source` into `sink`, as a person would; return the undoing."""
-        return self.light.replug(source, sink, loss_db, self._clock)
+        return self.light.replug(source, sink, loss_db, self.clock)
 
     def power_off(self, server: str) -> Callable[[], None]:
         """Switch a server's transmitters off, as without power; return the undoing.
@@ -164,8 +163,8 @@ class World:
 
     def cut(self, port: Port, lasting: int) -> int:
         """Interrupt both fibers of a NIC port for `lasting` ns; return when that begins: now."""
-        began = self._clock.now()
-        for fiber in self._testbed.fibers:
+        began = self.clock.now()
+        for fiber in self.testbed.fibers:
             if port in (fiber.source, fiber.sink):
                 self._interrupt(Interruption(fiber.source, 0, lasting, None), began)
         return began
@@ -179,13 +178,13 @@ class World:
     def _connected(self, fiber: Fiber) -> Fiber:
         """Return `fiber` with the true loss of itself and of its connectors, drawn once."""
         if fiber.uncertainty_db:
-            draw = self._chance.stream(f"{fiber.source}/fiber").normal()
+            draw = self.chance.stream(f"{fiber.source}/fiber").normal()
             true_db = max(fiber.loss_db + fiber.uncertainty_db * draw, 0.0)
             fiber = replace(fiber, loss_db=true_db)
-        kind = self._testbed.simulation.connectors
+        kind = self.testbed.simulation.connectors
         if not kind.mean and not kind.sd:
             return fiber
-        draw = self._chance.stream(f"{fiber.source}/connectors").normal()
+        draw = self.chance.stream(f"{fiber.source}/connectors").normal()
         return replace(fiber, loss_db=fiber.loss_db + max(kind.mean + kind.sd * draw, 0.0))
 
     def _matrix(self, spec: SwitchSpec) -> Matrix:
@@ -205,15 +204,15 @@ class World:
                 origin = light.origin(ingress_ports[ingress])
                 light.emit(egress_ports[egress], matrix.level(egress), origin, at)
 
-        truth_of = self._testbed.simulation.switches[name]
+        truth_of = self.testbed.simulation.switches[name]
         if (factor := self._faults.slowdown(name)) != 1:
             settle, reply = truth_of.settle.times(factor), truth_of.acknowledge.times(factor)
             truth_of = replace(truth_of, settle=settle, acknowledge=reply)
         matrix = Matrix(
             name,
             truth_of,
-            self._clock,
-            self._chance,
+            self.clock,
+            self.chance,
             self.truth,
             launch,
             on_light,
@@ -238,24 +237,24 @@ class World:
             self._lasers_off.discard(port)
         else:
             self._lasers_off.add(port)
-        self.light.emit(port, self._launching(port), port, self._clock.now())
+        self.light.emit(port, self._launching(port), port, self.clock.now())
 
     def _light_up(self) -> None:
         """Switch every transmitter on, and connect every receiver to the light at its port."""
-        nodes = self._testbed.servers.keys() | self._packet_switches
-        listeners = [spec.port for spec in self._testbed.nic_ports]
-        listeners += [f.sink for f in self._testbed.fibers if f.sink.owner in self._packet_switches]
+        nodes = self.testbed.servers.keys() | self._packet_switches
+        listeners = [spec.port for spec in self.testbed.nic_ports]
+        listeners += [f.sink for f in self.testbed.fibers if f.sink.owner in self._packet_switches]
         for port in listeners:
             self.light.on_arrival(port, partial(self._nic_hears, port))
-        for fiber in self._testbed.fibers:
+        for fiber in self.testbed.fibers:
             if fiber.source.owner not in nodes:
                 continue
-            kind = self._testbed.transceiver_of(fiber.source)
+            kind = self.testbed.transceiver_of(fiber.source)
             if kind is None:
                 continue
             middle = (kind.launch.min + kind.launch.max) / 2
             quarter = (kind.launch.max - kind.launch.min) / 4
-            draw = self._chance.stream(f"{fiber.source}/launch").normal()
+            draw = self.chance.stream(f"{fiber.source}/launch").normal()
             lane = middle + quarter / 2 * max(-2.0, min(draw, 2.0))
             self._launched[fiber.source] = 10 ** (lane / 10) * (kind.wavelengths or 1)
         self._lasers_off |= self._faults.dark()
@@ -264,7 +263,7 @@ class World:
 
     def _fade(self) -> None:
         """Start the lab faults that dim lasers and interrupt fibers."""
-        begun = self._clock.now()
+        begun = self.clock.now()
         for one in self._faults.interruptions():
             self.light.fade(one.source, 1.0, begun)
             self._interrupt(one, begun + one.after)
@@ -274,19 +273,19 @@ class World:
     def _interrupt(self, one: Interruption, at: int) -> None:
         """Schedule an interruption, and with its end the next."""
         name, end = f"{one.source}!interrupted", at + one.lasting
-        self._clock.schedule(at, name, partial(self.light.fade, one.source, 0.0, at))
+        self.clock.schedule(at, name, partial(self.light.fade, one.source, 0.0, at))
 
         def recover() -> None:
             self.light.fade(one.source, 1.0, end)
             if one.every is not None:
                 self._interrupt(one, max(at + one.every, end))
 
-        self._clock.schedule(end, name, recover)
+        self.clock.schedule(end, name, recover)
 
     def _fade_on(self, source: Port, db_per_minute: float) -> None:
-        now = self._clock.now()
+        now = self.clock.now()
         self.light.fade(source, 10 ** (-db_per_minute * now / 60e9 / 10), now)
-        self._clock.schedule(
+        self.clock.schedule(
             now + _FADING_NS, f"{source}!fading", partial(self._fade_on, source, db_per_minute)
         )
 
@@ -294,7 +293,7 @@ class World:
         if self._sends_pattern(port):
             return  # it brings no link up until that ends
         origin = self.light.origin(port)
-        nodes = self._testbed.servers.keys() | self._packet_switches
+        nodes = self.testbed.servers.keys() | self._packet_switches
         source = origin if origin is not None and origin.owner in nodes else None
         far = source if source is None else self._answering(port, source)
         self._follow(port, far, at)
@@ -303,8 +302,8 @@ class World:
 
     def _answering(self, port: Port, source: Port) -> Port:
         """Return the port at the other end: the receiver beside `source` that `port` reaches."""
-        transmitter = self._testbed.cabling.speaker(port)
-        for detector in self._testbed.cabling.detectors(source):
+        transmitter = self.testbed.cabling.speaker(port)
+        for detector in self.testbed.cabling.detectors(source):
             if detector != port and self.light.origin(detector) == transmitter:
                 return detector
         return source

@@ -12,11 +12,11 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from lightrig.flows.network import Network, duplex
-from lightrig.flows.routing import Router
-from lightrig.flows.steps import Flow, loads
 from lightrig.harness.systems.acos.planning.expanders import Edge
 from lightrig.harness.systems.acos.planning.optics import Ints
+from lightrig.instruments.jobs.flows.network import Network, duplex
+from lightrig.instruments.jobs.flows.routing import Router
+from lightrig.instruments.jobs.flows.steps import Flow, loads
 
 Demand: TypeAlias = npt.NDArray[np.float64]
 

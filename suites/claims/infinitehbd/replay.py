@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from lightrig.harness.sweeps import sweep
+from lightrig.harness.jobs.sweeps import sweep
 from lightrig.suites.claims.infinitehbd.architectures import Architecture, waste
 from lightrig.suites.claims.infinitehbd.trace import (
     Random,

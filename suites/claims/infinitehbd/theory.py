@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from lightrig.flows.bandwidth import bus_bandwidth
+from lightrig.instruments.jobs.flows.bandwidth import bus_bandwidth
 from lightrig.suites.claims.closed_forms import ring_all_reduce
 
 

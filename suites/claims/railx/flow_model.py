@@ -5,13 +5,13 @@ Each function returns the time that flows take over the time of an equation; 1 w
 
 from __future__ import annotations
 
-from lightrig.flows.collectives import ring_reduce_scatter
-from lightrig.flows.network import Edge, Network, joined, ring_pairs
-from lightrig.flows.routing import Router
-from lightrig.flows.steps import Flow, Step, duration
 from lightrig.harness.systems.railx.planning.cross_connects import Settings
 from lightrig.harness.systems.railx.planning.physical import Fabric
 from lightrig.harness.systems.railx.planning.topologies import hyperx, torus
+from lightrig.instruments.jobs.flows.collectives import ring_reduce_scatter
+from lightrig.instruments.jobs.flows.network import Edge, Network, joined, ring_pairs
+from lightrig.instruments.jobs.flows.routing import Router
+from lightrig.instruments.jobs.flows.steps import Flow, Step, duration
 from lightrig.suites.claims.railx import collectives
 from lightrig.suites.claims.railx.chip_graph import MESH_PORTS, ChipGraph
 from lightrig.suites.claims.railx.collectives import Group

@@ -8,7 +8,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lightrig import testbeds
-from lightrig.flows.of_testbed import fabric_links
 from lightrig.harness.systems.mixnet.planning.cross_connects import plan_testbed
 from lightrig.harness.systems.mixnet.planning.demand import DemandError, pair_demand
 from lightrig.harness.systems.mixnet.planning.diagnosis import diagnose
@@ -20,6 +19,7 @@ from lightrig.harness.systems.mixnet.planning.lanes import (
 )
 from lightrig.harness.systems.mixnet.planning.region import Failures, Region
 from lightrig.harness.systems.mixnet.planning.routing import Routing, UnreachableError
+from lightrig.instruments.jobs.flows.of_testbed import fabric_links
 from lightrig.suites.claims.mixnet.link_counts import uniform_links
 from lightrig.testbeds import Link, Port, load
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from lightrig.harness.statistics.means import MeanEstimate
+from lightrig.harness.jobs.statistics.means import MeanEstimate
 from lightrig.harness.systems.opus.measurements.growth import (
     answer_in_sizes,
     axis_of,

@@ -2,10 +2,10 @@
 
 import pytest
 
-from lightrig.flows import collectives
-from lightrig.flows.network import Network, duplex, joined, ring_pairs
-from lightrig.flows.routing import Router
-from lightrig.flows.steps import duration
+from lightrig.instruments.jobs.flows import collectives
+from lightrig.instruments.jobs.flows.network import Network, duplex, joined, ring_pairs
+from lightrig.instruments.jobs.flows.routing import Router
+from lightrig.instruments.jobs.flows.steps import duration
 from lightrig.suites.claims.closed_forms import full_mesh_pairs, grid_pairs
 from lightrig.suites.claims.railx import collectives as formula
 from lightrig.suites.claims.railx.collectives import Group

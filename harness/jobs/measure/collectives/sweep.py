@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lightrig.flows.bandwidth import Collective, algorithm_bandwidth, bus_bandwidth, bus_factor
 from lightrig.harness.bench import Fabric
 from lightrig.harness.jobs.measure.collectives.topology import Topology
 from lightrig.harness.jobs.measure.collectives.topology import topology as topology_of
@@ -25,6 +24,12 @@ from lightrig.instruments.jobs.core.collectives import (
     CollectiveCall,
     CollectiveMeasurement,
     CollectiveRunner,
+)
+from lightrig.instruments.jobs.flows.bandwidth import (
+    Collective,
+    algorithm_bandwidth,
+    bus_bandwidth,
+    bus_factor,
 )
 from lightrig.testbeds import LightrigError, Plan
 

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from lightrig.flows.of_testbed import fabric_links, slowest_rate_bps
 from lightrig.harness.record.row import Scalar
+from lightrig.instruments.jobs.flows.of_testbed import fabric_links, slowest_rate_bps
 from lightrig.testbeds import Plan, Testbed
 
 

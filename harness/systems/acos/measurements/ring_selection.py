@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from lightrig.harness.bench import Fabric
 from lightrig.harness.jobs.bench.collectives import Collectives
-from lightrig.harness.planning.rings import ring_order
+from lightrig.harness.jobs.planning.rings import ring_order
 from lightrig.harness.record import Row, Scalar
 from lightrig.harness.systems.acos.runtime.selection import (
     Boundary,

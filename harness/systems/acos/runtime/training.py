@@ -15,10 +15,12 @@ from dataclasses import dataclass
 
 from lightrig.harness.bench import Fabric
 from lightrig.harness.jobs.bench.overlay import Overlay
-from lightrig.harness.planning.routes import Hop, shortest_routes
+from lightrig.harness.jobs.planning.routes import Hop, shortest_routes
 from lightrig.harness.systems.acos.runtime.selection import TopologySelector
 from lightrig.instruments.clock import Event, Span
 from lightrig.instruments.jobs.traffic.rank_session import RankSession, ScriptRun
+from lightrig.instruments.jobs.traffic.server_routes import DEVICE
+from lightrig.instruments.jobs.traffic.tcp_queues import unacknowledged
 from lightrig.instruments.jobs.traffic.training import (
     PrintedLines,
     Script,
@@ -26,8 +28,6 @@ from lightrig.instruments.jobs.traffic.training import (
     Wanted,
 )
 from lightrig.instruments.servers.host.linux import LinuxServer
-from lightrig.instruments.servers.host.routes import DEVICE
-from lightrig.instruments.servers.host.tcp_queues import unacknowledged
 from lightrig.testbeds import LightrigError
 
 MEETING = "both"

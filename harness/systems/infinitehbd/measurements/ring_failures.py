@@ -4,10 +4,10 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from lightrig.harness.bench import Fabric
+from lightrig.harness.jobs.planning.rings import ring_order
 from lightrig.harness.measure.links import LINK_TIMEOUT, LinkObservation
 from lightrig.harness.orchestration.orchestrator import Orchestrator
 from lightrig.harness.orchestration.switch_sessions import FabricSwitches
-from lightrig.harness.planning.rings import ring_order
 from lightrig.harness.record import Row
 from lightrig.harness.systems.infinitehbd.measurements.bypass import (
     Collective,

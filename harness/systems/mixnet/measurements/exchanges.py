@@ -5,7 +5,6 @@ from dataclasses import dataclass
 
 import numpy.typing as npt
 
-from lightrig.flows.of_testbed import fabric_links
 from lightrig.harness.bench import Fabric
 from lightrig.harness.measure.links import await_carriers
 from lightrig.harness.record import Row, Scalar
@@ -14,6 +13,7 @@ from lightrig.harness.systems.mixnet.planning.region import Failures
 from lightrig.harness.systems.mixnet.planning.routing import Routing
 from lightrig.harness.systems.mixnet.runtime.exchanges import Exchanges
 from lightrig.instruments.jobs.core.collectives import ExchangeMeasurement
+from lightrig.instruments.jobs.flows.of_testbed import fabric_links
 from lightrig.testbeds import LightrigError, Plan
 
 

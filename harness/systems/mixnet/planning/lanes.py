@@ -12,14 +12,14 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from lightrig.flows.collectives import unequal_all_to_all
-from lightrig.flows.of_testbed import explicit_route, fabric_links, network_of
-from lightrig.flows.routing import Router
-from lightrig.flows.steps import FREE, Costs, duration
-from lightrig.harness.planning.routes import LaneHop, LaneRoutes
+from lightrig.harness.jobs.planning.routes import LaneHop, LaneRoutes
 from lightrig.harness.systems.mixnet.planning.demand import DemandError
 from lightrig.harness.systems.mixnet.planning.region import Region
 from lightrig.harness.systems.mixnet.planning.routing import Hop, Routing, UnreachableError
+from lightrig.instruments.jobs.flows.collectives import unequal_all_to_all
+from lightrig.instruments.jobs.flows.of_testbed import explicit_route, fabric_links, network_of
+from lightrig.instruments.jobs.flows.routing import Router
+from lightrig.instruments.jobs.flows.steps import FREE, Costs, duration
 from lightrig.testbeds import Plan, Testbed
 
 Shares: TypeAlias = tuple[tuple[tuple[int, ...], ...], ...]

@@ -5,8 +5,6 @@ from collections.abc import Callable, Iterable, Sequence
 
 import numpy.typing as npt
 
-from lightrig.flows.of_testbed import fabric_links
-from lightrig.flows.steps import Costs
 from lightrig.harness.bench.bench import Bench
 from lightrig.harness.jobs.bench.collectives import NoCollectivesError
 from lightrig.harness.jobs.bench.lanes import Lanes
@@ -21,6 +19,8 @@ from lightrig.harness.systems.mixnet.planning.lanes import (
 from lightrig.harness.systems.mixnet.planning.region import Failures, Region
 from lightrig.harness.systems.mixnet.planning.routing import Routing
 from lightrig.instruments.jobs.core.collectives import Exchange, ExchangeRunner
+from lightrig.instruments.jobs.flows.of_testbed import fabric_links
+from lightrig.instruments.jobs.flows.steps import Costs
 from lightrig.instruments.jobs.traffic.gloo import GlooRunner
 from lightrig.instruments.servers.host.commands import ToolFailedError
 from lightrig.instruments.servers.host.linux import LinuxServer

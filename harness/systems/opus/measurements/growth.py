@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from statistics import fmean
 from typing import Any, Literal, TypeAlias
 
-from lightrig.harness.statistics.means import MeanEstimate
+from lightrig.harness.jobs.statistics.means import MeanEstimate
 from lightrig.harness.systems.opus.measurements.training_answer import MS, TrainingAnswer
 
 Axis: TypeAlias = Literal["stages", "replicas"]

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from lightrig.harness.jobs.statistics.means import MeanEstimate, mean_of, predicted_mean
 from lightrig.harness.record import Row, Scalar
-from lightrig.harness.statistics.means import MeanEstimate, mean_of, predicted_mean
 from lightrig.harness.systems.opus.measurements.printed_numbers import Comparison, compare
 from lightrig.harness.systems.opus.measurements.training import (
     Shift,

@@ -7,8 +7,8 @@ from functools import partial
 
 from lightrig.harness.bench.fabric import Fabric
 from lightrig.harness.jobs.bench.overlay import Overlay
+from lightrig.harness.jobs.planning.routes import Hop, Routes, shortest_routes
 from lightrig.harness.measure.links import await_carriers
-from lightrig.harness.planning.routes import Hop, Routes, shortest_routes
 from lightrig.harness.systems.opus.planning.controller import Controller
 from lightrig.harness.systems.opus.planning.messages import Rewire
 from lightrig.harness.systems.opus.planning.operations import Job

@@ -14,7 +14,7 @@ from typing import TypeAlias
 
 import networkx as nx
 
-from lightrig.harness.planning.routes import LaneHop, LaneRoutes
+from lightrig.harness.jobs.planning.routes import LaneHop, LaneRoutes
 from lightrig.harness.systems.railx.planning.physical import RailxError
 from lightrig.testbeds import Link, Port
 

@@ -16,7 +16,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from lightrig.harness.sweeps import sweep
+from lightrig.harness.jobs.sweeps import sweep
 from lightrig.harness.systems.railx.planning.cross_connects import DARK, DIMENSIONS, Settings
 from lightrig.harness.systems.railx.planning.physical import Dimension, Fabric, RailxError
 from lightrig.harness.systems.railx.planning.topologies import Axis, line_setting

@@ -9,8 +9,9 @@ from lightrig.harness.jobs.bench.lanes import Lanes
 from lightrig.harness.measure.links import await_carriers
 from lightrig.harness.systems.railx.planning.rail_lanes import RailLanes
 from lightrig.instruments.jobs.traffic.mpi import MpiRunner, NoMpiError
+from lightrig.instruments.jobs.traffic.server_routes import ServerRoutes
+from lightrig.instruments.jobs.traffic.tcp_queues import unacknowledged
 from lightrig.instruments.servers.host.linux import LinuxServer
-from lightrig.instruments.servers.host.tcp_queues import unacknowledged
 from lightrig.testbeds import LightrigError, Plan
 
 POLL = 20_000_000
@@ -113,7 +114,7 @@ class Rails:
 
     def _routes_of_servers(self) -> dict[str, list[str]]:
         return {
-            name: server.routes.present()
+            name: ServerRoutes(server.commands).present()
             for name, server in self._bench.servers.items()
             if isinstance(server, LinuxServer)
         }

@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from lightrig.flows.network import Edge, Network, duplex
-from lightrig.flows.routing import NoRouteError, Router
+from lightrig.instruments.jobs.flows.network import Edge, Network, duplex
+from lightrig.instruments.jobs.flows.routing import NoRouteError, Router
 from lightrig.testbeds.errors import LightrigError
 from lightrig.testbeds.model import ServerSpec, SwitchSpec, Testbed, UnknownNameError
 from lightrig.testbeds.plans import Link, Plan, Port

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from lightrig.flows.bandwidth import Collective
-from lightrig.flows.steps import Flow, Schedule, Step
+from lightrig.instruments.jobs.flows.bandwidth import Collective
+from lightrig.instruments.jobs.flows.steps import Flow, Schedule, Step
 from lightrig.testbeds.errors import LightrigError
 
 

@@ -4,16 +4,18 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from urllib.parse import urlsplit
+from weakref import WeakKeyDictionary
 
-from lightrig.flows.bandwidth import Collective
-from lightrig.flows.collectives import schedule_of
-from lightrig.flows.of_testbed import INSIDE, network_of, rank_vertices
-from lightrig.flows.routing import Router
-from lightrig.flows.steps import Costs, Flow, Step, duration
 from lightrig.instruments.clock import Clock
+from lightrig.instruments.jobs.flows.bandwidth import Collective
+from lightrig.instruments.jobs.flows.collectives import schedule_of
+from lightrig.instruments.jobs.flows.of_testbed import INSIDE, network_of, rank_vertices
+from lightrig.instruments.jobs.flows.routing import Router
+from lightrig.instruments.jobs.flows.steps import Costs, Flow, Step, duration
 from lightrig.instruments.simulated.protocols.ssh_server import PendingOutcome, ProgramOutcome
 from lightrig.instruments.simulated.world.links import NicLinks
 from lightrig.instruments.simulated.world.randomness import Chance
+from lightrig.instruments.simulated.world.world import World
 from lightrig.testbeds import Delay, Link, Port, Testbed
 
 
@@ -188,3 +190,13 @@ class FabricTraffic:
     def _partner(self, port: Port) -> Port | None:
         timeline = self._links.timeline(port)
         return timeline.partner if timeline.is_up("datagram", self.clock.now()) else None
+
+
+_traffic: WeakKeyDictionary[World, FabricTraffic] = WeakKeyDictionary()
+
+
+def traffic_of(world: World) -> FabricTraffic:
+    """Return the traffic of a world, one and the same for all its servers."""
+    if world not in _traffic:
+        _traffic[world] = FabricTraffic(world.testbed, world.links, world.clock, world.chance)
+    return _traffic[world]

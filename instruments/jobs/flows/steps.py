@@ -8,9 +8,9 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
-from lightrig.flows.network import Floats
-from lightrig.flows.routing import Route, Router
-from lightrig.flows.sharing import Crossings, max_min
+from lightrig.instruments.jobs.flows.network import Floats
+from lightrig.instruments.jobs.flows.routing import Route, Router
+from lightrig.instruments.jobs.flows.sharing import Crossings, max_min
 
 _DONE = 1e-9
 """Share of its bytes that a finished flow may have left, by rounding."""

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lightrig.flows.network import Floats, Indices, Network
+from lightrig.instruments.jobs.flows.network import Floats, Indices, Network
 from lightrig.testbeds.errors import LightrigError
 
 

@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lightrig.flows.network import Bools, Floats, Indices
-from lightrig.flows.routing import Route
+from lightrig.instruments.jobs.flows.network import Bools, Floats, Indices
+from lightrig.instruments.jobs.flows.routing import Route
 
 _SATURATED = 1e-9
 """Relative difference within which an edge counts as saturated with the tightest one."""
