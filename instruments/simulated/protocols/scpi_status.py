@@ -1,8 +1,9 @@
 """Status registers of SCPI-99 (volume 1, chapter 9): operation and questionable."""
 
 import functools
+from collections.abc import Callable
 
-from lightrig.instruments.simulated.protocols.commands import command
+from lightrig.instruments.simulated.protocols.commands import Constant, Query, command
 from lightrig.instruments.simulated.protocols.scpi_values import (
     OUT_OF_RANGE,
     ScpiError,
@@ -24,74 +25,57 @@ class _Group:
         self.enable, self.positive, self.negative = 0, _ALL, 0
 
 
+def _register(
+    group: str, header: str, name: str
+) -> tuple[Callable[["StatusSubsystem", str], None], Query]:
+    """Return the command that sets a register of a group, and the query that reads it."""
+
+    @command(header)
+    def set_register(self: "StatusSubsystem", text: str) -> None:
+        setattr(self.groups[group], name, _mask(text))
+
+    return set_register, Query(f"{header}?", reply=lambda self: getattr(self.groups[group], name))
+
+
 class StatusSubsystem(ScpiNode):
     """The registers and filters of both groups can be set and read; no event ever occurs."""
 
     @functools.cached_property
-    def _groups(self) -> dict[str, _Group]:
+    def groups(self) -> dict[str, _Group]:
+        """The registers of operation and of questionable data."""
         return {"OPER": _Group(), "QUES": _Group()}
 
     @command("STATus:PRESet")
     def _preset_status(self) -> None:
-        for group in self._groups.values():
+        for group in self.groups.values():
             group.preset()
 
-    @command(
+    _events_and_conditions = Constant(
         "STATus:OPERation[:EVENt]?",
         "STATus:QUEStionable[:EVENt]?",
         "STATus:OPERation:CONDition?",
         "STATus:QUEStionable:CONDition?",
+        reply="0",
     )
-    def _query_status_register(self) -> str:
-        return "0"
 
-    @command("STATus:OPERation:ENABle")
-    def _enable_operation(self, text: str) -> None:
-        self._groups["OPER"].enable = _mask(text)
-
-    @command("STATus:OPERation:ENABle?")
-    def _query_operation_enable(self) -> str:
-        return str(self._groups["OPER"].enable)
-
-    @command("STATus:QUEStionable:ENABle")
-    def _enable_questionable(self, text: str) -> None:
-        self._groups["QUES"].enable = _mask(text)
-
-    @command("STATus:QUEStionable:ENABle?")
-    def _query_questionable_enable(self) -> str:
-        return str(self._groups["QUES"].enable)
-
-    @command("STATus:OPERation:PTRansition")
-    def _filter_operation_rises(self, text: str) -> None:
-        self._groups["OPER"].positive = _mask(text)
-
-    @command("STATus:OPERation:PTRansition?")
-    def _query_operation_rises(self) -> str:
-        return str(self._groups["OPER"].positive)
-
-    @command("STATus:OPERation:NTRansition")
-    def _filter_operation_falls(self, text: str) -> None:
-        self._groups["OPER"].negative = _mask(text)
-
-    @command("STATus:OPERation:NTRansition?")
-    def _query_operation_falls(self) -> str:
-        return str(self._groups["OPER"].negative)
-
-    @command("STATus:QUEStionable:PTRansition")
-    def _filter_questionable_rises(self, text: str) -> None:
-        self._groups["QUES"].positive = _mask(text)
-
-    @command("STATus:QUEStionable:PTRansition?")
-    def _query_questionable_rises(self) -> str:
-        return str(self._groups["QUES"].positive)
-
-    @command("STATus:QUEStionable:NTRansition")
-    def _filter_questionable_falls(self, text: str) -> None:
-        self._groups["QUES"].negative = _mask(text)
-
-    @command("STATus:QUEStionable:NTRansition?")
-    def _query_questionable_falls(self) -> str:
-        return str(self._groups["QUES"].negative)
+    _set_operation_enable, _operation_enable = _register(
+        "OPER", "STATus:OPERation:ENABle", "enable"
+    )
+    _set_operation_rises, _operation_rises = _register(
+        "OPER", "STATus:OPERation:PTRansition", "positive"
+    )
+    _set_operation_falls, _operation_falls = _register(
+        "OPER", "STATus:OPERation:NTRansition", "negative"
+    )
+    _set_questionable_enable, _questionable_enable = _register(
+        "QUES", "STATus:QUEStionable:ENABle", "enable"
+    )
+    _set_questionable_rises, _questionable_rises = _register(
+        "QUES", "STATus:QUEStionable:PTRansition", "positive"
+    )
+    _set_questionable_falls, _questionable_falls = _register(
+        "QUES", "STATus:QUEStionable:NTRansition", "negative"
+    )
 
 
 def _mask(text: str) -> int:
