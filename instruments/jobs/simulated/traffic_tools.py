@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection, Sequence
 from functools import partial
 
 from lightrig.instruments.jobs.simulated import nccl_tests_tool, perftest_tool
-from lightrig.instruments.jobs.simulated.fabric_traffic import traffic_of
+from lightrig.instruments.jobs.simulated.fabric_traffic import FabricTraffic, traffic_of
 from lightrig.instruments.jobs.simulated.host_launchers import (
     LAUNCHERS,
     Launch,
@@ -27,23 +27,23 @@ class TrafficTools:
 
     Args:
         server: where they are started.
-        world: whose fabric carries the traffic.
+        traffic: what the fabric carries.
         missing: programs that are not installed.
 
     Attributes:
         files: what they have written, by path.
     """
 
-    def __init__(self, server: str, world: World, missing: Collection[str] = frozenset()) -> None:
+    def __init__(
+        self, server: str, traffic: FabricTraffic, missing: Collection[str] = frozenset()
+    ) -> None:
         self.files: dict[str, str] = {}
         self._server = server
-        self._traffic = traffic_of(world)
+        self._traffic = traffic
         self._missing = missing
         self._programs: dict[str, Callable[[Launch], ProgramOutcome]] = {
             **dict.fromkeys(nccl_tests_tool.PROGRAMS, self._nccl_tests),
-            **dict.fromkeys(
-                perftest_tool.PROGRAMS, partial(perftest_tool.run, self._traffic, server)
-            ),
+            **dict.fromkeys(perftest_tool.PROGRAMS, partial(perftest_tool.run, traffic, server)),
         }
 
     def programs(self) -> dict[str, Program]:
@@ -89,3 +89,8 @@ class TrafficTools:
         for path in arguments:
             self.files.pop(path, None)
         return ProgramOutcome("")
+
+
+def traffic_tools(server: str, world: World, missing: Collection[str]) -> TrafficTools:
+    """Return the programs of a server that send traffic over the fabric of its world."""
+    return TrafficTools(server, traffic_of(world), missing)
