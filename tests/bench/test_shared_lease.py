@@ -3,12 +3,14 @@
 import json
 import os
 import signal
+import subprocess
 from pathlib import Path
 
 import pytest
 from bench.lease_holders import Holder, host_holder
 
 from lightrig.harness.bench import shared_lease
+from lightrig.harness.bench.lab_folder import file_name
 from lightrig.harness.bench.lease import Lease, LeaseConflictError, LeaseLostError, this_owner
 from lightrig.harness.bench.shared_lease import SECOND, SharedFolder
 from lightrig.instruments.clock import SystemClock, boot_time
@@ -124,3 +126,49 @@ def test_old_records_are_removed_and_numbers_go_on(
         assert claim.number == number  # type: ignore[attr-defined]
         claim.release()
     assert len(list(tmp_path.glob("*.lease"))) == 3
+
+
+def record_of(folder: Path, **fields: str) -> None:
+    """Leave the record of a holder whose process has ended, on this boot of this machine."""
+    with subprocess.Popen(["true"]) as ended:
+        ended.wait()
+    boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    known = {"boot": boot, "processes": os.readlink("/proc/self/ns/pid"), "started": "1"}
+    record = {**OWNER, **known, "process": str(ended.pid), **fields}
+    (folder / f"{file_name('ocs')}.000000001.lease").write_text(json.dumps(record))
+
+
+def test_a_process_of_another_container_is_not_looked_up_by_its_number_here(
+    tmp_path: Path,
+) -> None:
+    """Numbers of processes are those of a PID namespace: one that runs there need not run here."""
+    record_of(tmp_path)
+    claim = SharedFolder(tmp_path, 3600 * SECOND).claim("ocs", OWNER)  # it ended: at once
+    assert claim.number == 2  # type: ignore[attr-defined]
+    claim.release()
+    for path in tmp_path.glob("*.lease"):
+        path.unlink()
+    record_of(tmp_path, processes="pid:[1]")
+    with pytest.raises(LeaseConflictError):
+        SharedFolder(tmp_path, 3600 * SECOND).claim("ocs", OWNER)
+
+
+@pytest.mark.parametrize(
+    ("held", "asked", "is_free"),
+    [("a", "a", True), ("b", "a", False), (None, "a", False), ("a", None, False)],
+)
+def test_only_a_process_of_one_service_follows_another_at_once(
+    tmp_path: Path, held: str | None, asked: str | None, is_free: bool
+) -> None:
+    """Which of its processes may claim is decided elsewhere."""
+    others = {"boot": "another machine", **({"service": held} if held else {})}
+    record_of(tmp_path, **others)
+    folder = SharedFolder(tmp_path, 3600 * SECOND)
+    owner = {**OWNER, "service": asked} if asked else OWNER
+    if is_free:
+        claim = folder.claim("ocs", owner)
+        assert claim.number == 2  # type: ignore[attr-defined]
+        claim.release()
+        return
+    with pytest.raises(LeaseConflictError):
+        folder.claim("ocs", owner)
