@@ -4,7 +4,7 @@ import signal
 
 import pytest
 
-from lightrig.harness.signals import ENDING, postponed, uninterrupted
+from lightrig.harness.signals import postponed, uninterrupted
 
 
 def test_a_postponed_signal_takes_effect_once_all_is_closed() -> None:
@@ -22,13 +22,25 @@ def test_a_postponed_signal_takes_effect_once_all_is_closed() -> None:
 
 
 def test_a_signal_while_the_switches_are_restored_is_dropped() -> None:
-    before = [signal.getsignal(number) for number in ENDING]
-    with uninterrupted():
-        for number in ENDING:
-            signal.raise_signal(number)
-    with postponed():
-        pass
-    assert [signal.getsignal(number) for number in ENDING] == before
+    """Ctrl-C, an end by others, and a terminal that is closed."""
+    ending, came = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP), list[int]()
+    found = [signal.signal(number, lambda each, _: came.append(each)) for number in ending]
+    try:
+        before = [signal.getsignal(number) for number in ending]
+        with uninterrupted():
+            for number in ending:
+                signal.raise_signal(number)
+        with postponed():
+            pass
+        assert [signal.getsignal(number) for number in ending] == before
+        assert came == []
+        with postponed():
+            signal.raise_signal(signal.SIGHUP)
+            assert came == []
+        assert came == [signal.SIGHUP]
+    finally:
+        for number, handler in zip(ending, found, strict=True):
+            signal.signal(number, handler)
 
 
 def test_an_alarm_while_the_switches_are_restored_takes_effect_afterwards() -> None:

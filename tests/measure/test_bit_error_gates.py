@@ -179,6 +179,25 @@ def test_a_line_that_loses_its_pattern_is_not_waited_for(clock: Clock) -> None:
     assert judge_counts(LIMIT, [counted]).outcome == "fail"
 
 
+def test_a_gate_whose_pattern_is_lost_at_its_end_is_not_decided(clock: Clock) -> None:
+    """Readings before tell too little; the last one has enough bits, and is void."""
+
+    class Late(Gate):
+        def now(self) -> ErrorCount:
+            return replace(super().now(), bits=1_000)
+
+        def stop(self) -> ErrorCount:
+            return replace(super().now(), bits=10**15, sync_lost=True)
+
+    class LateLine(Line):
+        def count(self, *, duration: int) -> Gate:
+            return Late(self, duration)
+
+    counted = count_until_decided(LateLine(clock, 0.0), TEST, clock, 40 * SECOND)
+    assert (counted.decision, counted.count.bits) == ("go on", 10**15)
+    assert counted.void_reason is not None
+
+
 # ------------------------------------------------------------------------------- verdicts
 
 

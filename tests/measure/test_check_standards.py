@@ -1,5 +1,6 @@
 """A meter that shifts after its references were taken, or during a loss matrix, voids losses."""
 
+import datetime
 import math
 
 import numpy as np
@@ -7,14 +8,18 @@ import pytest
 from lossy_lab import measured, metered, polatis
 
 from lightrig.harness.measure.insertion_loss.chains import Chain, Plane
-from lightrig.harness.measure.insertion_loss.check_standards import CheckReading, shifts
+from lightrig.harness.measure.insertion_loss.check_standards import (
+    CheckReading,
+    changes,
+    shifts,
+)
 from lightrig.harness.measure.insertion_loss.faults import check_shifts, find_faults, misread
 from lightrig.harness.measure.insertion_loss.references import references_of
 from lightrig.harness.measure.insertion_loss.rows import all_rows
 from lightrig.harness.measure.insertion_loss.settings import CheckStandardError
 from lightrig.harness.statistics.uncertainty import Component
 from lightrig.testbeds import Circuit
-from lightrig.testbeds.references import References
+from lightrig.testbeds.references import References, ReferenceSet
 
 
 def shift(bench, ports, db, since=0):
@@ -184,17 +189,48 @@ def test_shift_is_the_median_with_the_interval_of_a_difference():
     assert rest.value == pytest.approx(0.15)
 
 
+def test_changes_of_circuits_have_the_uncertainty_of_mean_and_median():
+    """By hand: circuits lost 1, 2 and 4 dB at the references, and 0.1, 0.3 and 0.8 dB more now.
+
+    The median of these is 0.3 dB. Noise and repeatability of one reading make 0.05 dB. The mean of
+    two readings less the references' one has 1 + 1/2 of their variance; the median of three has
+    pi / 2 of that of a mean: sqrt(1.5 * (1 + 1.570796 / 3)) is 1.511753, so 0.0755876 dB. Two
+    drifts of 0.02 dB make that 0.0807062 dB.
+    """
+    day = datetime.date(2026, 11, 20)
+    losses = {Circuit(1, 4): 1.0, Circuit(2, 5): 2.0, Circuit(3, 6): 4.0}
+    known = {f"ocs {circuit}": db for circuit, db in losses.items()}
+    taken = ReferenceSet("r", day, day, 1310.0, ("meter",), 0.01, checks=known)
+    planes = {n: Plane(components=(Component("drift", 0.02),), of=taken) for n in range(1, 7)}
+    chain = Chain("ocs", "monitors", (1, 2, 3), (4, 5, 6), (), {}, planes, 1310.0)
+    more = dict(zip(losses, (0.1, 0.3, 0.8), strict=True))
+    readings = [
+        CheckReading(phase, at, {c: db + more[c] + off for c, db in losses.items()}, {})
+        for at, (phase, off) in enumerate((("before", -0.05), ("after", 0.05)))
+    ]
+    parts = Component("noise", 0.03), Component("repeatability", 0.04)
+    found = changes(chain, readings, *parts)
+    assert {c: value for c, (value, _) in found.items()} == {
+        Circuit(1, 4): pytest.approx(-0.2),
+        Circuit(2, 5): pytest.approx(0.0),
+        Circuit(3, 6): pytest.approx(0.5),
+    }
+    for _, budget in found.values():
+        assert budget.standard == pytest.approx(0.0807062, abs=1e-6)
+    assert changes(chain, readings, *parts, beside={Circuit(1, 4)}) == {}
+
+
 def test_scatter_of_the_circuits_widens_the_interval():
     """By hand: the median of 0, 0.1, 0.2, 0.3, 1 dB is 0.2, the median of its deviations 0.1 dB.
 
     1.4826 x 0.1 dB / sqrt(5) x 1.2533141 = 0.0830999 dB; Student's t of 4 degrees is 2.776445.
     """
-    changes = np.array([0.0, 0.1, 0.2, 0.3, 1.0])
+    more = np.array([0.0, 0.1, 0.2, 0.3, 1.0])
     circuits = [Circuit(n, n + 5) for n in range(1, 6)]
     planes = {n: Plane() for n in range(1, 11)}
     chain = Chain("ocs", "monitors", (), (), (), {}, planes, 1310.0)
     before = CheckReading("before", 0, dict.fromkeys(circuits, 1.0), {})
-    after = CheckReading("after", 1, dict(zip(circuits, 1 + changes, strict=True)), {})
+    after = CheckReading("after", 1, dict(zip(circuits, 1 + more, strict=True)), {})
     (found,) = shifts(chain, [before, after], Component("noise", 0.001), None)
     assert found.half == pytest.approx(0.230722, abs=1e-5)
     assert found.entering is None

@@ -66,6 +66,27 @@ def test_an_event_lasts_from_the_first_loss_to_the_last_recovery() -> None:
     assert found.stages() == {"carrier_down": ms(0, 7), "carrier_up": ms(54, 56)}
 
 
+def test_every_stage_of_an_event_is_that_of_its_first_loss_or_last_recovery() -> None:
+    """Of each stage b comes later at both ends; what goes counts from a, what comes from b."""
+    lost, back = ("los", "datagrams_lost", "firmware_down", "carrier_down"), (
+        "signal_recovered", "firmware_up", "carrier_up", "first_datagram", "acknowledged",
+    )  # fmt: skip
+    stages: tuple[Any, ...] = lost + back
+    seen = [
+        Seen(subject, stage, ms(7 * place + offset, 7 * place + 2 * offset))
+        for place, stage in enumerate(stages)
+        for subject, offset in (("b", 3), ("a", 1))
+    ]
+    found = Reconfiguration("crossed", 1, ms(0), tuple(seen), ())
+    offsets = {stage: 1 if stage in lost else 3 for stage in stages}
+    assert found.stages() == {
+        stage: ms(7 * place + offsets[stage], 7 * place + 2 * offsets[stage])
+        for place, stage in enumerate(stages)
+    }
+    middles = {stage: 7 * place + 1.5 * offsets[stage] for place, stage in enumerate(stages)}
+    assert found.points() == {stage: round(at * MS) for stage, at in middles.items()}
+
+
 class _Step:
     def __init__(self, sent: Span, received: float) -> None:
         self.sent = sent

@@ -36,8 +36,8 @@ def recovery(*operations: tuple[int, int, int, int], sent: Span, failures: Any =
 
 
 SENT = Span(100, 104)
-BEFORE = ((10, 12, 20, 23), (30, 31, 47, 48), (50, 51, 59, 63))
-"""Operations of 13, 18 and 13 ns at most before the command."""
+BEFORE = ((10, 12, 20, 23), (30, 31, 47, 48), (50, 51, 62, 66))
+"""Operations of 13, 18 and 16 ns at most before the command."""
 
 
 def test_first_operation_is_the_first_that_begins_after_the_command() -> None:
@@ -50,15 +50,15 @@ def test_first_operation_is_the_first_that_begins_after_the_command() -> None:
 
 def test_interruption_is_the_excess_of_the_longest_operation() -> None:
     found = recovery(*BEFORE, (90, 94, 140, 149), (150, 151, 170, 172), sent=SENT)
-    # It lasted 46 to 59 ns; the median of those before is 13.
-    assert found.interruption() == Span(46 - 13, 59 - 13)
+    # It lasted 46 to 59 ns; the median of those before is 16.
+    assert found.interruption() == Span(46 - 16, 59 - 16)
     shorter = recovery(*BEFORE, (102, 103, 112, 120), sent=SENT)
-    assert shorter.interruption() == Span(0, 5)
+    assert shorter.interruption() == Span(0, 18 - 16)
     assert recovery(*BEFORE, sent=SENT).interruption() is None
     assert recovery((90, 94, 140, 149), sent=SENT).interruption() is None
     # An operation that ends when the command is sent is one of those since then.
-    edge = recovery(*BEFORE, (60, 61, 99, 100), sent=SENT)
-    assert edge.interruption() == Span(38 - 13, 40 - 13)
+    edge = recovery(*BEFORE, (70, 71, 99, 100), sent=SENT)
+    assert edge.interruption() == Span(28 - 16, 30 - 16)
 
 
 def test_bandwidth_counts_from_the_end_of_the_operation_before() -> None:
