@@ -1,13 +1,11 @@
 """Defects of the light of simulated switches, whatever they are controlled by."""
 
 from collections.abc import Collection, Iterable
-from dataclasses import replace
 
 import pytest
 
 from lightrig.instruments.simulated.world.optics import Matrix
 from lightrig.testbeds import Circuit
-from lightrig.testbeds.simulation import Delay
 
 
 def cross_egress_ports(patch: pytest.MonkeyPatch, one: int, other: int) -> None:
@@ -23,18 +21,14 @@ def cross_egress_ports(patch: pytest.MonkeyPatch, one: int, other: int) -> None:
 
 
 def slow_to_distant_ports(patch: pytest.MonkeyPatch) -> None:
+    """Let light settle, and changes be acknowledged, 25 ms later for each port of distance."""
     connect = Matrix.connect
 
     def connect_by_distance(matrix: Matrix, circuits: Collection[Circuit]) -> int:
-        truth_of = matrix._truth_of
         distance = max(
             (abs(matrix.egress_of.get(c.ingress, c.egress) - c.egress) for c in circuits), default=0
         )
-        settle = Delay(24_000_000 + 25_000_000 * distance, 1_000_000)
-        matrix._truth_of = replace(truth_of, settle=settle)
-        try:
-            return connect(matrix, circuits)
-        finally:
-            matrix._truth_of = truth_of
+        matrix.set_switching_time(24_000_000 + 25_000_000 * distance)
+        return connect(matrix, circuits)
 
     patch.setattr(Matrix, "connect", connect_by_distance)

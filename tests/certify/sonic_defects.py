@@ -1,98 +1,151 @@
-"""Simulated SONiC switches with defects, and operators who cut their power or install firmware."""
+"""Simulated SONiC switches with defects, and operators who cut their power or install firmware.
 
-from collections.abc import Callable, Iterator
-from typing import Any
+Defects are commands that nobody has given, and subscribers that are told late or not at all.
+"""
+
+from collections.abc import Callable, Collection, Iterator, Sequence
 
 import pytest
 
+from lightrig.instruments.clock import Clock
 from lightrig.instruments.simulated.devices.simulated_sonic_ocs import SimulatedSonicOcs
 from lightrig.instruments.simulated.devices.sonic_switch import SonicSwitch
+from lightrig.instruments.simulated.protocols.device_server import DeviceConnection
 from lightrig.instruments.simulated.protocols.ssh_server import ProgramOutcome
+
+Run = Callable[[SimulatedSonicOcs, Sequence[str]], ProgramOutcome]
+RUN: Run = SimulatedSonicOcs.run
+"""A program of a switch without a defect."""
+
+_ADD = ["config", "ocs", "cross-connect", "add"]
+_DELETE = ["config", "ocs", "cross-connect", "delete"]
+
+
+def _made(device: SimulatedSonicOcs) -> list[str]:
+    """Return the configured cross-connects by their ids, in the order of their ports."""
+    ids = device.table("CONFIG_DB", "OCS_CROSS_CONNECT")
+    return sorted(ids, key=lambda each: int(each.partition("A")[0]))
+
+
+def _set(device: SimulatedSonicOcs, wanted: Collection[str]) -> None:
+    """Bring a switch to cross-connects."""
+    made = _made(device)
+    for command, ids in (
+        (_DELETE, [each for each in made if each not in wanted]),
+        (_ADD, [each for each in wanted if each not in made]),
+    ):
+        if ids:
+            assert RUN(device, [*command, ",".join(ids)]).status == 0
+
+
+def _bare(tokens: Sequence[str]) -> list[str]:
+    return [token for token in tokens if token not in {"sudo", "-n"}]
+
+
+def _after(
+    patch: pytest.MonkeyPatch, program: str, act: Callable[[SimulatedSonicOcs], None]
+) -> None:
+    """Let `act` be done at once after a program."""
+
+    def run(device: SimulatedSonicOcs, tokens: Sequence[str]) -> ProgramOutcome:
+        outcome = RUN(device, tokens)
+        if _bare(tokens) == [program]:
+            act(device)
+        return outcome
+
+    patch.setattr(SimulatedSonicOcs, "run", run)
 
 
 def _restored_in_part(patch: pytest.MonkeyPatch) -> None:
-    restart = SimulatedSonicOcs._restart
-
-    def restart_in_part(device: SimulatedSonicOcs) -> None:
-        circuits, labels, blocked = device._saved
-        device._saved = set(sorted(circuits)[::2]), labels, blocked
-        restart(device)
-
-    patch.setattr(SimulatedSonicOcs, "_restart", restart_in_part)
+    _after(patch, "reboot", lambda device: _set(device, _made(device)[::2]))
 
 
 def _lost_in_a_warm_restart(patch: pytest.MonkeyPatch) -> None:
-    carry_out = SimulatedSonicOcs._carry_out
-
-    def carry_out_and_lose(device: SimulatedSonicOcs, tokens: list[str]) -> ProgramOutcome:
-        if tokens == ["warm-reboot"]:
-            device._remove(set(device._tuned_at))
-        return carry_out(device, tokens)
-
-    patch.setattr(SimulatedSonicOcs, "_carry_out", carry_out_and_lose)
+    _after(patch, "warm-reboot", lambda device: _set(device, []))
 
 
 def _settings_missed(patch: pytest.MonkeyPatch) -> None:
-    restart = SimulatedSonicOcs._restart
+    def unlabel(device: SimulatedSonicOcs) -> None:
+        for port, row in device.table("CONFIG_DB", "OCS_PORT").items():
+            if row["label"]:
+                RUN(device, ["config", "ocs", "port", "label", port, ""])
 
-    def restart_without_labels(device: SimulatedSonicOcs) -> None:
-        restart(device)
-        device._labels.clear()
-
-    patch.setattr(SimulatedSonicOcs, "_restart", restart_without_labels)
-
-
-def _silent_subscription(patch: pytest.MonkeyPatch) -> None:
-    from lightrig.instruments.simulated.devices import sonic_gnmi
-
-    follow = sonic_gnmi._Stream.follow
-
-    def follow_alone(stream: Any, subscription: Any, owner: str) -> None:
-        observers = stream._service.switch.observers
-        of_this_call = [each for each in observers if each.__self__._send == stream._send]
-        observers[:] = of_this_call
-        follow(stream, subscription, owner)
-
-    patch.setattr(sonic_gnmi._Stream, "follow", follow_alone)
+    _after(patch, "reboot", unlabel)
 
 
-def _late_notification(patch: pytest.MonkeyPatch) -> None:
-    from lightrig.instruments.simulated.devices import sonic_gnmi
+class _Latest(list[Callable[[], None]]):
+    """Observers of which those that come later push out those of before."""
 
-    changed = sonic_gnmi._Stream._changed
+    def __init__(self, clock: Clock) -> None:
+        super().__init__()
+        self._clock, self._at = clock, -1
 
-    def change_late(stream: Any) -> None:
-        clock = stream._service.clock
-        clock.schedule(clock.now() + 8_000_000_000, "late", lambda: changed(stream))
+    def append(self, observe: Callable[[], None]) -> None:
+        """Keep what comes at one moment: the paths of one call."""
+        if self._clock.now() != self._at:
+            self.clear()
+        self._at = self._clock.now()
+        super().append(observe)
 
-    patch.setattr(sonic_gnmi._Stream, "_changed", change_late)
+
+class _Late(list[Callable[[], None]]):
+    """Observers that are called so many ns late."""
+
+    def __init__(self, clock: Clock, late: int) -> None:
+        super().__init__()
+        self._clock, self._by = clock, late
+
+    def __iter__(self) -> Iterator[Callable[[], None]]:
+        """Yield what calls each later."""
+        for observe in super().__iter__():
+            yield lambda observe=observe: self._clock.schedule(
+                self._clock.now() + self._by, "late", observe
+            )
+
+
+def observed_by(
+    patch: pytest.MonkeyPatch, observers: Callable[[Clock], list[Callable[[], None]]]
+) -> None:
+    """Let the subscribers of switches be kept in another kind of list."""
+    from lightrig.instruments.simulated.devices.sonic_gnmi import GnmiCall, SonicGnmi
+
+    call = SonicGnmi.call
+
+    def begin(service: SonicGnmi, connection: DeviceConnection, index: int) -> GnmiCall:
+        if type(service.switch.observers) is list:
+            service.switch.observers = observers(service.clock)
+        return call(service, connection, index)
+
+    patch.setattr(SonicGnmi, "call", begin)
+
+
+def notify_late(patch: pytest.MonkeyPatch, late: int) -> None:
+    """Let notifications come so many ns late."""
+    observed_by(patch, lambda clock: _Late(clock, late))
 
 
 def cut_power(patch: pytest.MonkeyPatch, *, mixture: bool = False) -> Callable[[str], None]:
     """Return an operator who has the power of a SONiC switch cut in its third change from then."""
-    carry_out = SimulatedSonicOcs._carry_out
     left: list[int] = []
 
-    def carry_out_or_lose(device: SimulatedSonicOcs, tokens: list[str]) -> ProgramOutcome:
-        if left and tokens[:4] == ["config", "ocs", "cross-connect", "add"]:
-            left[0] -= 1
-            if not left[0]:
-                left.clear()
-                saved, labels, blocked = device._saved
-                made = sorted(device._configured)
-                carry_out(device, tokens)
-                if mixture:
-                    first = {c for c in saved if c.ingress < 4}
-                    ports = {port for circuit in first for port in circuit}
-                    other = {c for c in device._configured if ports.isdisjoint(c)}
-                    device._saved = first | other, labels, blocked
-                assert made
-                outcome = carry_out(device, ["reboot"])
-                device._saved = saved, labels, blocked
-                return outcome
-        return carry_out(device, tokens)
+    def run_or_lose(device: SimulatedSonicOcs, tokens: Sequence[str]) -> ProgramOutcome:
+        if not left or _bare(tokens)[:4] != _ADD:
+            return RUN(device, tokens)
+        left[0] -= 1
+        if left[0]:
+            return RUN(device, tokens)
+        left.clear()
+        assert _made(device)
+        RUN(device, tokens)
+        changed = _made(device)
+        outcome = RUN(device, ["reboot"])
+        if mixture:
+            first = [each for each in _made(device) if int(each.partition("A")[0]) < 4]
+            ports = {port for each in first for port in each.split("-")}
+            _set(device, first + [each for each in changed if ports.isdisjoint(each.split("-"))])
+        return outcome
 
-    patch.setattr(SimulatedSonicOcs, "_carry_out", carry_out_or_lose)
+    patch.setattr(SimulatedSonicOcs, "run", run_or_lose)
     return lambda text: left.append(3) if "cut the power" in text else None
 
 
@@ -113,7 +166,7 @@ def install_firmware(patch: pytest.MonkeyPatch, *, loses: bool = False) -> Calla
         else:
             further.clear()
         if loses:
-            devices[0]._remove(set(devices[0]._tuned_at))
+            _set(devices[0], [])
 
     patch.setattr(SimulatedSonicOcs, "version", stated)
     return install
@@ -121,21 +174,21 @@ def install_firmware(patch: pytest.MonkeyPatch, *, loses: bool = False) -> Calla
 
 def state_factory_losses(patch: pytest.MonkeyPatch, *, less_db: float = 0.0) -> None:
     """Have SONiC switches state factory losses at 1550 nm, all by `less_db` less than they are."""
-    stated = SonicSwitch._factory_losses
+    stated = SonicSwitch.factory_losses
 
     def state(device: SonicSwitch) -> Iterator[tuple[str, ...]]:
         for name, _, celsius, loss, accuracy in stated(device):
             yield name, "193.41", celsius, f"{float(loss) - less_db:.2f}", accuracy
 
-    patch.setattr(SonicSwitch, "_factory_losses", state)
+    patch.setattr(SonicSwitch, "factory_losses", state)
 
 
 SONIC: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
     "restored in part": _restored_in_part,
     "lost in a warm restart": _lost_in_a_warm_restart,
     "settings missed after a restart": _settings_missed,
-    "silent subscription": _silent_subscription,
-    "late notification": _late_notification,
+    "silent subscription": lambda patch: observed_by(patch, _Latest),
+    "late notification": lambda patch: notify_late(patch, 8_000_000_000),
     "mixture after a power loss": lambda patch: None,
     "upgrade loses circuits": lambda patch: None,
 }

@@ -8,8 +8,9 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from certify_labs import lab, timed_lab
+from certify_labs import lab, sonic_lab, timed_lab
 from single_clauses import clause, interval, subject_of
+from sonic_defects import notify_late
 from switch_defects import introduce
 
 from lightrig.harness.bench import Bench
@@ -205,3 +206,18 @@ def test_the_difference_from_the_final_power_holds_the_truth(
         # 4 dBm at most, less 0.3 dB at least, above the end of the range, -60 dBm.
         assert (outcome.verdict, 40 < low < high < 64) == ("fail", True)
     assert outcome.n == 1 + 2 + 5 + 5
+
+
+@pytest.mark.parametrize(("late_ms", "verdict"), [(0, "pass"), (1_307, "pass"), (4_300, "pass")])
+def test_the_delay_of_a_notification_holds_the_truth(
+    simulated: Simulated, monkeypatch: pytest.MonkeyPatch, late_ms: int, verdict: str
+) -> None:
+    """From the first query that shows a change; queries take 10 ms each, one after the other."""
+    notify_late(monkeypatch, late_ms * 1_000_000)
+    subject = subject_of(simulated(sonic_lab("gnmi")), profile="sonic-ocs")
+    outcome = clause(subject, "notifications")
+    low, high = interval(outcome)
+    assert low <= late_ms <= high
+    assert high - low <= 2 * 10
+    assert (outcome.value, outcome.unit, outcome.n) == ((low + high) / 2, "ms", 3)
+    assert outcome.verdict == verdict

@@ -159,7 +159,7 @@ class SimulatedSonicOcs(SonicSwitch):
                 return _printed(self._port_mapping())
             case ["factory-insertion-loss"]:
                 head = ("id", "frequency_THz", "temperature_C", "loss_dB", "accuracy_dB")
-                rows = list(self._factory_losses())
+                rows = list(self.factory_losses())
             case _:
                 return ProgramOutcome("", "Error: No such command\n", 2, PROCESSING)
         return _printed(_table(head, rows))

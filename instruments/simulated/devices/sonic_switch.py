@@ -119,7 +119,7 @@ class SonicSwitch:
                         "loss_dB": loss,
                         "accuracy_dB": f"{float(accuracy):.2f}",
                     }
-                    for id_, terahertz, celsius, loss, accuracy in self._factory_losses()
+                    for id_, terahertz, celsius, loss, accuracy in self.factory_losses()
                 }
         return {}
 
@@ -250,7 +250,7 @@ class SonicSwitch:
             raise ConfigError(f"invalid cross-connect {a}A-{b}B")
         return circuit
 
-    def _factory_losses(self) -> Iterator[tuple[str, ...]]:
+    def factory_losses(self) -> Iterator[tuple[str, ...]]:
         """Yield the true losses with the error of a factory that states ± 0.1 dB."""
         for ingress in self._spec.ingress_ports:
             for egress in self._spec.egress_ports:
