@@ -1,21 +1,29 @@
 """`lightrig certify`: what it announces, asks, opens and resumes, each by itself."""
 
 import importlib
+import json
+from hashlib import sha256
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
-import typer
 from certify_labs import lab
 from switch_defects import limit_profile
 from typer.testing import CliRunner, Result
 
-from lightrig.harness.certify.sheet import SheetError
+from lightrig.harness.bench import Bench
+from lightrig.harness.certify import certification
+from lightrig.harness.certify.clauses import CLAUSES
+from lightrig.harness.certify.progress import Progress
 from lightrig.harness.cli.app import application
-from lightrig.testbeds import load
+from lightrig.instruments.clock import Clock
+from lightrig.instruments.core.endpoint import Endpoint
+from lightrig.instruments.simulated.devices.simulated_polatis import SimulatedPolatis
+from lightrig.instruments.simulated.protocols.tl1_device import Tl1Reply, Tl1Request
+from lightrig.testbeds import SwitchSpec
 
 COMMAND = importlib.import_module("lightrig.harness.certify.commands.certify")
+COMMAND_BIND = COMMAND.bind
 SIMULATED = ("--instruments", "simulated")
 
 
@@ -32,28 +40,29 @@ def run(file: Path, *arguments: str) -> Result:
 
 
 @pytest.mark.parametrize(
-    ("most", "permitted", "hours", "first", "last"),
+    ("quick", "options", "first", "last"),
     [
-        (None, {"harmless"}, 0.0, "6 ingress and 5 egress ports", "8 times; about 40 s."),
-        (8, {"harmless"}, 0.0, "6 ingress and 5 egress ports", "8 times; about 40 s."),
-        (5, {"harmless"}, 0.0, "5 ingress and 5 egress ports, of 6 and 5, drawn",
-         "8 times; about 40 s."),
-        (3, {"harmless", "interrupting"}, 1.5, "3 ingress and 3 egress ports, of 6 and 5, drawn",
-         "8 times; about 40 s, and endurance for 1.5 h."),
-        (None, set(), 0.0, "6 ingress and 5 egress ports", "0 times; about 0 s."),
+        (8, [], "6 ingress and 5 egress ports", "8 times; about 40 s."),
+        (8, ["--quick"], "6 ingress and 5 egress ports", "8 times; about 40 s."),
+        (5, ["--quick"], "5 ingress and 5 egress ports, of 6 and 5, drawn", "8 times; about 40 s."),
+        (3, ["--quick", "--allow", "interrupting", "--hours", "0.0001"],
+         "3 ingress and 3 egress ports, of 6 and 5, drawn",
+         "10 times; about 50 s, and endurance for 0.0001 h."),
     ],
 )  # fmt: skip
 def test_what_is_tried_is_announced(
-    file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
-    most: int | None, permitted: set[str], hours: float, first: str, last: str,
+    file: Path, monkeypatch: pytest.MonkeyPatch, quick: int, options: list[str], first: str,
+    last: str,
 ) -> None:  # fmt: skip
-    """1.2 and 2.1 move each port four times, 1.1 none; a change with its readings takes 5 s."""
-    limit_profile(monkeypatch, ("1.1", "1.2", "2.1"))
-    COMMAND._announce(load(file), "ocs", "polatis", frozenset(permitted), most, hours)
-    head, *clauses, moves = capsys.readouterr().err.splitlines()
+    """1.2 and 2.1 move each port four times, 1.1 none, 4.1 twice; a change takes 5 s."""
+    limit_profile(monkeypatch, ("1.1", "1.2", "2.1", "4.1"))
+    monkeypatch.setattr(COMMAND, "QUICK_PORTS", quick)
+    head, *clauses = run(file, *SIMULATED, *options).stderr.splitlines()
+    clauses, moves = clauses[:4], clauses[4]
     assert head == f"ocs: profile polatis, {first}"
-    assert [line.split()[0] for line in clauses] == ["1.1", "1.2", "2.1"]
-    assert all(("not permitted" in line) is (not permitted) for line in clauses)
+    assert [line.split()[0] for line in clauses] == ["1.1", "1.2", "2.1", "4.1"]
+    forbidden = [line.split()[0] for line in clauses if line.endswith(", not permitted)")]
+    assert forbidden == ([] if "--allow" in options else ["4.1"])
     assert moves == f"Each port is moved at most {last} Then the circuits are restored."
 
 
@@ -82,101 +91,131 @@ def test_a_switch_without_ports_on_a_side_cannot_be_tested(file: Path) -> None:
     assert (done.exit_code, "nothing to test" in done.stderr) == (2, True)
 
 
-def test_further_wires_have_the_login_and_keys_of_the_first(
-    file: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    opened: list[Any] = []
+class Wire:
+    """A driver of the switch over another wire, which says nothing."""
 
-    def open_instrument(spec: Any, endpoint: Any, clock: Any) -> Any:
-        opened.append((spec.name, endpoint.host, endpoint.login, endpoint.known_hosts, clock))
-        return f"driver {len(opened)}"
+    closed = 0
+
+    def close(self) -> None:
+        """Count it."""
+        Wire.closed += 1
+
+
+@pytest.fixture
+def opened(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, Endpoint, Clock]]:
+    """What further wires were opened with."""
+    noted: list[tuple[str, Endpoint, Clock]] = []
+
+    def open_instrument(spec: SwitchSpec, endpoint: Endpoint, clock: Clock) -> Wire:
+        noted.append((spec.name, endpoint, clock))
+        return Wire()
 
     monkeypatch.setattr(COMMAND, "open_instrument", open_instrument)
-    first = SimpleNamespace(endpoint=SimpleNamespace(login=("ann", "tea")))
-    described = SimpleNamespace(switches=load(file).switches, known_hosts=Path("keys"))
-    bench: Any = SimpleNamespace(testbed=described, switches={"ocs": first}, clock="clock")
-    addresses = ["tl1://one.lab:3082", "ssh://two.lab"]
-    found = COMMAND._open_wires(bench, "ocs", addresses)
-    assert found == dict(zip(addresses, ("driver 1", "driver 2"), strict=True))
-    keys = (("ann", "tea"), Path("keys"), "clock")
-    assert opened == [("ocs", "one.lab", *keys), ("ocs", "two.lab", *keys)]
-    bench.switches["ocs"] = object()
-    COMMAND._open_wires(bench, "ocs", addresses[:1])
-    assert opened[-1][2] is None
-    assert COMMAND._open_wires(bench, "ocs", []) == {}
+    monkeypatch.setattr(Wire, "closed", 0)
+    return noted
 
 
-def test_a_resumed_run_restores_first_and_another_begins_anew(
-    file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+WIRES = ("--wire", "tl1://one.lab:3082", "--wire", "ssh://two.lab")
+
+
+def test_further_wires_have_the_login_and_keys_of_the_first(
+    file: Path, monkeypatch: pytest.MonkeyPatch, opened: list[tuple[str, Endpoint, Clock]]
 ) -> None:
-    noted: list[Any] = []
-    driver = object()
-    cabling = SimpleNamespace(cabled_ports=lambda switch: ([3, 2, 7], [12, 3]))
-    fabric: Any = SimpleNamespace(
-        bench=SimpleNamespace(switches={"ocs": driver}),
-        testbed=SimpleNamespace(cabling=cabling),
-        save_initial_state=lambda: noted.append("saved"),
-        restore=lambda: noted.append("restored"),
-    )
+    limit_profile(monkeypatch, ("1.1",))
+    (file.parent / "keys").write_text("")
+    file.write_text(lab().replace("switches:\n", "known_hosts: keys\nswitches:\n", 1))
+    benches: list[Bench] = []
 
-    class Progress:
-        left: Any = None
+    def bind(*given: Any) -> Bench:
+        benches.append(COMMAND_BIND(*given))
+        return benches[-1]
 
-        def __init__(self, of: Any, found: Any) -> None:
-            noted.append((of, found))
-
-        def write(self, path: Path) -> None:
-            noted.append(path.name)
-            if path.name == "full":
-                raise OSError(28, "No space left on device")
-
-        @classmethod
-        def resumed(cls, path: Path, of: Any) -> Any:
-            if isinstance(cls.left, Exception):
-                raise cls.left
-            return cls.left
-
-    monkeypatch.setattr(COMMAND, "Progress", Progress)
-    monkeypatch.setattr(
-        COMMAND, "Configuration", SimpleNamespace(of=lambda of, ports: (of is driver, ports))
-    )
-
-    def begin(name: str = "p", resume: bool = True) -> Any:
-        noted.clear()
-        return COMMAND._begin(Path(name), {"seed": "7"}, fabric, "ocs", resume=resume)
-
-    assert isinstance(begin(resume=False), Progress)
-    assert noted == [({"seed": "7"}, (True, [2, 3, 7, 12])), "p"]
-    begin()
-    assert len(noted) == 2
-    assert capsys.readouterr().err == "p: nothing to resume, begins anew\n"
-    given_back = SimpleNamespace(give_back=lambda of: noted.append(of is driver))
-    Progress.left = SimpleNamespace(found=given_back)
-    assert begin() is Progress.left
-    assert noted == ["saved", "restored", True]
-    assert begin(resume=False) is not Progress.left
-    Progress.left = SheetError("another seed")
-    for name, resume, status, text in (
-        ("p", True, 2, "another seed"),
-        ("full", False, 3, "full: No space left on device"),
-    ):
-        with pytest.raises(typer.Exit) as ended:
-            begin(name, resume)
-        assert (ended.value.exit_code, capsys.readouterr().err) == (status, f"{text}\n")
+    monkeypatch.setattr(COMMAND, "bind", bind)
+    done = run(file, *SIMULATED, *WIRES)
+    assert done.exit_code == 0, done.output
+    (bench,) = benches  # with further wires all clauses are tried on one bench
+    first: Any = bench.switches["ocs"]
+    assert [(name, endpoint.host) for name, endpoint, _ in opened] == [
+        ("ocs", "one.lab"),
+        ("ocs", "two.lab"),
+    ]
+    for _, endpoint, clock in opened:
+        assert (endpoint.login, endpoint.known_hosts) == (
+            first.endpoint.login,
+            file.parent / "keys",
+        )
+        assert clock is bench.clock
+    assert Wire.closed == 2
 
 
-def test_what_a_resumed_run_has_in_common(file: Path) -> None:
-    bench: Any = SimpleNamespace(identities={"ocs": "Polatis, serial 7"})
-    trial: Any = SimpleNamespace(
-        seed=9, ports=None, permitted={"interrupting", "harmless"}, wires={"a": 1, "b": 2},
-        hours=1.5,
-    )  # fmt: skip
-    found = COMMAND._of(bench, "ocs", "polatis", trial, file)
-    digests = {name: found.pop(name) for name in ("testbed file", "requirements")}
-    assert {len(each) for each in digests.values()} == {64}
+def interrupted(file: Path, patch: pytest.MonkeyPatch, *arguments: str) -> dict[str, Any]:
+    """Certify until the process ends amid the first clause; return what it leaves."""
+
+    class Killed(BaseException):
+        pass
+
+    def kill(*_: object) -> None:
+        raise Killed
+
+    with patch.context() as context:
+        context.setattr(certification, "CLAUSES", {**CLAUSES, "identity": kill})
+        with pytest.raises(Killed):
+            run(file, *arguments)
+    left: dict[str, Any] = json.loads((file.parent / "ocs.progress.json").read_text())
+    return left
+
+
+def test_what_a_resumed_run_has_in_common(
+    file: Path, monkeypatch: pytest.MonkeyPatch, opened: object
+) -> None:
+    limit_profile(monkeypatch, ("1.1",))
+    options = ["--seed", "9", "--allow", "interrupting", "--hours", "1.5", *WIRES]
+    found = interrupted(file, monkeypatch, *SIMULATED, *options)["of"]
+    assert found.pop("testbed file") == sha256(file.read_bytes()).hexdigest()
+    assert len(found.pop("requirements")) == 64
     assert found == {
-        "switch": "ocs: Polatis, serial 7", "profile": "polatis", "seed": "9", "ports": "all",
-        "classes": "harmless, interrupting", "wires": "a, b", "hours": "1.5",
+        "switch": "ocs: Polatis N-VST-8x12-LU1-DMHNV-701, serial SIM-ocs, firmware 6.7.3.9",
+        "profile": "polatis", "seed": "9", "ports": "all", "classes": "harmless, interrupting",
+        "wires": "tl1://one.lab:3082, ssh://two.lab", "hours": "1.5",
     }  # fmt: skip
-    trial.ports = 8
-    assert COMMAND._of(bench, "ocs", "polatis", trial, file)["ports"] == "8"
+    (file.parent / "ocs.progress.json").unlink()
+    assert interrupted(file, monkeypatch, *SIMULATED, "--quick")["of"]["ports"] == "8"
+
+
+def test_a_resumed_run_gives_back_what_was_found_before_anything_else(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A label and a blocked port that the killed run has found, and this process has not."""
+    limit_profile(monkeypatch, ("1.1", "1.3"))
+    left = interrupted(file, monkeypatch, *SIMULATED)
+    assert left["found"]["labels"] == {str(port): "" for port in (*range(2, 8), *range(10, 15))}
+    assert left["found"]["open"] == {str(port): True for port in (*range(2, 8), *range(10, 15))}
+    left["found"]["labels"]["12"], left["found"]["open"]["13"] = "rack 4", False
+    progress = file.parent / "ocs.progress.json"
+    progress.write_text(json.dumps(left))
+    asked: list[tuple[str, str]] = []
+    execute = SimulatedPolatis.execute
+
+    def note(device: SimulatedPolatis, request: Tl1Request) -> Tl1Reply:
+        if request.verb in {"ED-PORT-LABEL", "OPR-PORT-SHUTTER"}:
+            asked.append((request.verb, request.aid))
+        return execute(device, request)
+
+    monkeypatch.setattr(SimulatedPolatis, "execute", note)
+    done = run(file, *SIMULATED, "--resume")
+    assert (done.exit_code, progress.exists()) == (0, False), done.output
+    assert asked[:2] == [("ED-PORT-LABEL", "12"), ("OPR-PORT-SHUTTER", "13")]
+    assert asked[2] == ("ED-PORT-LABEL", "2")  # the first of 1.3
+
+
+def test_a_full_disk_ends_the_command_before_anything_is_tried(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(progress: Progress, path: Path) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Progress, "write", fail)
+    done = run(file, *SIMULATED)
+    path = file.parent / "ocs.progress.json"
+    assert (done.exit_code, done.stderr.splitlines()[-1]) == (3, f"{path}: No space left on device")
+    assert done.stdout == ""
