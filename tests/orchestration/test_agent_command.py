@@ -79,7 +79,7 @@ def test_an_agent_says_which_switches_it_drives(file, tmp_path, monkeypatch) -> 
 )
 def test_a_template_that_reaches_no_agent_is_refused(capsys, template, hosts, why: str) -> None:
     with pytest.raises(typer.Exit) as raised:
-        ORCHESTRATE._clients(template, hosts, None)
+        ORCHESTRATE.clients_of(template, hosts, None)
     assert raised.value.exit_code == 2
     assert why in capsys.readouterr().err
 
@@ -102,7 +102,7 @@ def test_agents_beyond_this_host_are_reached_with_a_key_of_the_lab(file, tmp_pat
     )
     with contextlib.closing(server):
         hosts = {"127.0.0.1": names}
-        switches = AgentSwitches(hosts, ORCHESTRATE._clients(template, hosts, key), room)
+        switches = AgentSwitches(hosts, ORCHESTRATE.clients_of(template, hosts, key), room)
         with contextlib.closing(switches):
             found = switches.probe(names)
             assert found["tx-gpu1-lane0"].circuits == frozenset()

@@ -7,24 +7,28 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
+from lightrig.harness.bench import shared_lease
 from lightrig.harness.bench.lease import LeaseConflictError, LeaseLostError, this_owner
 from lightrig.harness.bench.shared_lease import SECOND, SharedFolder
 from lightrig.harness.orchestration.control import Control
 from lightrig.harness.orchestration.orchestrator import Orchestrator
 from lightrig.harness.systems.railx.generator import render
 from lightrig.harness.systems.railx.runtime.layout import GridLayout
+from lightrig.instruments.clock import boot_time
 from lightrig.testbeds import load
 from tests.campaigns.orchestrations import present, served
 from tests.campaigns.switchroom import Switchroom
 
 TERM = SECOND // 2
+LONG = 3600 * SECOND
+"""A term in which no lead is renewed by itself while a test lasts."""
 OWNER = this_owner("a test")
 ALL = {"do": "submit", "job": "all", "shape": {"columns": 0, "rows": 0}}
 NONE = {"do": "withdraw", "job": "all"}
@@ -68,35 +72,41 @@ def test_a_stopped_process_of_this_machine_is_ended_and_followed(tmp_path: Path)
     assert os.WTERMSIG(status) == signal.SIGKILL
 
 
-def test_a_leader_that_was_not_followed_goes_on(tmp_path: Path) -> None:
-    control = Control(tmp_path / "s.json", TERM)
+@pytest.fixture
+def suspended(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
+    """Let ns pass on this machine in which its processes do nothing."""
+    passed = [0]
+    monkeypatch.setattr(shared_lease, "boot_time", lambda: boot_time() + passed[0])
+    return lambda duration: passed.__setitem__(0, passed[0] + duration)
+
+
+def test_a_leader_that_was_not_followed_goes_on(
+    tmp_path: Path, suspended: Callable[[int], None]
+) -> None:
+    control = Control(tmp_path / "s.json", LONG)
     control.take()
-    stop_renewing(control)
-    time.sleep(TERM / SECOND)
+    assert control.epoch == 1
+    suspended(LONG)
     control.check()
-    assert control.epoch > 1
+    assert control.epoch == 2
     control.release()
     with pytest.raises(LeaseLostError):
         control.check()
 
 
-def stop_renewing(control: Control) -> None:
-    """Let time pass without renewals, as in a process that is stopped."""
-    assert control._lead is not None
-    control._lead._over.set()
-    control._lead._renewer.join()
-
-
-def test_a_process_that_no_longer_leads_sends_and_writes_nothing(tmp_path: Path) -> None:
+def test_a_process_that_no_longer_leads_sends_and_writes_nothing(
+    tmp_path: Path, suspended: Callable[[int], None]
+) -> None:
     (tmp_path / "grid.yaml").write_text(render(3, 1, mesh=1, ports=2))
     testbed, state = load(tmp_path / "grid.yaml"), tmp_path / "s.json"
-    room, control = Switchroom(testbed, "ingress"), Control(state, TERM)
+    room, control = Switchroom(testbed, "ingress"), Control(state, LONG)
     control.take()
     running = Orchestrator(testbed, GridLayout(testbed), room, state, control)
     running.start()
     assert running.request(ALL)["lead"] == control.epoch > 0
-    stop_renewing(control)
-    time.sleep(1.2 * TERM / SECOND)  # files are stamped by a clock that is some ms behind
+    suspended(LONG)
+    (record,) = tmp_path.glob("*.lease")
+    os.utime(record, (0, 0))  # as the clock of the file server has it
     other = SharedFolder(tmp_path, TERM, "another host").claim("control of s.json", OWNER)
     assert other.number == control.epoch + 1
     before, written = dict(room.circuits), state.read_bytes()

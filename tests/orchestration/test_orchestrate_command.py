@@ -94,14 +94,14 @@ def service(monkeypatch):
         return made
 
     parts = {
-        "_fabric": lambda file: "fabric",
+        "read_fabric": lambda file: "fabric",
         "http_api": lambda: made,
         "Control": lambda state: made,
         "wiring_of": lambda fabric: f"wiring of {fabric}",
         "SimulatedSwitches": lambda wiring: "simulated",
         "SwitchSessions": lambda wiring, control: ("sessions", wiring, control is made),
         "Orchestrator": orchestrator,
-        "_LOOK_AGAIN_S": 0.01,
+        "LOOK_AGAIN_S": 0.01,
     }
     for name, part in parts.items():
         monkeypatch.setattr(COMMAND, name, part)
@@ -119,7 +119,7 @@ def run(tmp_path, service, monkeypatch):
         title=TITLE, load=lambda part: lambda fabric: f"{part} of {fabric}", orchestrator="there"
     )
     app = typer.Typer()
-    app.command()(COMMAND._command(system))
+    app.command()(COMMAND.command_of(system))
     return lambda *options: CliRunner().invoke(app, [str(file), *map(str, options)])
 
 
@@ -248,17 +248,25 @@ def test_a_local_address_and_a_proof_need_no_other(tmp_path, local):
     assert keyed.document() == {"address": "192.0.2.1:7", "token": None}
 
 
-def test_the_state_is_in_the_folder_of_the_lab(tmp_path, monkeypatch):
+def test_the_state_is_in_the_folder_of_the_lab(run, service, tmp_path, monkeypatch):
+    """Its token lies beside it, by the same name."""
+
+    def places(*options):
+        document = json.loads(run("--port", "0", "--json", *options).stdout)
+        state = next(given[-1] for given in service.noted if given[0] == "of")
+        service.noted.clear()
+        token = Path(document["token"])
+        assert token.name == f"{Path(state).stem}.token"
+        return token.parent, state
+
     monkeypatch.setenv("LIGHTRIG_STATE", str(tmp_path / "machine"))
-    file = describe(tmp_path)
-    found = COMMAND._state_file(file, False)
-    assert found.parent == tmp_path / "machine"
+    folder, name = places()
+    assert folder == tmp_path / "machine"
+    file = tmp_path / "lab.yaml"
     file.write_text(f"lab_folder: shared\n{file.read_text()}")
-    assert COMMAND._state_file(file, False) == tmp_path / "shared" / found.name
-    simulated = COMMAND._state_file(file, True)
-    name = found.name.replace("orchestrate-", "orchestrate-simulated-")
-    assert simulated == tmp_path / "shared" / name
-    assert COMMAND._token(found).name == f"{found.stem}.token"
+    assert places() == (tmp_path / "shared", name)
+    simulated = name.replace("orchestrate-", "orchestrate-simulated-")
+    assert places("--instruments", "simulated") == (tmp_path / "shared", simulated)
 
 
 def test_a_request_is_sent_as_it_is_given(run, service, tmp_path, monkeypatch):
@@ -308,7 +316,7 @@ def test_a_request_is_sent_as_it_is_given(run, service, tmp_path, monkeypatch):
     assert (wrong.exit_code, "'{' is no JSON" in wrong.stderr) == (2, True)
     clients.clear()
     answers[:] = [answer({}, False)]
-    COMMAND._ask(COMMAND.Place("127.0.0.1", 81, None, tmp_path / "s", token), "{}")
+    assert run("--socket", tmp_path / "s", "--ask", "{}").exit_code == 0
     assert clients[0]["base_url"] == "http://lightrig"
     assert clients[0]["transport"] is not None
 

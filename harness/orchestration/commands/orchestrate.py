@@ -55,7 +55,8 @@ from lightrig.testbeds.schema import Document
 HOST = "127.0.0.1"
 FIRST_PORT = 17900
 _TIMEOUT_S = 300.0
-_LOOK_AGAIN_S = 1.0
+LOOK_AGAIN_S = 1.0
+"""Period at which a command looks whether its service has ended."""
 
 Port = Annotated[int, typer.Option(min=0, max=65535, help="TCP port on loopback; 0: any free.")]
 Address = Annotated[
@@ -114,11 +115,13 @@ def _group() -> typer.Typer:
     for name, system in installed_systems().items():
         if system.orchestrator is not None:
             epilog = f"Example: lightrig orchestrate {name} testbeds/mine.yaml"
-            group.command(name, epilog=epilog)(_command(system))
+            group.command(name, epilog=epilog)(command_of(system))
     return group
 
 
-def _command(system: System) -> Any:
+def command_of(system: System) -> Any:
+    """Return the command that runs a system's control plane."""
+
     def command(
         file: File,
         port: Port = FIRST_PORT,
@@ -139,7 +142,7 @@ def _command(system: System) -> Any:
         if ask is not None:
             _ask(place, ask)
             return
-        fabric = _fabric(file)
+        fabric = read_fabric(file)
         serving = http_api()
         with contextlib.ExitStack() as stack:
             over = stack.enter_context(ended_by_signal())
@@ -153,7 +156,7 @@ def _command(system: System) -> Any:
             )
             if agents is not None:
                 by_host = switches_by_host(layout, wiring.switches)
-                clients = _clients(agents, by_host, key)
+                clients = clients_of(agents, by_host, key)
                 switches = AgentSwitches(by_host, clients, switches, control)
             running = lab(lambda: Orchestrator(wiring, layout, switches, state, control))
             # Switches are given up before the lead.
@@ -175,7 +178,7 @@ def _command(system: System) -> Any:
                         )
                     sys.stdout.write(f"{file}: {place}; Ctrl-C ends it\n")
                 sys.stdout.flush()
-                while not over.wait(_LOOK_AGAIN_S) and running.alive:
+                while not over.wait(LOOK_AGAIN_S) and running.alive:
                     pass
             failed = not over.is_set()
             over.set()
@@ -196,7 +199,7 @@ def _command(system: System) -> Any:
     return command
 
 
-def _clients(
+def clients_of(
     template: str, hosts: Mapping[str, frozenset[str]], key: Path | None
 ) -> dict[str, httpx.Client]:
     """Return a client of the agent of each host."""
@@ -227,7 +230,8 @@ def _lead(control: Control, over: threading.Event, *, standby: bool) -> bool:
     return True
 
 
-def _fabric(file: Path) -> Testbed | Structure:
+def read_fabric(file: Path) -> Testbed | Structure:
+    """Return the fabric that a file describes whole, or by its sizes."""
     names = InstalledNames()
     with readable(file):
         try:
