@@ -51,41 +51,49 @@ def test_a_dead_host_holds_its_lease_for_one_term(tmp_path: Path) -> None:
 
 
 def test_a_dead_process_on_this_machine_is_noticed_at_once(tmp_path: Path) -> None:
-    boot = shared_lease._this_process(None)["boot"]
+    boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     host(tmp_path, boot, 3600 * SECOND).kill()
     SharedFolder(tmp_path, 3600 * SECOND).claim("ocs", OWNER).release()
 
 
-def test_a_holder_that_was_suspended_finds_out_before_it_changes_anything(tmp_path: Path) -> None:
-    claim = SharedFolder(tmp_path, TERM).claim("ocs", OWNER)
-    claim._over.set()  # type: ignore[attr-defined]  # its renewals stop, as in a suspended machine
-    claim._renewer.join()  # type: ignore[attr-defined]
+def test_a_holder_that_was_suspended_finds_out_before_it_changes_anything(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its renewals stop with the machine, whose clock since boot goes on."""
+    claim = SharedFolder(tmp_path, 3600 * SECOND).claim("ocs", OWNER)
     claim.check()
-    SystemClock().sleep(TERM)
+    monkeypatch.setattr(shared_lease, "boot_time", lambda: boot_time() + 3600 * SECOND)
     with pytest.raises(LeaseLostError, match="could not be renewed in time"):
         claim.check()
+    claim.release()
 
 
 def test_a_replaced_holder_loses_its_lease_by_the_number(tmp_path: Path) -> None:
-    first = SharedFolder(tmp_path, 3600 * SECOND).claim("ocs", OWNER)
+    lease = Lease([SharedFolder(tmp_path, 3600 * SECOND)], "a test")
+    lease.take("ocs", ["k"])
     (record,) = tmp_path.glob("*.lease")
     following = record.with_name(record.name.replace("000000001", "000000002"))
     following.write_text("{}")
-    lease = Lease([], "a test")
-    lease._claims = {"ocs": [first]}
     with pytest.raises(LeaseLostError, match="restores nothing"):
         lease.check()
-    first.release()
+    lease.release()
     assert "released" not in json.loads(record.read_text())
 
 
 def test_a_replaced_holder_loses_its_lease_by_its_record(tmp_path: Path) -> None:
     first = SharedFolder(tmp_path, 3600 * SECOND).claim("ocs", OWNER)
     (record,) = tmp_path.glob("*.lease")
-    shared_lease._supersede(shared_lease._Record(1, record, record.read_bytes()), 2)
+    record.write_text(json.dumps({**json.loads(record.read_text()), "superseded": 2}))
     with pytest.raises(LeaseLostError, match="another host has taken over"):
         first.check()
     first.release()
+
+
+def test_a_holder_is_told_in_its_record_who_follows_it(tmp_path: Path) -> None:
+    record_of(tmp_path)
+    SharedFolder(tmp_path, 3600 * SECOND).claim("ocs", OWNER).release()
+    first, _ = sorted(tmp_path.glob("*.lease"))
+    assert json.loads(first.read_text())["superseded"] == 2
 
 
 def test_a_clock_of_the_file_server_that_jumps_ends_no_live_lease(tmp_path: Path) -> None:
