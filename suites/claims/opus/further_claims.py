@@ -44,7 +44,7 @@ def _ring_steps() -> Computed:
 
 
 @cache
-def _logged() -> tuple[tuple[bool, datetime, datetime], ...]:
+def logged_operations() -> tuple[tuple[bool, datetime, datetime], ...]:
     """The archived operations of a rank: whether of the pipeline, first and last moment.
 
     Backend 1 is the pipeline, 2 data parallelism. An operation of 5 s or more waited for its
@@ -64,7 +64,7 @@ def _logged() -> tuple[tuple[bool, datetime, datetime], ...]:
 
 def _overlaps() -> Computed:
     """Pairs of operations of the pipeline and of data parallelism that overlap."""
-    operations = _logged()
+    operations = logged_operations()
     count = sum(
         a[0] != b[0] and a[1] < b[2] and b[1] < a[2] for a, b in combinations(operations, 2)
     )

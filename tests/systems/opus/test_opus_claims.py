@@ -8,7 +8,7 @@ from lightrig.suites.claims.opus.claims import COMPUTED
 
 def test_operations_of_the_archived_rank():
     """Its calls overlap where circuits take 5 s, its traffic does not."""
-    operations = further_claims._logged()
+    operations = further_claims.logged_operations()
     assert len(operations) == 83
     assert [pipeline for pipeline, *_ in operations].count(True) == 19
     assert COMPUTED["overlaps"]().value == 0

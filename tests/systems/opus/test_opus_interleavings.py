@@ -81,7 +81,7 @@ class GroupAlone(Controller):
 
     __slots__ = ()
 
-    def _may_change(self, rail: int, topology: TopologyId, target: TopologyId) -> bool:
+    def may_change(self, rail: int, topology: TopologyId, target: TopologyId) -> bool:
         return True
 
 
@@ -90,9 +90,9 @@ class BlindToHolders(Controller):
 
     __slots__ = ()
 
-    def _may_change(self, rail: int, topology: TopologyId, target: TopologyId) -> bool:
+    def may_change(self, rail: int, topology: TopologyId, target: TopologyId) -> bool:
         nobody = replace(self, holding=(0,) * len(self.holding))
-        return Controller._may_change(nobody, rail, topology, target)
+        return Controller.may_change(nobody, rail, topology, target)
 
 
 class Hasty(Controller):
@@ -100,7 +100,7 @@ class Hasty(Controller):
 
     __slots__ = ()
 
-    def _is_served(self, barrier: Barrier) -> bool:
+    def is_served(self, barrier: Barrier) -> bool:
         rails = []
         for rail in self.rails:
             topology = rail.topology
@@ -108,7 +108,7 @@ class Hasty(Controller):
                 assert isinstance(topology, TopologyId)
                 topology = topology.with_stages(dict(change.digits))
             rails.append(replace(rail, topology=topology, changes=()))
-        return Controller._is_served(replace(self, rails=tuple(rails)), barrier)
+        return Controller.is_served(replace(self, rails=tuple(rails)), barrier)
 
 
 @pytest.mark.parametrize(
@@ -134,7 +134,7 @@ def test_granting_what_is_being_changed_is_found(monkeypatch: pytest.MonkeyPatch
 
 
 def test_starting_on_what_was_granted_before_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Shim, "_is_granted", property(lambda self: self.granted is not None))
+    monkeypatch.setattr(Shim, "is_granted", property(lambda self: self.granted is not None))
     _, _, broken = every_one(Job.grid("two", 2, [1]), "default", out_and_back)
     assert broken
     assert broken[0].startswith("G1")
@@ -148,5 +148,5 @@ def test_without_releases_all_ranks_wait(monkeypatch: pytest.MonkeyPatch) -> Non
     def silent(self: Shim) -> tuple[Shim, tuple[()]]:
         return replace(self, granted=None), ()
 
-    monkeypatch.setattr(Shim, "_give_back", silent)
+    monkeypatch.setattr(Shim, "give_back", silent)
     assert every_one(job, "default", apart)[1]["stuck"] > 0

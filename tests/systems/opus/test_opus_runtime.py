@@ -1,23 +1,27 @@
 """Opus at run time: what ranks announce, circuits of several rails, and ways of packets."""
 
-from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from lightrig.harness.bench import Bench, Fabric, bind
+from lightrig.harness.systems.opus.planning.messages import Rewire
 from lightrig.harness.systems.opus.planning.operations import OpusError
+from lightrig.harness.systems.opus.planning.topology import GIANT_RING, TopologyId
 from lightrig.harness.systems.opus.planning.wiring import Attachment
-from lightrig.harness.systems.opus.runtime import on_fabric, rails, training
-from lightrig.harness.systems.opus.runtime.carriers import Carriers
+from lightrig.harness.systems.opus.runtime import on_fabric
+from lightrig.harness.systems.opus.runtime.carriers import Carriers, CarriersDownError
 from lightrig.harness.systems.opus.runtime.controlled_ranks import ControlledRanks, local_phases
+from lightrig.harness.systems.opus.runtime.job_circuits import JobCircuits
 from lightrig.harness.systems.opus.runtime.on_fabric import FabricRails, fitting_job
 from lightrig.harness.systems.opus.runtime.rails import RailsLostError
-from lightrig.harness.systems.opus.runtime.training import TrainingJob
+from lightrig.harness.systems.opus.runtime.switch_commands import SwitchCommands
 from lightrig.instruments.clock import Span
+from lightrig.instruments.core.capabilities import LinkEvent
 from lightrig.instruments.jobs.traffic.training import LocalBegin, LocalEnd
-from lightrig.testbeds import Circuit, LightrigError, Plan, Port
+from lightrig.testbeds import Circuit, LightrigError, Plan, Port, load
 
 
 def circuits(*pairs: tuple[int, int]) -> frozenset[Circuit]:
@@ -30,9 +34,11 @@ def circuits(*pairs: tuple[int, int]) -> frozenset[Circuit]:
 def test_outages_last_from_the_loss_to_the_light() -> None:
     """Of a port that was lit before, and one that is dark at the end."""
     a, b = Port("s0", "a"), Port("s1", "a")
-    made: Any = object.__new__(Carriers)
+    ports = [SimpleNamespace(port=port, netdev=port.name) for port in (a, b)]
+    bench: Any = SimpleNamespace(testbed=SimpleNamespace(nic_ports=ports), servers={})
+    made = Carriers(bench)
     made.seen = [
-        (port, SimpleNamespace(up=up, at=Span(*at)))
+        (port, LinkEvent(port.name, "carrier", up, Span(*at), "sysfs"))
         for port, up, at in (
             (a, True, (1, 2)), (a, False, (10, 13)), (b, False, (11, 12)), (a, True, (20, 24)),
             (a, False, (30, 31)), (b, True, (40, 45)), (b, True, (50, 55)),
@@ -74,69 +80,127 @@ def test_a_job_has_a_rank_on_each_nic() -> None:
             fitting_job(testbed, "job", **more)  # type: ignore[arg-type]
 
 
-class Wired:
-    """The wiring of a rail: its circuits in each topology, and its ports."""
+RAILS = """
+name: rails
+switches:
+  x: {model: polatis, address: tl1://x.invalid, size: 16x16, options: {rerouting: true}}
+  y: {model: polatis, address: tl1://y.invalid, size: 8x8, options: {rerouting: true}}
+servers:
+  server[0-3]:
+    address: ssh://bench@{name}.invalid
+    nics:
+      nic[0-2]: {ports: 2, netdev: "ens{n}f{p}", rate: 100G, transceiver: lr4}
+transceivers:
+  lr4:
+    wavelength: 1310 nm
+    launch: {min: -4.3 dBm, max: 4.5 dBm}
+    receive: {min: -10.6 dBm, max: 4.5 dBm}
+fibers:
+  - server[0-3].nic0.p[0-1] <-> x
+  - server[0-3].nic1.p[0-1] <-> y
+  - server[0-3].nic2.p[0-1] <-> x
+"""
+"""Rails 0 and 2 are on one switch, rail 1 on another; eight ports each."""
 
-    def __init__(self, ports: tuple[set[int], set[int]], **of: frozenset[Circuit]) -> None:
-        self.of, self._ports = of, ports
-        self.giant_ring = of.get("ring", frozenset())
-
-    def circuits(self, topology: str) -> frozenset[Circuit]:
-        return self.of[topology]
-
-    def ports(self) -> tuple[frozenset[int], frozenset[int]]:
-        return frozenset(self._ports[0]), frozenset(self._ports[1])
-
-
-FIRST = Wired(({1, 2}, {3}), t=circuits((1, 3)), ring=circuits((2, 3)))
-SECOND = Wired(({5}, {6, 7}), t=circuits((5, 6)), ring=circuits((5, 7)))
-OTHER = Wired(({1}, {2}), t=circuits((1, 2)), ring=circuits((1, 9)))
-
-
-def rails_of(applied: list[Any], settled: list[Any] | None = None) -> Any:
-    """Rails 0 and 2 are on one switch, rail 1 on another."""
-    settled = [] if settled is None else settled
-    made: Any = object.__new__(FabricRails)
-
-    def apply(plan: Plan) -> None:
-        settled.append(made.settled())
-        applied.append({name: sorted(each) for name, each in plan.circuits.items()})
-
-    made._fabric = SimpleNamespace(apply=apply)
-    made.switches, made.wirings, made._circuits = ["x", "y", "x"], [FIRST, OTHER, SECOND], {}
-    made._moving = {}
-    return made
+PIPELINE, DATA = TopologyId.uniform(2, 0), TopologyId.uniform(2, 1)
 
 
-def rewire(rail: int, remove: frozenset[Circuit], add: frozenset[Circuit], version: int = 1) -> Any:
-    return SimpleNamespace(rail=rail, remove=remove, add=add, version=version)
+@pytest.fixture(scope="module")
+def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
+    path = tmp_path_factory.mktemp("rails") / "rails.yaml"
+    path.write_text(RAILS)
+    bound = bind(load(path), "simulated", seed=5)
+    yield bound
+    bound.close()
 
 
-def test_rails_that_share_a_switch_are_set_together_and_rewired_apart() -> None:
-    applied: list[Any] = []
-    made = rails_of(applied)
-    made.set("t")
-    assert applied == [{"x": sorted(circuits((1, 3), (5, 6))), "y": sorted(circuits((1, 2)))}]
-    made.apply([rewire(0, circuits((1, 3)), circuits((2, 3)))])
-    assert applied[1] == {"x": sorted(circuits((2, 3), (5, 6)))}
-    made.apply([rewire(0, circuits((2, 3)), circuits((1, 3))),
-                rewire(2, circuits((5, 6)), circuits((5, 7)))])  # fmt: skip
-    assert made.circuits() == {"x": circuits((1, 3), (5, 7)), "y": circuits((1, 2))}
-    assert made.cabled_ports() == {"x": ({1, 2, 5}, {3, 6, 7}), "y": ({1}, {2})}
+class Noting:
+    """A fabric that notes what it is brought to, and what the rails hold as settled meanwhile."""
+
+    def __init__(self, bench: Any) -> None:
+        self.bench, self.testbed = bench, bench.testbed
+        self.applied: list[dict[str, frozenset[Circuit]]] = []
+        self.settled: list[dict[str, frozenset[Circuit]]] = []
+        self.rails: Any = None
+        self.refuses = False
+
+    def apply(self, plan: Plan) -> None:
+        self.settled.append(self.rails.settled())
+        if self.refuses:
+            raise LightrigError("refused")
+        self.applied.append(dict(plan.circuits))
+
+
+def noted(bench: Any) -> tuple[Noting, FabricRails]:
+    fabric: Any = Noting(bench)
+    fabric.rails = FabricRails(fabric, fitting_job(bench.testbed, "job"))
+    return fabric, fabric.rails
+
+
+def rewire(rail: int, remove: frozenset[Circuit], add: frozenset[Circuit], attempt: int = 1) -> Any:
+    return Rewire(rail, "job", 1, attempt, remove, add)
+
+
+def test_rails_that_share_a_switch_are_set_together_and_rewired_apart(bench: Bench) -> None:
+    fabric, made = noted(bench)
+    first, other, third = made.wirings
+    made.set(DATA)
+    assert fabric.applied == [
+        {"x": first.circuits(DATA) | third.circuits(DATA), "y": other.circuits(DATA)}
+    ]
+    made.apply([rewire(0, first.circuits(DATA), first.giant_ring)])
+    assert fabric.applied[1] == {"x": first.giant_ring | third.circuits(DATA)}
+    both = [rewire(0, first.giant_ring, first.circuits(PIPELINE)),
+            rewire(2, third.circuits(DATA), third.giant_ring)]  # fmt: skip
+    made.apply(both)
+    assert made.circuits() == {
+        "x": first.circuits(PIPELINE) | third.giant_ring, "y": other.circuits(DATA)
+    }  # fmt: skip
     with pytest.raises(ValueError, match="too many values"):
         made.apply([rewire(0, frozenset(), frozenset()), rewire(1, frozenset(), frozenset())])
+    fabric.refuses = True
+    before = made.circuits()
+    with pytest.raises(LightrigError, match="refused"):
+        made.apply([rewire(2, third.giant_ring, third.circuits(DATA))])
+    assert made.circuits() == made.settled() == before
 
 
-def test_circuits_are_settled_where_no_command_changes_their_ports() -> None:
-    """Rail 2's change touches ingress 5 alone; after it all circuits are settled."""
-    settled: list[Any] = []
-    made = rails_of([], settled)
-    made.set("t")
-    made.apply([rewire(2, circuits((5, 6)), circuits((5, 7)))])
-    assert settled == [{}, {"x": circuits((1, 3)), "y": circuits((1, 2))}]
-    assert (
-        made.settled() == made.circuits() == {"x": circuits((1, 3), (5, 7)), "y": circuits((1, 2))}
-    )
+def test_a_job_may_touch_the_ports_of_its_fibers(bench: Bench) -> None:
+    """Sixteen fibers of eight NICs each way on x, eight on y."""
+    _, made = noted(bench)
+    assert made.switches == ["x", "y", "x"]
+    assert made.cabled_ports() == {
+        "x": (frozenset(range(1, 17)), frozenset(range(17, 33))),
+        "y": (frozenset(range(1, 9)), frozenset(range(9, 17))),
+    }
+
+
+def test_circuits_are_settled_where_no_command_changes_their_ports(bench: Bench) -> None:
+    """A change of rail 2 touches neither rail 0 nor the other switch; after it all are settled."""
+    fabric, made = noted(bench)
+    first, other, third = made.wirings
+    made.set(DATA)
+    made.apply([rewire(2, third.circuits(DATA), third.circuits(PIPELINE))])
+    assert fabric.settled == [{}, {"x": first.circuits(DATA), "y": other.circuits(DATA)}]
+    assert made.settled() == made.circuits()
+    assert made.circuits()["x"] == first.circuits(DATA) | third.circuits(PIPELINE)
+
+
+def test_commands_of_a_change_are_those_of_its_switch(bench: Bench) -> None:
+    """One that says how many it takes is asked with what differs; another takes one."""
+
+    class InTurn:
+        def commands(self, remove: frozenset[Circuit], add: frozenset[Circuit]) -> int:
+            return 100 * len(remove) + len(add)
+
+    plain: Any = SimpleNamespace(testbed=bench.testbed, switches={"x": InTurn(), "y": object()})
+    _, made = noted(plain)
+    made.set(DATA)
+    removed = sorted(made.wirings[2].circuits(DATA))[:3]
+    (added,) = sorted(made.wirings[2].giant_ring - made.wirings[2].circuits(DATA))[:1]
+    change = rewire(2, frozenset(removed), frozenset({added}))
+    assert made.commands([change]) == 301
+    assert made.commands([rewire(1, made.wirings[1].circuits(DATA), frozenset())]) == 1
 
 
 def test_a_rail_is_on_one_switch() -> None:
@@ -254,8 +318,9 @@ def test_first_operations_wait_for_all_ranks_and_then_go_by_the_rails() -> None:
 def test_what_a_rank_did_itself_is_no_earlier_than_its_grant_and_not_after_now() -> None:
     control, went = Control(), list[Any]()
     made = ranks_of(control, went)
-    made._begun = True
+    made.wants(0, 3, wanted("stage", 0))
     made.wants(1, 0, wanted("data", 0))
+    made.begin()
     control.settled()
     control.heard.clear()
     control.at = 900
@@ -313,111 +378,176 @@ def test_a_rank_decides_by_its_table() -> None:
 
 def test_one_command_has_no_port_twice() -> None:
     """A change of ports that are under way waits, and so does what comes after it there."""
-
-    def change(name: str, remove: Any, add: Any, attempt: int = 1) -> Any:
-        return SimpleNamespace(name=name, remove=remove, add=add, attempt=attempt)
-
-    first = change("first", circuits((1, 11)), circuits((1, 12)))
-    assert rails._ports(first) == {("ingress", 1), ("egress", 11), ("egress", 12)}
+    first = rewire(1, circuits((1, 11)), circuits((1, 12)))
     # Ingress 11 is another port than egress 11.
-    other = change("other", circuits((11, 1)), frozenset())
-    same_egress = change("same egress", frozenset(), circuits((3, 12)))
-    behind = change("behind", circuits((3, 20)), frozenset())
-    again = change("again", circuits((5, 15)), frozenset(), attempt=2)
-    apart = change("apart", circuits((6, 16)), frozenset())
-    made: Any = object.__new__(rails.Rails)
-    made._doing = {"x": []}
-    made._todo = {"x": deque([first, other, same_egress, behind, again, apart])}
-
-    def taken() -> list[str]:
-        return [each.name for each in made._take("x")]
-
-    assert taken() == ["first", "other", "apart"]
-    assert [each.name for each in made._todo["x"]] == ["same egress", "behind", "again"]
+    other = rewire(2, circuits((11, 1)), frozenset())
+    same_egress = rewire(3, frozenset(), circuits((3, 12)))
+    behind = rewire(4, circuits((3, 20)), frozenset())
+    again = rewire(5, circuits((5, 15)), frozenset(), attempt=2)
+    apart = rewire(6, circuits((6, 16)), frozenset())
+    made = SwitchCommands()
+    for each in (first, other, same_egress, behind, again, apart):
+        made.add(each)
+    assert made.take() == [first, other, apart]
+    assert made.waiting == [same_egress, behind, again]
     # What is tried again has a command of its own.
-    assert taken() == ["again"]
-    made._doing["x"].remove(first)
-    assert taken() == ["same egress"]
-    made._doing["x"].remove(same_egress)
-    assert taken() == ["behind"]
-    assert taken() == []
+    assert made.take() == [again]
+    made.done(first)
+    assert made.take() == [same_egress]
+    made.done(same_egress)
+    assert made.take() == [behind]
+    assert made.take() == []
+
+
+def test_what_is_tried_again_first_goes_alone() -> None:
+    again = rewire(5, circuits((5, 15)), frozenset(), attempt=2)
+    apart = rewire(6, circuits((6, 16)), frozenset())
+    made = SwitchCommands()
+    for each in (again, apart):
+        made.add(each)
+    assert (made.take(), made.take()) == ([again], [apart])
 
 
 # -------------------------------------------------------------------------- ways of packets
 
 
+class Ways:
+    """An overlay that notes the ways of packets."""
+
+    def __init__(self, bench: Bench) -> None:
+        self.servers = dict(bench.servers)
+        self.followed: list[tuple[Any, ...]] = []
+
+    def follow(self, *routes: Any) -> None:
+        self.followed.append(routes)
+
+
+class Links:
+    """Carriers that are back at once, and a port that is dark for the first looks."""
+
+    def __init__(self) -> None:
+        self.abandoned = False
+        self.awaited: list[tuple[set[Port], int]] = []
+        self.looked: list[set[Port]] = []
+
+    def await_back(self, ports: Any, since: int) -> None:
+        self.awaited.append((set(ports), since))
+
+    def dark(self, ports: Any) -> Any:
+        self.looked.append(set(ports))
+        return {} if len(self.looked) > 2 else dict.fromkeys(ports, Span(0, 0))
+
+
+class Made:
+    """Circuits of a job on three rails, on a simulated fabric, with stand-ins of the kernel's."""
+
+    def __init__(self, bench: Bench) -> None:
+        self.fabric, self.clock = Fabric(bench), bench.clock
+        self.job = fitting_job(bench.testbed, "job")
+        self.rails = FabricRails(self.fabric, self.job)
+        self.ways, self.links = Ways(bench), Links()
+        ways: Any = self.ways
+        links: Any = self.links
+        self.circuits = JobCircuits(self.rails, self.fabric, self.job, ways, links)
+
+    def of(self, topology: Any, *rails: int) -> frozenset[Circuit]:
+        return frozenset().union(*(self.rails.wirings[rail].circuits(topology) for rail in rails))
+
+    def present(self, switch: str) -> frozenset[Circuit]:
+        return frozenset(self.fabric.bench.switches[switch].circuits())
+
+    def ends(self, switch: str, made: frozenset[Circuit]) -> set[Port]:
+        links = self.fabric.links(Plan("made", {switch: made}))
+        return {port for link in links for port in (link.a, link.b)}
+
+
 @pytest.fixture
-def job(monkeypatch: pytest.MonkeyPatch) -> Any:
-    made: Any = object.__new__(TrainingJob)
-    made.asked = []
-    made.on_fabric = rails_of(made.asked)
-    made.job = SimpleNamespace(
-        rails=3, stages=2, rail_of=[0, 1, 2, 0, 1, 2],
-        groups={"a": SimpleNamespace(dimension="t"), "b": SimpleNamespace(dimension="ring")},
-    )  # fmt: skip
-    made.clock = SimpleNamespace(at=70)
-    made.clock.now = lambda: made.clock.at
-    ends = {
-        Circuit(1, 3): ("a", "b"),
-        Circuit(2, 3): ("c", "b"),
-        Circuit(5, 6): ("d", "e"),
-        Circuit(5, 7): ("d", "f"),
+def made(bench: Bench) -> Made:
+    return Made(bench)
+
+
+def nics(routes: Any) -> set[str]:
+    """Return the NICs through which packets leave."""
+    return {hop.port.name.partition(".")[0] for hops in routes.values() for hop in hops.values()}
+
+
+def reached(routes: Any) -> dict[str, set[str]]:
+    return {server: set(hops) for server, hops in routes.items()}
+
+
+ALL = {f"server{n}" for n in range(4)}
+
+
+def test_a_plan_is_of_all_rails(made: Made) -> None:
+    assert made.circuits.plan(DATA).circuits == {"x": made.of(DATA, 0, 2), "y": made.of(DATA, 1)}
+
+
+def test_links_are_awaited_from_the_begin_of_their_change(made: Made) -> None:
+    made.circuits.move(made.circuits.plan(DATA))
+    began = made.clock.now()
+    made.circuits.move(made.circuits.plan(PIPELINE))
+    new = made.of(PIPELINE, 0, 2) - made.of(DATA, 0, 2)
+    expected = made.ends("x", new) | made.ends("y", made.of(PIPELINE, 1) - made.of(DATA, 1))
+    assert made.links.awaited[-1] == (expected, began)
+    assert made.clock.now() > began
+    assert made.present("x") == made.of(PIPELINE, 0, 2)
+    made.circuits.move(made.circuits.plan(PIPELINE))
+    assert made.links.awaited[-1][0] == set()
+
+
+def test_all_ranks_reach_each_other_over_the_ring_of_their_rail(made: Made) -> None:
+    made.circuits.ring()
+    assert made.present("x") == made.of(GIANT_RING, 0, 2)
+    assert made.rails.circuits()["y"] == made.of(GIANT_RING, 1)
+    (routes,) = made.ways.followed
+    assert [nics(each) for each in routes] == [{"nic0"}, {"nic1"}, {"nic2"}]
+    assert all(reached(each) == {s: ALL - {s} for s in ALL} for each in routes)
+
+
+def test_ranks_reach_their_neighbours_of_all_topologies(made: Made) -> None:
+    """With two stages of two servers each: the one beside it, and the one before or behind it."""
+    assert made.circuits.take(DATA) == {"x": made.of(DATA, 0, 2), "y": made.of(DATA, 1)}
+    assert made.present("y") == made.of(DATA, 1)
+    (routes,) = made.ways.followed
+    beside = {"server0": "server1", "server2": "server3"}
+    behind = {"server0": "server2", "server1": "server3"}
+    pairs = {*beside.items(), *behind.items()}
+    neighbours = {
+        server: {b for a, b in pairs if a == server} | {a for a, b in pairs if b == server}
+        for server in ALL
     }
-
-    def links(plan: Plan) -> list[Any]:
-        return [
-            SimpleNamespace(a=Port("s", ends[each][0]), b=Port("s", ends[each][1]))
-            for found in plan.circuits.values()
-            for each in sorted(found)
-        ]
-
-    made.fabric = SimpleNamespace(bench=SimpleNamespace(clock=made.clock), links=links)
-    made._overlay = SimpleNamespace(
-        servers={"s0": 0, "s1": 0}, follow=lambda *routes: made.asked.append(("follow", *routes))
-    )
-    made._carriers = SimpleNamespace(
-        abandoned=False,
-        await_back=lambda ports, since: made.asked.append((sorted(p.name for p in ports), since)),
-    )
-
-    def shortest(servers: list[str], found: list[Any]) -> Any:
-        assert servers == ["s0", "s1"]
-        return {"s0": {each.a.name: each.b.name for each in found}}
-
-    monkeypatch.setattr(training, "shortest_routes", shortest)
-    monkeypatch.setattr(training, "GIANT_RING", "ring")
-    monkeypatch.setattr(
-        training, "TopologyId", SimpleNamespace(uniform=lambda stages, dimension: dimension)
-    )
-    return made
+    assert [reached(each) for each in routes] == [neighbours] * 3
+    assert [nics(each) for each in routes] == [{"nic0"}, {"nic1"}, {"nic2"}]
 
 
-def test_plans_and_ways_are_of_all_rails(job: Any) -> None:
-    assert job._plan("t").circuits == {"x": circuits((1, 3), (5, 6)), "y": circuits((1, 2))}
-    assert job._rail_routes(2, "ring") == {"s0": {"d": "f"}}
-    assert job._hops_by_server(0) == {"s0": {"a": "b", "c": "b"}, "s1": {}}
+def test_a_rail_that_is_back_on_its_ring_is_followed(made: Made) -> None:
+    """Rail 2 carries what ranks of rail 0 and 2 send; those of rail 1 keep their ways."""
+    made.circuits.take(DATA)
+    (before,) = made.ways.followed
+    made.circuits.carrier = lambda: [2, 1, 2] * 4
+    stays = made.of(DATA, 0) & made.of(PIPELINE, 0)
+    began = made.clock.now()
+    made.circuits.apply([rewire(0, made.of(DATA, 0) - stays, made.of(PIPELINE, 0) - stays)])
+    assert made.ways.followed == [before]
+    assert made.links.awaited[-1] == (made.ends("x", made.of(PIPELINE, 0) - stays), began)
+    ring = made.of(GIANT_RING, 2)
+    made.circuits.apply([rewire(2, made.of(DATA, 2) - ring, ring)])
+    first, second, third = made.ways.followed[-1]
+    assert len(made.ways.followed) == 2
+    assert (nics(first), second, nics(third)) == ({"nic2"}, before[1], {"nic2"})
+    assert reached(first) == reached(third) == {server: ALL - {server} for server in ALL}
+    assert made.present("x") == made.of(PIPELINE, 0) | ring
 
 
-def test_links_are_awaited_from_the_begin_of_their_change(job: Any) -> None:
-    transition = SimpleNamespace(
-        changes={"x": SimpleNamespace(add=circuits((1, 3)), remove=circuits((5, 6)))},
-        begin=lambda: setattr(job.clock, "at", 80), acknowledged=lambda: job.asked.append("done"),
-        verify=lambda: job.asked.append("read"),
-    )  # fmt: skip
-    job.fabric.prepare = lambda plan: plan == "plan" and transition
-    job._move("plan")
-    assert job.asked == ["done", "read", (["a", "b"], 70)]
-
-
-def test_a_rail_that_is_back_on_its_ring_is_followed(job: Any) -> None:
-    """Rail 2 carries what ranks of rail 0 and 2 send; the others keep their ways."""
-    job._rails = SimpleNamespace(controller=SimpleNamespace(carrier=[2, 1, 2, 2, 1, 2]))
-    job._routes = ["r0", "r1", "r2"]
-    job.on_fabric.set("t")
-    job.asked.clear()
-    job._apply([rewire(0, circuits((1, 3)), circuits((1, 3)))])
-    assert job.asked[1:] == [(["a", "b"], 70)]
-    job.asked.clear()
-    job._apply([rewire(2, circuits((5, 6)), circuits((5, 7)))])
-    ring = {"s0": {"d": "f"}}
-    assert job.asked[1:] == [("follow", ring, "r1", ring), (["d", "f"], 70)]
+def test_nothing_moves_once_a_job_has_failed_until_it_is_formed_anew(made: Made) -> None:
+    made.circuits.take(DATA)
+    made.links.abandoned = True
+    change = rewire(1, made.of(DATA, 1), made.of(GIANT_RING, 1))
+    with pytest.raises(CarriersDownError, match="the job has failed"):
+        made.circuits.apply([change])
+    assert made.present("y") == made.of(DATA, 1)
+    made.circuits.reform()
+    assert not made.links.abandoned
+    assert made.present("y") == made.of(GIANT_RING, 1)
+    both = made.ends("x", made.of(GIANT_RING, 0, 2)) | made.ends("y", made.of(GIANT_RING, 1))
+    assert made.links.looked == [both] * 3

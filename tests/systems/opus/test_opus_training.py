@@ -151,7 +151,7 @@ def test_circuits_are_provisioned_while_ranks_compute(
     """The ranks compute until the circuits of their next phase are there, and then want them."""
     tables, _ = job.profile(Script(OVERLAPPED, "overlapped.py", ("2", "")))
     stages, changed = [0, 0], tmp_path / "changed"
-    apply = job._apply
+    apply = job.circuits.apply
 
     def counted(rewires: Sequence[Rewire]) -> None:
         apply(rewires)
@@ -169,7 +169,7 @@ def test_circuits_are_provisioned_while_ranks_compute(
         draft.write_text(str(min(stages)))
         draft.replace(changed)
 
-    monkeypatch.setattr(job, "_apply", counted)
+    monkeypatch.setattr(job.circuits, "apply", counted)
     script = Script(OVERLAPPED, "overlapped.py", ("3", str(changed)))
     trained = job.train(script, tables, "provisioning")
     assert trained.rails is not None

@@ -290,7 +290,7 @@ class Controller:
         controller = replace(self, asks=self.asks - set(lost)) if lost else self
         sent: list[Message] = [self._fail(ask) for ask in lost]
         for barrier in controller.ready():
-            if controller._is_served(barrier):
+            if controller.is_served(barrier):
                 controller = controller._granted(barrier)
                 sent += [controller._grant(ask) for ask in barrier.asked]
         return controller, tuple(sent)
@@ -310,7 +310,7 @@ class Controller:
         dimension = self.job.groups[barrier.group].dimension
         return {ask.stage: dimension for ask in barrier.asked}
 
-    def _is_served(self, barrier: Barrier) -> bool:
+    def is_served(self, barrier: Barrier) -> bool:
         """Whether the topology is right for it and nothing that it needs is being changed (G1)."""
         rail = self.carrier[barrier.asked[0].rank]
         status = self.rails[rail]
@@ -337,13 +337,13 @@ class Controller:
         for barrier in self.ready():
             if self.carrier[barrier.asked[0].rank] == rail:
                 merged = target.with_stages(self._wanted(barrier))
-                if not status.touches(merged) and self._may_change(rail, before, merged):
+                if not status.touches(merged) and self.may_change(rail, before, merged):
                     target = merged
         changed = before.changed(target)
         digits = frozenset((stage, target[stage]) for stage in changed)
         return Change(status.version + 1, 1, digits) if digits else None
 
-    def _may_change(self, rail: int, topology: TopologyId, target: TopologyId) -> bool:
+    def may_change(self, rail: int, topology: TopologyId, target: TopologyId) -> bool:
         """Whether all ranks of the changed stages want it (O1), and none uses what goes (G2)."""
         changed = topology.changed(target)
         asked = {ask.rank: self.job.groups[ask.group].dimension for ask in self.asks}

@@ -88,10 +88,11 @@ class Shim:
     @property
     def may_start(self) -> bool:
         """Whether the operation that was announced may run now (G1)."""
-        return self.announced and self._is_granted
+        return self.announced and self.is_granted
 
     @property
-    def _is_granted(self) -> bool:
+    def is_granted(self) -> bool:
+        """Whether the topology of the operation that was announced has been granted."""
         if self.granted is None:
             return False
         return self.granted == self.position or not self.table.asks(self.position)
@@ -119,7 +120,7 @@ class Shim:
         goes_on = following is not None and not shim.table.asks(shim.position)
         if shim.in_flight or goes_on:
             return shim, ()
-        return shim._give_back()
+        return shim.give_back()
 
     def receive(self, message: ToShim) -> "Shim":
         """Take an answer of the controller; a late or a repeated one changes nothing."""
@@ -146,11 +147,11 @@ class Shim:
         return (self.pending,) if self.pending is not None else ()
 
     def _ask_if_needed(self) -> tuple["Shim", tuple[FromShim, ...]]:
-        if self._is_granted or self.in_flight or isinstance(self.pending, TopoWrite):
+        if self.is_granted or self.in_flight or isinstance(self.pending, TopoWrite):
             return self, ()
         return self._ask()
 
-    def _give_back(self) -> tuple["Shim", tuple[FromShim, ...]]:
+    def give_back(self) -> tuple["Shim", tuple[FromShim, ...]]:
         """Give the grant back: request the next topology, or release this one."""
         shim = replace(self, granted=None)
         follows = shim.table.at(shim.position) is not None

@@ -31,6 +31,7 @@ from lightrig.harness.systems.opus.planning.run_events import (
 from lightrig.harness.systems.opus.planning.shim import Shim
 from lightrig.harness.systems.opus.planning.topology import GiantRing
 from lightrig.harness.systems.opus.planning.wiring import Wiring
+from lightrig.harness.systems.opus.runtime.switch_commands import SwitchCommands
 from lightrig.instruments.clock import Clock, Event
 from lightrig.testbeds import LightrigError
 
@@ -149,8 +150,7 @@ class Rails:
         self._announced: dict[int, Callable[[], None]] = {}
         self._came: dict[int, int] = {}
         names = dict.fromkeys(switches)
-        self._todo: dict[str, deque[Rewire]] = {switch: deque() for switch in names}
-        self._doing: dict[str, list[Rewire]] = {switch: [] for switch in names}
+        self._commands_of = {switch: SwitchCommands() for switch in names}
         self._called: dict[str, list[Event]] = {switch: [] for switch in names}
         self._gathered: dict[int, int] = {}
         self._targets: dict[tuple[int, int], bool] = {}
@@ -169,7 +169,7 @@ class Rails:
         tasks = [partial(self._rank, rank) for rank in ranks]
         switches = [
             partial(self._switch, name, each)
-            for name in self._todo
+            for name in self._commands_of
             for each in range(self._commands)
         ]
         self.clock.parallel(*tasks, *switches)
@@ -267,7 +267,7 @@ class Rails:
                     undelivered += sent
                 case Rewire():
                     self._wanted[message] = self.clock.now()
-                    self._todo[self._switches[message.rail]].append(message)
+                    self._commands_of[self._switches[message.rail]].add(message)
                     self._call(self._switches[message.rail])
                 case _:
                     self._shims[message.rank] = self._shims[message.rank].receive(message)
@@ -321,7 +321,7 @@ class Rails:
         finally:
             with self._lock:
                 self._running -= 1
-                for switch in self._todo:
+                for switch in self._commands_of:
                     self._call(switch)
 
     def _call(self, switch: str) -> None:
@@ -338,8 +338,8 @@ class Rails:
                 timeout = self._begin_changes(switch)
                 if timeout is None and number == 0 and self._falling_back(switch):
                     timeout = FALLBACK_TIMEOUT
-                rewires = self._take(switch)
-                if not rewires and not self._running and not self._todo[switch]:
+                rewires = self._commands_of[switch].take()
+                if not rewires and not self._running and not self._commands_of[switch].waiting:
                     return
                 if not rewires:
                     called = self.clock.event()
@@ -365,22 +365,6 @@ class Rails:
                 self._deliver(sent)
         ends = [at for rail, at in self._gathered.items() if self._switches[rail] == switch]
         return max(0, min(ends) - now) if ends else None
-
-    def _take(self, switch: str) -> list[Rewire]:
-        """Take what can be one command: nothing that touches a port of what comes before."""
-        touched = {port for rewire in self._doing[switch] for port in _ports(rewire)}
-        taken: list[Rewire] = []
-        for rewire in self._todo[switch]:
-            alone = rewire.attempt > 1
-            if touched.isdisjoint(_ports(rewire)) and not (taken and alone):
-                taken.append(rewire)
-                if alone:
-                    break
-            touched |= _ports(rewire)
-        for rewire in taken:
-            self._todo[switch].remove(rewire)
-        self._doing[switch] += taken
-        return taken
 
     def _falling_back(self, switch: str) -> list[int]:
         rails = [rail for rail, name in enumerate(self._switches) if name == switch]
@@ -410,7 +394,7 @@ class Rails:
             failed = str(error).partition("\n")[0]
         with self._lock:
             for rewire in rewires:
-                self._doing[switch].remove(rewire)
+                self._commands_of[switch].done(rewire)
                 if not failed:
                     self._note(Confirmed(self.clock.now(), switch, _name(rewire)))
             for rewire in rewires:
@@ -421,10 +405,3 @@ class Rails:
 
 def _name(rewire: Rewire) -> str:
     return f"rail {rewire.rail} v{rewire.version}"
-
-
-def _ports(rewire: Rewire) -> frozenset[tuple[str, int]]:
-    circuits = rewire.remove | rewire.add
-    return frozenset(("ingress", circuit.ingress) for circuit in circuits) | frozenset(
-        ("egress", circuit.egress) for circuit in circuits
-    )

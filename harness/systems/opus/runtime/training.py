@@ -1,23 +1,21 @@
 """A training job on photonic rails: its scripts run on servers, its circuits follow them."""
 
-from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
 from lightrig.harness.bench.fabric import Fabric
 from lightrig.harness.jobs.bench.overlay import Overlay
-from lightrig.harness.jobs.planning.routes import Hop, Routes, shortest_routes
-from lightrig.harness.measure.links import await_carriers
 from lightrig.harness.systems.opus.planning.controller import Controller
 from lightrig.harness.systems.opus.planning.messages import Rewire
 from lightrig.harness.systems.opus.planning.operations import Job
 from lightrig.harness.systems.opus.planning.profiling import Seen, profiled
 from lightrig.harness.systems.opus.planning.schedule import PhaseTable
 from lightrig.harness.systems.opus.planning.shim import Mode, Shim
-from lightrig.harness.systems.opus.planning.topology import GIANT_RING, Topology, TopologyId
-from lightrig.harness.systems.opus.runtime.carriers import BACK, Carriers, CarriersDownError
+from lightrig.harness.systems.opus.planning.topology import Topology, TopologyId
+from lightrig.harness.systems.opus.runtime.carriers import Carriers
 from lightrig.harness.systems.opus.runtime.controlled_ranks import ControlledRanks, local_phases
+from lightrig.harness.systems.opus.runtime.job_circuits import JobCircuits
 from lightrig.harness.systems.opus.runtime.link_watch import LinkWatch
 from lightrig.harness.systems.opus.runtime.on_fabric import FabricRails
 from lightrig.harness.systems.opus.runtime.rails import Applier, Rails
@@ -96,6 +94,7 @@ class TrainingJob:
         OpusError: the job does not fit the testbed.
 
     Attributes:
+        circuits: of all rails, and the ways of packets.
         printed: called with a rank and each line that it prints; it must not wait.
         environment: further variables of the scripts.
         attempt: the last run on circuits that follow it; None before.
@@ -107,9 +106,7 @@ class TrainingJob:
         self.on_fabric = FabricRails(fabric, job)
         # A rank's connections use its own rail: each has an address of every server.
         self._overlay = Overlay(fabric.bench, [f"lightrig{rail}" for rail in range(job.rails)])
-        self._routes: list[Routes] = []
         self._carriers: Carriers | None = None
-        self._rails: Rails | None = None
         self._session: RankSession | None = None
         self.printed: Callable[[int, str], None] = lambda rank, line: None
         self.environment: Mapping[str, str] = {}
@@ -117,6 +114,7 @@ class TrainingJob:
         self.beside: Callable[[Attempt], Sequence[Task]] = lambda attempt: ()
         try:
             self._carriers = Carriers(fabric.bench)
+            self.circuits = JobCircuits(self.on_fabric, fabric, job, self._overlay, self._carriers)
             servers = list(self._overlay.servers.values())
             ranks = range(len(job.stage_of))
             self._session = RankSession(
@@ -146,16 +144,11 @@ class TrainingJob:
 
         Raises `LinksDownError` where one stays dark, and as `Fabric.apply` does.
         """
-        assert self._carriers is not None
-        self._carriers.abandoned = False
-        self._ring()
-        links = self.fabric.links(self._plan(GIANT_RING))
-        ports = {port for link in links for port in (link.a, link.b)}
-        await_carriers(self.fabric.bench, self._carriers.dark, ports, BACK)
+        self.circuits.reform()
 
     def on_plan(self, script: Script, plan: Plan, control: Control = "none") -> Trained:
         """Run `script` while the switches stay in `plan`; raises what a rank raises."""
-        self._move(plan)
+        self.circuits.move(plan)
         self._overlay.route(self.fabric.links(plan))
         return self._run(script, PrintedLines(self.printed), control)
 
@@ -164,7 +157,7 @@ class TrainingJob:
 
         Raises `LinkLostError`, and `OpusError` for ranks that do not fit together.
         """
-        self._ring()
+        self.circuits.ring()
         seen = self._run(script, PrintedLines(self.printed), "watched", watched=True)
         by_rank = {
             rank: Seen(
@@ -186,9 +179,9 @@ class TrainingJob:
 
         Raises `LinkLostError`, `RailsLostError`, `ScheduleError`, and what a rank raises.
         """
-        self._ring()
+        self.circuits.ring()
         count = self.on_fabric.commands
-        given = (script, tables, mode, self._apply, self._take, retries)
+        given = (script, tables, mode, self.circuits.apply, self.circuits.take, retries)
         return self._control(*given, count=count, watched=True)
 
     def emulate(
@@ -203,14 +196,14 @@ class TrainingJob:
 
         switching: what a change takes, in ns.
         """
-        self._move(plan)
+        self.circuits.move(plan)
         self._overlay.route(self.fabric.links(plan))
 
         def apply(_: Sequence[Rewire]) -> None:
             self.fabric.bench.clock.sleep(switching)
 
         def take(topology: Topology) -> Mapping[str, frozenset[Circuit]]:
-            return self._plan(topology).circuits
+            return self.circuits.plan(topology).circuits
 
         return self._control(script, tables, mode, apply, take, commands=self.job.stages)
 
@@ -244,7 +237,7 @@ class TrainingJob:
             commands=commands,
             count=count,
         )
-        self._rails = rails
+        self.circuits.carrier = lambda: rails.controller.carrier
         listener = ControlledRanks(self.printed, rails, self.ranks, partial(take, begun))
         phases = [local_phases(table, listener.ran) for table in tables]
         trained = self._run(script, listener, "gated", phases, watched=watched)
@@ -314,85 +307,8 @@ class TrainingJob:
         )
         return Trained(run.operations, run.printed, run.front_end, run.steps)
 
-    # ---------------------------------------------------------------------- circuits
-
     def _late(self) -> int:
         """Return by how much links were behind simulated light lately, in ns."""
         bench = self.fabric.bench
         delay = bench.world and bench.world.longest_delay(bench.clock.now() - _LATELY)
         return delay.by if delay else 0
-
-    def _ring(self) -> None:
-        self._move(self._plan(GIANT_RING))
-        self._routes = [self._rail_routes(rail, GIANT_RING) for rail in range(self.job.rails)]
-        self._overlay.follow(*self._routes)
-        self.on_fabric.set(GIANT_RING)
-
-    def _take(self, topology: Topology) -> Mapping[str, frozenset[Circuit]]:
-        """Leave the giant ring for `topology`; what the switches hold then."""
-        self._move(self._plan(topology))
-        self.on_fabric.set(topology)
-        self._routes = [self._hops_by_server(rail) for rail in range(self.job.rails)]
-        self._overlay.follow(*self._routes)
-        return self.on_fabric.circuits()
-
-    def _apply(self, rewires: Sequence[Rewire]) -> None:
-        assert self._carriers is not None
-        if self._carriers.abandoned:
-            raise CarriersDownError("no circuits are changed: the job has failed")
-        clock = self.fabric.bench.clock
-        began = clock.now()
-        self.on_fabric.apply(rewires)
-        made: frozenset[Circuit] = frozenset()
-        for rewire in rewires:
-            switch = self.on_fabric.switches[rewire.rail]
-            made |= rewire.add
-            if self.on_fabric.wirings[rewire.rail].giant_ring <= self.on_fabric.circuits()[switch]:
-                self._follow_ring(rewire.rail)
-        self._await_links(Plan("made", {switch: made}), began)
-
-    def _move(self, plan: Plan) -> None:
-        began = self.fabric.bench.clock.now()
-        transition = self.fabric.prepare(plan)
-        made = {name: change.add for name, change in transition.changes.items()}
-        transition.begin()
-        transition.acknowledged()
-        transition.verify()
-        self._await_links(Plan("made", made), began)
-
-    def _await_links(self, made: Plan, began: int) -> None:
-        assert self._carriers is not None
-        links = self.fabric.links(made)
-        self._carriers.await_back({port for link in links for port in (link.a, link.b)}, began)
-
-    def _plan(self, topology: Topology) -> Plan:
-        controlled: defaultdict[str, frozenset[Circuit]] = defaultdict(frozenset)
-        for switch, wiring in zip(self.on_fabric.switches, self.on_fabric.wirings, strict=True):
-            controlled[switch] |= wiring.circuits(topology)
-        return Plan(f"topology {topology}", dict(controlled))
-
-    def _follow_ring(self, rail: int) -> None:
-        """Lead the traffic of all ranks that `rail` carries over its giant ring."""
-        assert self._rails is not None
-        ring = self._rail_routes(rail, GIANT_RING)
-        for rank, carrier in enumerate(self._rails.controller.carrier):
-            if carrier == rail:
-                self._routes[self.job.rail_of[rank]] = ring
-        self._overlay.follow(*self._routes)
-
-    def _rail_routes(self, rail: int, topology: Topology) -> Routes:
-        """Return the shortest ways over the circuits of one rail."""
-        switch, wiring = self.on_fabric.switches[rail], self.on_fabric.wirings[rail]
-        plan = Plan(f"rail {rail}, {topology}", {switch: wiring.circuits(topology)})
-        return shortest_routes(list(self._overlay.servers), self.fabric.links(plan))
-
-    def _hops_by_server(self, rail: int) -> dict[str, dict[str, Hop]]:
-        """The ways of all topologies at once: no two lead to the same neighbour by other ports."""
-        dimensions = {group.dimension for group in self.job.groups.values()}
-        servers = list(self._overlay.servers)
-        hops_by_server: dict[str, dict[str, Hop]] = {server: {} for server in servers}
-        for dimension in sorted(dimensions):
-            topology = TopologyId.uniform(self.job.stages, dimension)
-            for source, hops in self._rail_routes(rail, topology).items():
-                hops_by_server[source] |= hops
-        return hops_by_server

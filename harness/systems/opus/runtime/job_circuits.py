@@ -1,0 +1,129 @@
+"""The circuits of a job on a fabric, and the ways of its packets over them."""
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+
+from lightrig.harness.bench.fabric import Fabric
+from lightrig.harness.jobs.bench.overlay import Overlay
+from lightrig.harness.measure.links import await_carriers
+from lightrig.harness.planning.routes import Hop, Routes, shortest_routes
+from lightrig.harness.systems.opus.planning.messages import Rewire
+from lightrig.harness.systems.opus.planning.operations import Job
+from lightrig.harness.systems.opus.planning.topology import GIANT_RING, Topology, TopologyId
+from lightrig.harness.systems.opus.runtime.carriers import BACK, Carriers, CarriersDownError
+from lightrig.harness.systems.opus.runtime.on_fabric import FabricRails
+from lightrig.testbeds import Circuit, Plan
+
+
+class JobCircuits:
+    """The circuits of all rails of a job, and the ways of its ranks' packets, kept in step.
+
+    Args:
+        rails: which switch each rail is on, and its wiring.
+        fabric: brings its switches to plans.
+        job: whose ranks they are.
+        overlay: leads packets.
+        carriers: tells when links are back.
+
+    Attributes:
+        carrier: returns the rail that carries each rank's traffic; each rank's own by default.
+    """
+
+    def __init__(
+        self, rails: FabricRails, fabric: Fabric, job: Job, overlay: Overlay, carriers: Carriers
+    ) -> None:
+        self._on_fabric, self._fabric, self._job = rails, fabric, job
+        self._overlay, self._carriers = overlay, carriers
+        self._routes: list[Routes] = []
+        self.carrier: Callable[[], Sequence[int]] = lambda: self._job.rail_of
+
+    def plan(self, topology: Topology) -> Plan:
+        """Return the plan in which all rails have `topology`."""
+        controlled: defaultdict[str, frozenset[Circuit]] = defaultdict(frozenset)
+        for switch, wiring in zip(self._on_fabric.switches, self._on_fabric.wirings, strict=True):
+            controlled[switch] |= wiring.circuits(topology)
+        return Plan(f"topology {topology}", dict(controlled))
+
+    def move(self, plan: Plan) -> None:
+        """Bring the switches to `plan`, and wait for the links that are new."""
+        began = self._fabric.bench.clock.now()
+        transition = self._fabric.prepare(plan)
+        made = {name: change.add for name, change in transition.changes.items()}
+        transition.begin()
+        transition.acknowledged()
+        transition.verify()
+        self._await_links(Plan("made", made), began)
+
+    def ring(self) -> None:
+        """Bring all rails to the giant ring, and lead all packets over it."""
+        self.move(self.plan(GIANT_RING))
+        self._routes = [self._rail_routes(rail, GIANT_RING) for rail in range(self._job.rails)]
+        self._overlay.follow(*self._routes)
+        self._on_fabric.set(GIANT_RING)
+
+    def reform(self) -> None:
+        """Bring all rails to the giant ring after a failure, with a carrier at each of its ports.
+
+        Raises `LinksDownError` where one stays dark, and as `Fabric.apply` does.
+        """
+        self._carriers.abandoned = False
+        self.ring()
+        links = self._fabric.links(self.plan(GIANT_RING))
+        ports = {port for link in links for port in (link.a, link.b)}
+        await_carriers(self._fabric.bench, self._carriers.dark, ports, BACK)
+
+    def take(self, topology: Topology) -> Mapping[str, frozenset[Circuit]]:
+        """Leave the giant ring for `topology`; return what the switches hold then."""
+        self.move(self.plan(topology))
+        self._on_fabric.set(topology)
+        self._routes = [self._hops_by_server(rail) for rail in range(self._job.rails)]
+        self._overlay.follow(*self._routes)
+        return self._on_fabric.circuits()
+
+    def apply(self, rewires: Sequence[Rewire]) -> None:
+        """Rewire rails of one switch, and wait for their links.
+
+        Raises `CarriersDownError`, also once the job has failed, and as `Fabric.apply` does.
+        """
+        if self._carriers.abandoned:
+            raise CarriersDownError("no circuits are changed: the job has failed")
+        clock = self._fabric.bench.clock
+        began = clock.now()
+        self._on_fabric.apply(rewires)
+        made: frozenset[Circuit] = frozenset()
+        for rewire in rewires:
+            switch = self._on_fabric.switches[rewire.rail]
+            made |= rewire.add
+            ring = self._on_fabric.wirings[rewire.rail].giant_ring
+            if ring <= self._on_fabric.circuits()[switch]:
+                self._follow_ring(rewire.rail)
+        self._await_links(Plan("made", {switch: made}), began)
+
+    def _await_links(self, made: Plan, began: int) -> None:
+        links = self._fabric.links(made)
+        self._carriers.await_back({port for link in links for port in (link.a, link.b)}, began)
+
+    def _follow_ring(self, rail: int) -> None:
+        """Lead the traffic of all ranks that `rail` carries over its giant ring."""
+        ring = self._rail_routes(rail, GIANT_RING)
+        for rank, carrier in enumerate(self.carrier()):
+            if carrier == rail:
+                self._routes[self._job.rail_of[rank]] = ring
+        self._overlay.follow(*self._routes)
+
+    def _rail_routes(self, rail: int, topology: Topology) -> Routes:
+        """Return the shortest ways over the circuits of one rail."""
+        switch, wiring = self._on_fabric.switches[rail], self._on_fabric.wirings[rail]
+        plan = Plan(f"rail {rail}, {topology}", {switch: wiring.circuits(topology)})
+        return shortest_routes(list(self._overlay.servers), self._fabric.links(plan))
+
+    def _hops_by_server(self, rail: int) -> dict[str, dict[str, Hop]]:
+        """The ways of all topologies at once: no two lead to the same neighbour by other ports."""
+        dimensions = {group.dimension for group in self._job.groups.values()}
+        servers = list(self._overlay.servers)
+        hops_by_server: dict[str, dict[str, Hop]] = {server: {} for server in servers}
+        for dimension in sorted(dimensions):
+            topology = TopologyId.uniform(self._job.stages, dimension)
+            for source, hops in self._rail_routes(rail, topology).items():
+                hops_by_server[source] |= hops
+        return hops_by_server
