@@ -3,7 +3,8 @@
 from collections.abc import Iterable, Iterator
 
 from lightrig.harness.record import Row, Scalar
-from lightrig.harness.systems.acos.runtime.training import Change, RingTrained
+from lightrig.harness.systems.acos.runtime.gates import Change
+from lightrig.harness.systems.acos.runtime.training import RingTrained
 from lightrig.instruments.clock import Span
 
 

@@ -60,6 +60,7 @@ fibers:
   - server[0-2].nic0 <-> ocs
   - server[0-2].nic1 <-> ocs
   - server[0-2].nic2 <-> eps.[1-3]
+  - server1.nic3 <-> ocs
 plans:
   double:
     - server0.nic[0-1] <-> server1.nic[0-1]
@@ -68,14 +69,16 @@ SERVER = """\
   server{n}:
     address: "ADDRESS"{gpus}
     nics:
-      nic[0-2]: {{netdev: "fabric{{n}}", ip: "192.0.2.{{k}}/24", rate: 1G, transceiver: lr4}}
+      nic[0-{last}]: {{netdev: "fabric{{n}}", ip: "192.0.2.{{k}}/24", rate: 1G, transceiver: lr4}}
 """
 
 
 def region(path: Path, address: str) -> Testbed:
-    """Return three servers with one, two and one ranks; the first states no GPU."""
+    """Return three servers with one, two and one ranks; the second has a port more."""
     gpus = ("", "\n    gpus: {count: 2}", "\n    gpus: {count: 1}")
-    servers = "".join(SERVER.format(n=n, gpus=each) for n, each in enumerate(gpus))
+    servers = "".join(
+        SERVER.format(n=n, gpus=each, last=3 if n == 1 else 2) for n, each in enumerate(gpus)
+    )
     path.write_text(REGION.replace("SERVERS", servers).replace("ADDRESS", address))
     return load(path)
 
@@ -197,7 +200,7 @@ def fabric(bench: Bench) -> Fabric:
 
 @pytest.fixture
 def lanes(bench: Bench) -> LanesInPlace:
-    return LanesInPlace(bench, 4)
+    return LanesInPlace(bench, 5)
 
 
 @pytest.fixture
@@ -220,12 +223,12 @@ def of_servers(rows: Any) -> Any:
 
 
 def test_a_server_has_a_rank_for_each_of_its_gpus(training: Any) -> None:
-    """Three ports need three lanes; other packets have the fourth, with its address of rank 0."""
+    """Four ports need four lanes; other packets have the fifth, with its address of rank 0."""
     assert training.placement == Placement(ON, 3)
     assert training.session.opened == (
-        ["server0", "server1", "server1", "server2"], ["lane3"] * 4, "server0.3"
+        ["server0", "server1", "server1", "server2"], ["lane4"] * 4, "server0.4"
     )  # fmt: skip
-    assert training.lane_devices == ["lane0", "lane1", "lane2"]
+    assert training.lane_devices == ["lane0", "lane1", "lane2", "lane3"]
     assert training.pytorch == "2"
 
 
@@ -253,7 +256,7 @@ def test_ranks_receive_their_rows_and_columns_of_each_lane(training: Any, fabric
     session = training.session
     assert session.given[0] == "script"
     assert session.given[2:] == ("watched", {"all": range(4)})
-    assert session.module.settings == {"lanes": ["lane0", "lane1", "lane2"]}
+    assert session.module.settings == {"lanes": ["lane0", "lane1", "lane2", "lane3"]}
     assert session.permitted.keys() == session.wanted.keys()
     assert len(session.permitted) == 4 * 2 * len(ORDER)
     for number in range(2 * len(ORDER)):
@@ -464,7 +467,7 @@ def test_each_server_has_a_rank_with_as_many_lanes_as_it_has_ports(made: Any) ->
     assert runner.opened == (
         {name: f"{name}.0" for name in ("server0", "server1", "server2")},
         "lane0",
-        ["lane1", "lane2"],
+        ["lane1", "lane2", "lane3"],
     )
     assert runner.loaded == ["server0", "server1", "server2"]
 
@@ -501,7 +504,7 @@ def test_failures_are_looked_for_on_all_ports_of_a_server(made: Any) -> None:
     found = made.failed(plan)
     assert {str(link) for link in found.links} == {"server0.nic1 <-> server1.nic1"}
     assert (found.nics, found.servers) == (frozenset(), frozenset())
-    of_both = [f"server{server}.nic{number}" for server in (0, 1) for number in range(3)]
+    of_both = [f"server{server}.nic{number}" for server in (0, 1) for number in range(3 + server)]
     assert lanes.ran == [("dark?", used), ("down?", of_both)]
     # server1 has lost the port itself: it is down there, and its link is dark at both ends.
     lanes.is_down = {Port("server1", "nic1")}
@@ -528,7 +531,7 @@ def test_an_exchange_is_among_all_servers_unless_ranks_are_given(made: Any) -> N
     what = made.exchange(routing, sent)
     assert what.ranks == ("server0", "server1", "server2")
     assert np.sum(what.lanes, axis=0).tolist() == sent.tolist()
-    assert sorted(lane[0][1] for lane in what.lanes) == [0, 20, 21]
+    assert sorted(lane[0][1] for lane in what.lanes) == [0, 0, 20, 21]
     fewer = made.exchange(routing, sent[:2, :2], ["server1", "server0"])
     assert fewer.ranks == ("server1", "server0")
     assert np.sum(fewer.lanes, axis=0).tolist() == [[0, 41], [8, 0]]

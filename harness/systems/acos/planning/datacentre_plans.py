@@ -187,13 +187,13 @@ def hall_errors(made: DataCentre, plan: HallPlan) -> list[str]:
         trace = made.fabric.trace(selected(made.fabric, plan.states, choice))
         gpus = trace.gpus
         if name == "TP":
-            errors += _cycle_errors("TP", gpus[:, made.half("A")], active, plan.tp)
+            errors += cycle_errors("TP", gpus[:, made.half("A")], active, plan.tp)
         elif name == "DP":
             sizes = [RINGS * 8 // plan.tp, made.hall.ring * 8 // plan.pp, *made.hall.further]
             for k, size in enumerate(sizes):
                 lanes = gpus[:, made.dimension_lanes(k, "A")]
-                errors += _cycle_errors(f"DP {made.dimensions[k]}", lanes, active, size)
-                errors += _rank_errors(f"DP {made.dimensions[k]}", lanes[:, 0], active, node_rank)
+                errors += cycle_errors(f"DP {made.dimensions[k]}", lanes, active, size)
+                errors += rank_errors(f"DP {made.dimensions[k]}", lanes[:, 0], active, node_rank)
         elif name == "PP":
             errors += _stage_errors(made, plan, gpus, active, (node_rank, place_rank))
         else:
@@ -231,7 +231,7 @@ def _active(made: DataCentre, plan: HallPlan) -> Ints:
     return found.reshape(-1)
 
 
-def _cycle_errors(name: str, after: Ints, active: Ints, size: int) -> list[str]:
+def cycle_errors(name: str, after: Ints, active: Ints, size: int) -> list[str]:
     """Lanes agree, and every GPU with a task is in a cycle of `size` GPUs with tasks."""
     members = np.flatnonzero(active)
     if (after[members] != after[members, :1]).any() or (after[members] < 0).any():
@@ -273,7 +273,8 @@ def _ranks(made: DataCentre, plan: HallPlan) -> tuple[Ints, Ints]:
     return node_rank.reshape(-1), places_of.reshape(-1)
 
 
-def _rank_errors(name: str, after: Ints, active: Ints, rank: Ints) -> list[str]:
+def rank_errors(name: str, after: Ints, active: Ints, rank: Ints) -> list[str]:
+    """Return an error where the links of a ring join nodes of unequal ranks, or lead nowhere."""
     members = np.flatnonzero(active)
     ends = after[members]
     if (ends < 0).any() or (rank[ends] != rank[members]).any():

@@ -5,8 +5,8 @@ from collections.abc import Callable, Mapping, Sequence
 
 from lightrig.harness.bench.fabric import Fabric
 from lightrig.harness.jobs.bench.overlay import Overlay
+from lightrig.harness.jobs.planning.routes import Hop, Routes, shortest_routes
 from lightrig.harness.measure.links import await_carriers
-from lightrig.harness.planning.routes import Hop, Routes, shortest_routes
 from lightrig.harness.systems.opus.planning.messages import Rewire
 from lightrig.harness.systems.opus.planning.operations import Job
 from lightrig.harness.systems.opus.planning.topology import GIANT_RING, Topology, TopologyId
