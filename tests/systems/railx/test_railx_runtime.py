@@ -6,10 +6,12 @@ from typing import Any
 import pytest
 from slept_clock import SleptClock
 
+from lightrig.harness.jobs.bench.collectives import NoCollectivesError
 from lightrig.harness.systems.railx.planning.physical import Fabric, RailPort, RailxError
 from lightrig.harness.systems.railx.runtime import rails
 from lightrig.harness.systems.railx.runtime.rails import NotDrainedError, NotRestoredError, Rails
-from lightrig.testbeds import Port
+from lightrig.instruments.jobs.traffic.mpi import NoMpiError
+from lightrig.testbeds import Link, Port
 
 UNEVEN = Fabric(mesh=3, ports=2, columns=4, rows=5, radix=10)
 
@@ -47,45 +49,93 @@ def test_a_line_may_have_as_many_ports_as_its_switch() -> None:
             Fabric(1, 1, columns, rows, radix=9)
 
 
-def rails_of(**parts: Any) -> Any:
-    made: Any = object.__new__(Rails)
-    for name, value in parts.items():
-        setattr(made, name, value)
-    return made
+class Row:
+    """A row of three nodes with two NICs each, whose lanes, ranks and routes are stand-ins."""
+
+    def __init__(self, has_mpi: bool = True) -> None:
+        self.clock = SleptClock(3_000_000_000)
+        self.order: list[Any] = []
+        self.present = {"n0": ["1.2.3.4/24"], "n1": ["more"], "n2": []}
+        self.has_mpi = has_mpi
+        self.dark: list[set[Port]] = [set()]
+        nodes = {name: SimpleNamespace(nics=["x0", "x1"]) for name in self.present}
+        a, b = (Link(Port(f"n{n}", "x0.plus"), Port(f"n{n + 1}", "x0.minus")) for n in (0, 1))
+        testbed = SimpleNamespace(
+            only_local_namespaces=True, servers=nodes, path="row.yaml", links=lambda _: [a, b]
+        )
+        self.bench: Any = SimpleNamespace(testbed=testbed, clock=self.clock)
+        self.fabric: Any = SimpleNamespace(
+            bench=self.bench, links=lambda _: [a, b],
+            apply=lambda plan: self.order.append(("apply", plan)),
+        )  # fmt: skip
+
+    def open(self) -> Rails:
+        return Rails(self.bench, self._lanes, self._ranks, self._routes)
+
+    def _lanes(self, bench: Any, count: int, settings: Any) -> Any:
+        self.order.append(("lanes", count))
+        return SimpleNamespace(
+            devices=["lane0", "lane1"],
+            servers={name: SimpleNamespace(commands=name) for name in self.present},
+            addresses={name: [f"{name}.0", f"{name}.1"] for name in self.present},
+            route=lambda ways: self.order.append(("route", [sorted(each) for each in ways])),
+            dark=self._dark, close=lambda: self.order.append("lanes closed"),
+        )  # fmt: skip
+
+    def _dark(self, ports: Any) -> set[Port]:
+        self.order.append(("dark", sorted(map(str, ports))))
+        return self.dark.pop(0) if len(self.dark) > 1 else self.dark[0]
+
+    def _ranks(self, servers: Any, clock: Any, *, interface: str, lanes: Any) -> Any:
+        if not self.has_mpi:
+            raise NoMpiError("no mpiexec")
+        self.order.append(("ranks", sorted(servers), interface, lanes))
+        return SimpleNamespace(close=lambda: self.order.append("ranks closed"))
+
+    def _routes(self, _: Any) -> dict[str, list[str]]:
+        self.order.append("look")
+        return {name: list(found) for name, found in self.present.items()}
+
+
+@pytest.fixture
+def row() -> Row:
+    return Row()
+
+
+def test_a_node_has_a_lane_for_each_of_its_nics(row: Row) -> None:
+    assert row.open().nodes == ("n0", "n1", "n2")
+    assert row.order == ["look", ("lanes", 2), ("ranks", ["n0", "n1", "n2"], "lane0", ["lane1"])]
+
+
+def test_lanes_are_closed_where_there_is_no_mpi() -> None:
+    row = Row(has_mpi=False)
+    with pytest.raises(NoCollectivesError, match="no mpiexec"):
+        row.open()
+    assert row.order[-1] == "lanes closed"
 
 
 def test_rails_are_drained_before_circuits_move_and_led_after(
-    monkeypatch: pytest.MonkeyPatch,
+    row: Row, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    order: list[Any] = []
-    made = rails_of(
-        drain=lambda: order.append("drain"),
-        route=lambda plan: order.append(("route", plan)),
-        _lanes=SimpleNamespace(dark="dark"),
-    )
-    a, b, c = Port("n0", "a"), Port("n1", "a"), Port("n2", "a")
-    links = [SimpleNamespace(a=a, b=b), SimpleNamespace(a=b, b=c)]
-    fabric: Any = SimpleNamespace(
-        apply=lambda plan: order.append(("apply", plan)),
-        links=lambda plan: links if plan == "plan" else None,
-        bench="bench",
-    )
-    monkeypatch.setattr(rails, "await_carriers", lambda *given: order.append(given))
-    made.apply(fabric, "plan")
-    assert order == [
-        "drain", ("apply", "plan"), ("bench", "dark", {a, b, c}), ("route", "plan"),
+    """The middle node has both links; the ends reach each other through it."""
+    made = row.open()
+    monkeypatch.setattr(rails, "unacknowledged", lambda *_: row.order.append("drained?") or 0)
+    row.order.clear()
+    row.dark = [{Port("n1", "x0.plus")}, set()]
+    plan: Any = "plan"
+    made.apply(row.fabric, plan)
+    ends = ["n0.x0.plus", "n1.x0.minus", "n1.x0.plus", "n2.x0.minus"]
+    pairs = [(f"n{a}", f"n{b}") for a in range(3) for b in range(3) if a != b]
+    assert row.order == [
+        *["drained?"] * 3, ("apply", "plan"), ("dark", ends), ("dark", ends),
+        ("route", [sorted(pairs)]),
     ]  # fmt: skip
 
 
 def test_draining_waits_for_acknowledgements_for_ten_seconds(
-    monkeypatch: pytest.MonkeyPatch,
+    row: Row, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    clock = SleptClock(3_000_000_000)
-    left = {"n0": [40, 0, 0], "n1": [8, 8, 0]}
-    lanes = SimpleNamespace(
-        servers={name: SimpleNamespace(commands=name) for name in left},
-        addresses={"n0": ["10.0.0.1"], "n1": ["10.0.0.2"]},
-    )
+    left = {"n0": [40, 0, 0], "n1": [8, 8, 0], "n2": [0]}
     asked: list[Any] = []
 
     def unacknowledged(commands: str, addresses: list[str]) -> int:
@@ -93,33 +143,27 @@ def test_draining_waits_for_acknowledgements_for_ten_seconds(
         return left[commands].pop(0) if len(left[commands]) > 1 else left[commands][0]
 
     monkeypatch.setattr(rails, "unacknowledged", unacknowledged)
-    made = rails_of(_bench=SimpleNamespace(clock=clock), _lanes=lanes)
+    made = row.open()
     made.drain()
-    assert asked[:2] == [("n0", ["10.0.0.1"]), ("n1", ["10.0.0.2"])]
-    assert clock.sleeps == [20_000_000] * 2
+    assert asked[:3] == [(name, [f"{name}.0", f"{name}.1"]) for name in ("n0", "n1", "n2")]
+    assert row.clock.sleeps == [20_000_000] * 2
     left["n1"] = [8]
-    begin = clock.at
+    begin = row.clock.at
     with pytest.raises(NotDrainedError, match=r"^8 of n1: bytes that were not acknowledged 10 s"):
         made.drain()
     # Looked at at the deadline, and given up at the next look.
-    assert clock.at == begin + 10_000_000_000 + 20_000_000
+    assert row.clock.at == begin + 10_000_000_000 + 20_000_000
 
 
-def test_what_was_there_is_compared_once_all_is_closed() -> None:
-    order: list[str] = []
-
-    def present() -> dict[str, list[str]]:
-        order.append("look")
-        return {"n0": ["1.2.3.4/24"], "n1": ["more"]}
-
-    made = rails_of(
-        runner=SimpleNamespace(close=lambda: order.append("runner")),
-        _lanes=SimpleNamespace(close=lambda: order.append("lanes")),
-        _found={"n0": ["1.2.3.4/24"], "n1": ["more"]},
-        _routes_of_servers=present,
-    )
+def test_what_was_there_is_compared_once_all_is_closed(row: Row) -> None:
+    made = row.open()
+    row.order.clear()
     made.close()
-    assert order == ["runner", "lanes", "look"]
-    made._found = {"n0": ["1.2.3.4/24"], "n1": []}
-    with pytest.raises(NotRestoredError, match=r"n1 .*more \['more'\], missing none"):
+    assert row.order == ["ranks closed", "lanes closed", "look"]
+    made = row.open()
+    row.present["n1"] = ["more", "left"]
+    with pytest.raises(NotRestoredError, match=r"n1 .*more \['left'\], missing none"):
+        made.close()
+    row.present["n1"], row.present["n0"] = ["more"], []
+    with pytest.raises(NotRestoredError, match=r"n0 .*more none, missing \['1.2.3.4/24'\]"):
         made.close()

@@ -1,6 +1,6 @@
 """The nodes of one row as namespaces, whose packets are led by rail."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 
 from lightrig.harness.bench import Bench, Fabric
@@ -9,7 +9,6 @@ from lightrig.harness.jobs.bench.lanes import Lanes
 from lightrig.harness.measure.links import await_carriers
 from lightrig.harness.systems.railx.planning.rail_lanes import RailLanes
 from lightrig.instruments.jobs.traffic.mpi import MpiRunner, NoMpiError
-from lightrig.instruments.jobs.traffic.server_routes import ServerRoutes
 from lightrig.instruments.jobs.traffic.tcp_queues import unacknowledged
 from lightrig.instruments.servers.host.linux import LinuxServer
 from lightrig.testbeds import LightrigError, Plan
@@ -41,23 +40,36 @@ class NotDrainedError(LightrigError):
 class Rails:
     """An address for each rail of each node, and ranks that exchange data over all of them.
 
+    Args:
+        bench: of the nodes.
+        open_lanes: opens as many lanes on it, with kernel settings.
+        open_ranks: starts the programs of the ranks.
+        read_routes: returns the addresses and routes of each server.
+
     Raises:
         NoCollectivesError: a server is no namespace, or this machine has no MPI.
         InstrumentError: a server refused.
     """
 
-    def __init__(self, bench: Bench) -> None:
+    def __init__(
+        self,
+        bench: Bench,
+        open_lanes: Callable[[Bench, int, Mapping[str, str]], Lanes] = Lanes,
+        open_ranks: Callable[..., MpiRunner] = MpiRunner,
+        read_routes: Callable[[Bench], Mapping[str, list[str]]] | None = None,
+    ) -> None:
         testbed = self._testbed = bench.testbed
         if not testbed.only_local_namespaces:
             raise NoCollectivesError(f"{testbed.path}: not all servers are namespaces")
         self._bench = bench
         self.nodes = tuple(testbed.servers)
         nics = {nic for server in testbed.servers.values() for nic in server.nics}
-        self._found = self._routes_of_servers()
-        self._lanes = Lanes(bench, len(nics), _TCP)
+        self._read_routes = read_routes or routes_of_servers
+        self._found = self._read_routes(bench)
+        self._lanes = open_lanes(bench, len(nics), _TCP)
         device, *further = self._lanes.devices
         try:
-            self.runner = MpiRunner(
+            self.runner = open_ranks(
                 self._lanes.servers, bench.clock, interface=device, lanes=further
             )
         except NoMpiError as error:
@@ -112,13 +124,6 @@ class Rails:
         )
         return {name: count for name, count in zip(servers, counts, strict=True) if count}
 
-    def _routes_of_servers(self) -> dict[str, list[str]]:
-        return {
-            name: ServerRoutes(server.commands).present()
-            for name, server in self._bench.servers.items()
-            if isinstance(server, LinuxServer)
-        }
-
     def close(self) -> None:
         """End the ranks, and remove addresses and routes.
 
@@ -128,7 +133,16 @@ class Rails:
             self.runner.close()
         finally:
             self._lanes.close()
-        check_restored(self._found, self._routes_of_servers())
+        check_restored(self._found, self._read_routes(self._bench))
+
+
+def routes_of_servers(bench: Bench) -> dict[str, list[str]]:
+    """Return the addresses and routes of each server of a bench."""
+    return {
+        name: server.routes.present()
+        for name, server in bench.servers.items()
+        if isinstance(server, LinuxServer)
+    }
 
 
 def check_restored(before: Mapping[str, list[str]], after: Mapping[str, list[str]]) -> None:
