@@ -3,13 +3,16 @@
 import contextlib
 import socket
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from lightrig.instruments.clock import Clock
 from lightrig.instruments.core.endpoint import Endpoint
+from lightrig.instruments.simulated.devices.polatis_yang import PolatisYang
 from lightrig.instruments.simulated.devices.simulated_calient_s import SimulatedCalientS
 from lightrig.instruments.simulated.devices.simulated_polatis import SimulatedPolatis
 from lightrig.instruments.simulated.devices.simulated_sonic_ocs import SimulatedSonicOcs
@@ -208,3 +211,27 @@ class Line:
         """The answer's lines without header and indents, from the status on."""
         self.write(text)
         return [line.strip() for line in self.read().split("\r\n")[2:-1]]
+
+
+def let_entries_be(
+    patch: pytest.MonkeyPatch,
+    container: str,
+    change: Callable[[list[dict[str, Any]]], list[dict[str, Any]]],
+) -> None:
+    """Pass the entries of a list of simulated Polatis' YANG trees through `change`."""
+    entries = PolatisYang.entries
+
+    def changed(tree: PolatisYang, name: str, keys: Any = None) -> Any:
+        found: Any = entries(tree, name, keys)
+        return change(found) if name == container else found
+
+    patch.setattr(PolatisYang, "entries", changed)
+
+
+def let_ports_have(patch: pytest.MonkeyPatch, leaves: Mapping[str, str]) -> None:
+    """Let ports of simulated Polatis have these leaves alone, besides their number."""
+
+    def change(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        return [{"port-id": each["port-id"], **leaves} for each in entries]
+
+    let_entries_be(patch, "port-config", change)

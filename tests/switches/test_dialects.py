@@ -9,11 +9,11 @@ from importlib.util import find_spec
 
 import pytest
 from dialect_matrix import OPERATIONS, outcome, pairwise, products
-from switch_rig import LOGIN, MODELS
+from switch_rig import LOGIN, MODELS, let_ports_have
 
 from lightrig.instruments.core.errors import DeniedError, GarbledError
 from lightrig.instruments.simulated.devices.dialects import DIALECTS, forms
-from lightrig.instruments.simulated.devices.polatis_yang import PolatisYang
+from lightrig.instruments.wire.restconf import RestconfSession
 from lightrig.testbeds import Circuit, LightrigError
 
 DATA = "/api/data/optical-switch:"
@@ -106,19 +106,21 @@ def test_an_absent_resource_may_be_404(real):
 def test_circuits_of_post_may_vanish(virtual, post, left):
     rig = virtual(scheme="restconf", post=post)
     rig.matrix.connect([Circuit(5, 18)])
-    http = rig.driver()._commands._http
+    http = RestconfSession("other", rig.host, rig.port, rig.clock, LOGIN)
     pair = {"optical-switch:pair": [{"ingress": 3, "egress": 29}]}
     assert http.request("POST", "data/optical-switch:cross-connects", pair).status == 201
     rig.clock.sleep(4_000_000_000)
     assert rig.matrix.egress_of == {3: 29, 5: 18}
     rig.clock.sleep(2_000_000_000)
     assert rig.matrix.egress_of == left
+    http.close()
 
 
-def test_404_of_what_is_no_polatis_is_an_error_and_not_an_empty_switch(virtual):
+def test_404_of_what_is_no_polatis_is_an_error_and_not_an_empty_switch(virtual, monkeypatch):
     rig = virtual(scheme="restconf", no_entries="not-found")
     switch = rig.driver()
-    switch._commands._http._root = "/elsewhere"
+    get = RestconfSession.get
+    monkeypatch.setattr(RestconfSession, "get", lambda self, path: get(self, f"elsewhere/{path}"))
     with pytest.raises(DeniedError, match="404"):
         switch.circuits()
 
@@ -126,14 +128,14 @@ def test_404_of_what_is_no_polatis_is_an_error_and_not_an_empty_switch(virtual):
 @pytest.mark.parametrize("state", [None, "UNSUPPORTED", "TUNING"])
 def test_an_unknown_shutter_over_restconf_is_an_error_and_not_closed(virtual, monkeypatch, state):
     leaves = {"label": ""} | ({"status": state} if state else {})
-    monkeypatch.setattr(PolatisYang, "_port", lambda self, port: leaves)
+    let_ports_have(monkeypatch, leaves)
     switch = virtual(scheme="restconf").driver()
     with pytest.raises(GarbledError, match="state of the shutter of port 3"):
         switch.shutters([3])
 
 
 def test_an_error_names_the_revision_of_the_module(virtual, monkeypatch):
-    monkeypatch.setattr(PolatisYang, "_port", lambda self, port: {"status": "TUNING"})
+    let_ports_have(monkeypatch, {"status": "TUNING"})
     switch = virtual(scheme="netconf", revision="2017-08-04").driver()
     with pytest.raises(GarbledError, match="of optical-switch: 2017-08-04"):
         switch.shutters([3])

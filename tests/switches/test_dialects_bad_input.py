@@ -10,13 +10,12 @@ from typing import Any
 
 import pytest
 from dialect_matrix import pairwise
-from switch_rig import MODELS, simulated_switch
+from switch_rig import MODELS, let_entries_be, let_ports_have, simulated_switch
 
 from lightrig.instruments.clock.virtual import VirtualClock
 from lightrig.instruments.core.errors import GarbledError, InstrumentError
 from lightrig.instruments.simulated.devices import simulated_polatis
 from lightrig.instruments.simulated.devices.dialects import DIALECTS, forms
-from lightrig.instruments.simulated.devices.polatis_yang import PolatisYang
 from lightrig.testbeds import Circuit
 
 WIRES = sorted(
@@ -105,11 +104,12 @@ def test_a_later_revision_is_named_and_what_it_adds_is_passed_over(virtual, monk
     """Its circuits have a leaf more, and states of shutters a word more."""
     later = {"revision": "2031-05-05"}
     monkeypatch.setattr(simulated_polatis, "forms", lambda *which: forms(*which) | later)
-    pair = PolatisYang._pair
-    monkeypatch.setattr(
-        PolatisYang, "_pair", lambda self, port: {**pair(self, port), "colour": "red"}
+    let_entries_be(
+        monkeypatch,
+        "cross-connects",
+        lambda entries: [{**leaves, "colour": "red"} for leaves in entries],
     )
-    monkeypatch.setattr(PolatisYang, "_port", lambda self, port: {"status": "HALF-OPEN"})
+    let_ports_have(monkeypatch, {"status": "HALF-OPEN"})
     rig = virtual(scheme="netconf")
     switch = rig.driver()
     switch.change([], sorted(CIRCUITS)).done()
@@ -121,7 +121,11 @@ def test_a_later_revision_is_named_and_what_it_adds_is_passed_over(virtual, monk
 
 @pytest.mark.parametrize("scheme", ["netconf", "restconf"])
 def test_an_entry_without_its_egress_is_no_circuit_and_not_none(virtual, monkeypatch, scheme):
-    monkeypatch.setattr(PolatisYang, "_pair", lambda self, port: {"colour": "red"})
+    let_entries_be(
+        monkeypatch,
+        "cross-connects",
+        lambda entries: [{"ingress": each["ingress"], "colour": "red"} for each in entries],
+    )
     rig = virtual(scheme=scheme)
     rig.matrix.connect([Circuit(3, 29)])
     with pytest.raises(GarbledError, match="list of circuits"):

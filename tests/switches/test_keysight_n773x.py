@@ -355,13 +355,18 @@ def test_an_invalid_reply_or_an_unmoved_switch_is_an_error(lie, error):
     clock.close()
 
 
-def test_a_refused_route_is_raised_with_its_meaning():
+def test_a_refused_route_is_raised_with_its_meaning(monkeypatch):
+    """The switch lists A,6 among its routes, and has four."""
+    execute = SimulatedKeysightN773x.execute
+
+    def listed(self, header, arguments):
+        found = execute(self, header, arguments)
+        return f"{found}.A,6" if header.endswith("CONF:ROUT?") else found
+
+    monkeypatch.setattr(SimulatedKeysightN773x, "execute", listed)
     clock = SystemClock()
     with box(clock, (1, 4)) as made:
         switch = made.driver()
-        switch.circuits()
-        (unit,) = switch._units
-        switch._units = {unit: switch._units[unit] | {frozenset({Circuit(1, 7)})}}
         with pytest.raises(DeniedError, match="StatParamError") as denied:
             switch.change([Circuit(1, 2)], [Circuit(1, 7)]).done()
         assert denied.value.code == "-220"

@@ -16,6 +16,7 @@ from lightrig.instruments.clock import SystemClock
 from lightrig.instruments.core.errors import CANNOT, DeniedError
 from lightrig.instruments.simulated.devices.simulated_calient_s import PAGE
 from lightrig.instruments.simulated.lab import SimulatedLab
+from lightrig.instruments.wire.tl1 import Tl1Session
 from lightrig.testbeds import Circuit, load
 
 N = 24
@@ -135,9 +136,11 @@ def test_calient_leaves_half_of_a_two_way_connection(tmp_path: Path) -> None:
         service = bound.world.services["ocs"]
         session = bound.switches["ocs"]
         session.circuits()
-        commands = session._commands
+        at = session.endpoint
+        commands = Tl1Session("theirs", at.host, at.port or 0, bound.clock, at.login)
         commands.command("ENT-CRS", "1.1.1,1.1.2", "", "THEIRS,2WAY")
         commands.command("ACT-CRS", "1.1.1,1.1.2", "", "1.1.1-1.1.2,THEIRS")
+        commands.close()
         both = {Circuit(1, N + 2), Circuit(2, N + 1)}
         assert session.circuits() == both
         with pytest.raises(DeniedError, match="group THEIRS"):
@@ -154,18 +157,19 @@ def test_calient_shows_no_power_as_none(tmp_path: Path) -> None:
         assert dict(reading.dbm) == {1: -60.0, N + 1: -60.0}
 
 
-def test_calient_reads_the_input_of_the_last_ingress(tmp_path: Path) -> None:
+def test_calient_reads_the_input_of_the_last_ingress(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Ports 1 to N are ingress ports, whose power is that of the input."""
     with bench(tmp_path, "calient-s") as bound:
         driver = bound.switches["ocs"]
         fields = "INPWR=-1.5,OUTPWR=-7.5"
 
-        class Answers:
-            def submit(self, command: str, name: str) -> SimpleNamespace:
-                reply = SimpleNamespace(lines=[f"{name}:{fields}"], received=0)
-                return SimpleNamespace(result=lambda: reply)
+        def submit(self: Tl1Session, command: str, name: str) -> SimpleNamespace:
+            reply = SimpleNamespace(lines=[f"{name}:{fields}"], received=0)
+            return SimpleNamespace(result=lambda: reply)
 
-        driver._monitor = Answers()
+        monkeypatch.setattr(Tl1Session, "submit", submit)
         ports = [1, N - 1, N, N + 1, 2 * N]
         read = dict(driver.power(ports).dbm)
     assert read == {1: -1.5, N - 1: -1.5, N: -1.5, N + 1: -7.5, 2 * N: -7.5}

@@ -9,6 +9,7 @@ from real_time import until
 from switch_rig import LOGIN
 
 from lightrig.instruments.clock import SystemClock
+from lightrig.instruments.wire.tl1 import Tl1Session
 
 DONE = ["M  5 COMPLD"]
 
@@ -182,14 +183,17 @@ def test_bad_settings_are_denied(line, text, code, words):
 def test_an_idle_login_ends_where_a_timeout_is_set(virtual):
     rig = virtual()
     switch = rig.driver()
-    switch._commands._tl1.command("ED-EQPT", "TIMEOUT", "", "", "ADMIN=1")
+    line = Tl1Session("typed", rig.host, rig.port, rig.clock, LOGIN)
+    line.command("ED-EQPT", "TIMEOUT", "", "", "ADMIN=1")
+    line.close()
+    switch.circuits()
     rig.clock.sleep(59_000_000_000)
     assert switch.circuits() == frozenset()
     rig.clock.sleep(61_000_000_000)
-    logins = [piece.text for piece in switch._commands.trace.pieces() if "ACT-USER" in piece.text]
+    logins = [piece.text for piece in switch.sessions[0].trace.pieces() if "ACT-USER" in piece.text]
     assert len(logins) == 1
     assert switch.circuits() == frozenset()  # refused, logged in again, asked again
-    shown = [piece.text for piece in switch._commands.trace.pieces()]
+    shown = [piece.text for piece in switch.sessions[0].trace.pieces()]
     assert any("Not logged in" in text for text in shown)
     assert len([text for text in shown if text.startswith("ACT-USER")]) == 2
 

@@ -25,12 +25,12 @@ from switch_rig import LOGIN
 from lightrig.instruments.clock import SystemClock
 from lightrig.instruments.core.endpoint import Endpoint
 from lightrig.instruments.core.errors import DeniedError, GarbledError, UnreachableError
-from lightrig.instruments.simulated.devices.polatis_netconf import PolatisNetconf
-from lightrig.instruments.simulated.devices.polatis_yang import NAMESPACE as YANG
+from lightrig.instruments.simulated.devices.polatis_yang import PolatisYang
 from lightrig.instruments.simulated.protocols.netconf_server import NetconfServer
 from lightrig.instruments.simulated.protocols.ssh_server import ProgramOutcome, SshServer
 from lightrig.instruments.simulated.protocols.tl1_device import Tl1Denial
 from lightrig.instruments.switches.polatis import Polatis
+from lightrig.instruments.wire.netconf import NetconfReply
 from lightrig.instruments.wire.ssh import SshLogin, SshShell
 from lightrig.testbeds import Circuit
 
@@ -97,7 +97,7 @@ def test_monitors_average_over_the_published_times(virtual):
     for step, ms in enumerate(milliseconds, 1):
         rig.peer.box.set_monitor(17, step=step)
         assert rig.matrix.window(17) == ms * 1_000_000
-        assert switch._monitor.windows([17]) == {17: ms * 1_000_000}
+        assert switch.sessions[-1].windows([17]) == {17: ms * 1_000_000}
 
 
 def test_thresholds_states_and_reverse_monitors(real, type_in):
@@ -114,15 +114,17 @@ def test_thresholds_states_and_reverse_monitors(real, type_in):
 
 
 @pytest.mark.parametrize("code", ["IICM", "PIUI"])
-def test_a_unit_that_knows_no_monitors_has_none(virtual, code):
+def test_a_unit_that_knows_no_monitors_has_none(virtual, monkeypatch, code):
     """PyPolatis takes IICM for a function that the unit lacks, other codes for errors."""
     rig = virtual()
     switch = rig.driver()
 
-    def deny(_):
-        raise Tl1Denial(code, "Not supported")
+    def execute(request, honest=rig.peer.execute):
+        if request.verb == "RTRV-EQPT":
+            raise Tl1Denial(code, "Not supported")
+        return honest(request)
 
-    rig.peer._handlers["RTRV-EQPT"] = deny
+    monkeypatch.setattr(rig.peer, "execute", execute)
     if code == "IICM":
         assert switch.monitored() == frozenset()
     else:
@@ -217,7 +219,7 @@ def test_circuits_of_an_older_unit_are_read_and_changed(virtual):
     switch.change([OLD], [NEW]).done()
     assert switch.circuits() == {NEW, Circuit(2, 19)}
     assert switch.shutters([1]) == {1: True}
-    assert switch._monitor.powers([1]).dbm == {1: 0.0}
+    assert switch.sessions[-1].powers([1]).dbm == {1: 0.0}
 
 
 @pytest.mark.parametrize(
@@ -242,18 +244,9 @@ def test_an_older_unit_answers_as_captured(real):
         assert [leaf.text for leaf in pair] == ["1", "17"]
 
 
-def test_shutters_of_a_unit_that_configures_them_are_read_and_set(virtual, monkeypatch):
+def test_shutters_of_a_unit_that_configures_them_are_read_and_set(virtual):
     """A program of 2018 reads and sets `ports/port/port-state`; such a unit lists nothing else."""
-    whole = PolatisNetconf._ports
-
-    def without_status(self, *, state):
-        ports = whole(self, state=state)
-        for leaf in ports.findall("{*}port/{*}port-status"):
-            leaf.getparent().remove(leaf)
-        return ports
-
-    monkeypatch.setattr(PolatisNetconf, "_ports", without_status)
-    rig = virtual(scheme="netconf", revision="2015-09-14")
+    rig = virtual(scheme="netconf", revision="2015-09-14", port_leaves="port-state")
     switch = rig.driver()
     assert switch.shutters([1, 17]) == {1: True, 17: True}
     switch.set_shutters([17], is_open=False)
@@ -264,20 +257,17 @@ def test_shutters_of_a_unit_that_configures_them_are_read_and_set(virtual, monke
     assert not rig.peer.box.is_shut(17)
 
 
-@pytest.mark.parametrize("state", [None, "PC_TUNING"])
+@pytest.mark.parametrize("state", ["", "PC_TUNING"])
 def test_a_shutter_without_a_known_state_is_an_error_and_not_closed(virtual, monkeypatch, state):
-    whole = PolatisNetconf._ports
+    whole = PolatisYang.deprecated_ports
 
-    def ports(self, *, state_of=state, **kind):
-        container = whole(self, **kind)
-        for entry in container:
-            for leaf in [leaf for leaf in entry if leaf.tag.endswith(("-status", "-state"))]:
-                entry.remove(leaf)
-            if state_of:
-                etree.SubElement(entry, f"{{{YANG}}}port-state").text = state_of
-        return container
+    def ports(self):
+        listed = whole(self)
+        for leaves in listed:
+            leaves["port-status"] = leaves["port-state"] = state
+        return listed
 
-    monkeypatch.setattr(PolatisNetconf, "_ports", ports)
+    monkeypatch.setattr(PolatisYang, "deprecated_ports", ports)
     switch = virtual(scheme="netconf", revision="2015-09-14").driver()
     with pytest.raises(GarbledError, match="state of the shutter of port 1"):
         switch.shutters([1])
@@ -310,8 +300,7 @@ def test_circuits_in_an_unknown_form_are_an_error_and_not_none(virtual, monkeypa
     rig = virtual(scheme="netconf")
     switch = rig.driver()
     rig.matrix.connect([OLD])
-    reply = type(switch._commands._netconf.get_config("<cross-connects/>"))
-    monkeypatch.setattr(reply, "children", lambda *_: {"connection"})
+    monkeypatch.setattr(NetconfReply, "children", lambda *_: {"connection"})
     with pytest.raises(GarbledError, match="connection"):
         switch.circuits()
 

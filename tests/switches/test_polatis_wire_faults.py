@@ -1,5 +1,7 @@
 """A Polatis whose answers make no sense, over SCPI, NETCONF and RESTCONF; TL1 is tried apart."""
 
+import threading
+
 import pytest
 from switch_rig import QUICK
 
@@ -11,7 +13,10 @@ from lightrig.instruments.core.errors import (
 )
 from lightrig.instruments.simulated.devices.polatis_scpi import PolatisScpi
 from lightrig.instruments.simulated.devices.polatis_yang import PolatisYang
-from lightrig.instruments.simulated.protocols.scpi_device import ScpiServerSession
+from lightrig.instruments.wire.framing import Scpi
+from lightrig.instruments.wire.pipelined import Pipeline
+from lightrig.instruments.wire.restconf import RestconfSession
+from lightrig.instruments.wire.scpi import ScpiSession
 from lightrig.testbeds import Circuit
 
 MS = 1_000_000
@@ -27,22 +32,33 @@ QUESTIONS = {
 }
 
 SCPI = [
-    ("size", "_query_size", "16"),
-    ("size", "_query_size", "16,x"),
-    ("circuits", "_query_circuits", "(@1,2),(@17)"),
-    ("circuits", "_query_circuits", "1,17"),
-    ("circuits", "_query_circuits", "(@1),(@seventeen)"),
-    ("power", "_query_power", "(-1.0)"),
-    ("power", "_query_power", "-1.0,-2.0"),
-    ("power", "_query_power", "(-1.0,--)"),
-    ("shutters", "_query_shutters", "(E)"),
-    ("shutters", "_query_shutters", "(E,X)"),
+    ("size", "OXC:SWIT:SIZE?", "16"),
+    ("size", "OXC:SWIT:SIZE?", "16,x"),
+    ("circuits", "OXC:SWIT:CONN:STAT?", "(@1,2),(@17)"),
+    ("circuits", "OXC:SWIT:CONN:STAT?", "1,17"),
+    ("circuits", "OXC:SWIT:CONN:STAT?", "(@1),(@seventeen)"),
+    ("power", "PMON:POW?", "(-1.0)"),
+    ("power", "PMON:POW?", "-1.0,-2.0"),
+    ("power", "PMON:POW?", "(-1.0,--)"),
+    ("shutters", "OXC:SWIT:PORT:STAT?", "(E)"),
+    ("shutters", "OXC:SWIT:PORT:STAT?", "(E,X)"),
 ]
 
 
-@pytest.mark.parametrize(("question", "handler", "answer"), SCPI)
-def test_invalid_scpi_replies(virtual, monkeypatch, question, handler, answer):
-    monkeypatch.setattr(PolatisScpi, handler, lambda self, *arguments: answer)
+def let_scpi_answer(monkeypatch, query, answer):
+    """Let simulated units reply to a query, in short form, by what `answer` returns."""
+    execute = PolatisScpi.execute
+
+    def changed(self, header, arguments):
+        found = execute(self, header, arguments)
+        return answer(found) if header == query else found
+
+    monkeypatch.setattr(PolatisScpi, "execute", changed)
+
+
+@pytest.mark.parametrize(("question", "query", "answer"), SCPI)
+def test_invalid_scpi_replies(virtual, monkeypatch, question, query, answer):
+    let_scpi_answer(monkeypatch, query, lambda _: answer)
     switch = virtual(scheme="scpi").driver()
     with pytest.raises(GarbledError, match="ocs answered something that is no ") as raised:
         QUESTIONS[question](switch)
@@ -88,9 +104,9 @@ def test_data_that_make_no_sense(virtual, monkeypatch, scheme, question, method,
 def test_an_answer_about_another_resource(virtual, monkeypatch):
     """Without it, what a product says of itself would be taken for no circuits at all."""
     switch = virtual(scheme="restconf").driver()
-    http = switch._commands._http
-    honest = http.get
-    monkeypatch.setattr(http, "get", lambda path: honest("data/optical-switch:product-information"))
+    honest = RestconfSession.get
+    product = "data/optical-switch:product-information"
+    monkeypatch.setattr(RestconfSession, "get", lambda self, _: honest(self, product))
     with pytest.raises(GarbledError, match="no container cross-connects"):
         switch.circuits()
 
@@ -103,13 +119,8 @@ def acknowledged_by(monkeypatch):
     """Replies of the switch to *OPC?, instead of 1."""
 
     def make(answer):
-        unchanged = ScpiServerSession._collect
         said = iter([answer])
-
-        def keep(self, text):
-            unchanged(self, next(said, text) if text == "1" else text)
-
-        monkeypatch.setattr(ScpiServerSession, "_collect", keep)
+        let_scpi_answer(monkeypatch, "*OPC?", lambda found: next(said, found))
 
     return make
 
@@ -140,24 +151,46 @@ def test_an_acknowledgement_that_never_comes(virtual, acknowledged_by):
 
 
 def test_a_switch_that_hangs_up_over_a_change(virtual, monkeypatch):
+    hangs_up = threading.Event()
+    session = PolatisScpi.session
+
+    class Line:
+        """A client's connection, which ends where it was to have a reply."""
+
+        def __init__(self, connection):
+            self.connection, self.close = connection, connection.close
+
+        def send(self, data):
+            if hangs_up.is_set():
+                self.close()
+            else:
+                self.connection.send(data)
+
+    monkeypatch.setattr(
+        PolatisScpi, "session", lambda self, line, index: session(self, Line(line), index)
+    )
     rig = virtual(scheme="scpi")
     switch = rig.driver()
     switch.circuits()
-    monkeypatch.setattr(
-        ScpiServerSession, "_finish", lambda self, delayed: self._connection.close()
-    )
+    hangs_up.set()
     operation = switch.change([], [Circuit(1, 17)])
     with pytest.raises(DisconnectedError, match="closed the connection") as raised:
         operation.done()
     assert raised.value.command == ":OXC:SWIT:CONN:ADD (@1),(@17)"
-    monkeypatch.undo()
+    hangs_up.clear()
     switch.change([], [Circuit(2, 18)]).done()
     assert switch.circuits() == {Circuit(1, 17), Circuit(2, 18)}
 
 
 def test_old_errors_are_not_those_of_a_change(virtual):
-    switch = virtual(scheme="scpi").driver()
-    switch._commands._scpi.write("nonsense")
+    rig = virtual(scheme="scpi")
+    switch = rig.driver()
+    switch.circuits()
+    line = Pipeline("typed", rig.host, rig.port, rig.clock, Scpi())
+    typed = ScpiSession("typed", line.open, rig.clock)
+    typed.write("nonsense")
+    rig.clock.sleep(10 * MS)  # until the switch has read it
+    typed.close()
     switch.change([], [Circuit(1, 17)]).done()
     with pytest.raises(DeniedError, match="-222"):
         switch.change([], [Circuit(2, 99)]).done()

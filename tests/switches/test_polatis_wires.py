@@ -18,6 +18,7 @@ from lightrig.instruments.core.errors import CANNOT, DeniedError, GarbledError, 
 from lightrig.instruments.simulated.world.optics import DARK_DBM
 from lightrig.instruments.switches.polatis import Polatis
 from lightrig.instruments.switches.polatis.session import PatchOperation
+from lightrig.instruments.wire.restconf import RestconfSession
 from lightrig.testbeds import (
     Circuit,
     Delay,
@@ -46,7 +47,7 @@ def scheme(request):
 
 def sent(switch, pattern):
     """Return the commands of one kind that were sent to the switch, in order."""
-    pieces = [*switch._commands.trace.pieces(), *switch._monitor.trace.pieces()]
+    pieces = [piece for session in switch.sessions for piece in session.trace.pieces()]
     return [p.text for p in pieces if p.direction == ">" and re.search(pattern, p.text)]
 
 
@@ -301,7 +302,7 @@ def test_a_wrong_login_is_refused_and_no_secret_shown(scheme, virtual):
     shown = "\n".join(right.wire())
     assert "hunter2" not in shown
     assert "YmVuY2g6" not in shown  # what base64 makes of the user's name
-    assert right._commands.trace.pieces()
+    assert right.sessions[0].trace.pieces()
 
 
 def test_a_netconf_switch_needs_a_known_host_key(virtual, tmp_path):
@@ -331,7 +332,7 @@ def test_errors_about_openflow_are_set_aside(virtual):
     assert any("set aside: OpenFlow is not supported" in line for line in switch.wire())
 
 
-def test_with_put_the_whole_collection_goes_with_its_version(virtual):
+def test_with_put_the_whole_collection_goes_with_its_version(virtual, monkeypatch):
     rig = virtual(scheme="restconf")
     switch = rig.driver(collection="put")
     rig.matrix.connect([Circuit(9, 25)])
@@ -339,14 +340,14 @@ def test_with_put_the_whole_collection_goes_with_its_version(virtual):
     switch.change([Circuit(1, 17)], [Circuit(2, 20), Circuit(3, 17)]).done()
     assert rig.matrix.egress_of == {2: 20, 3: 17, 9: 25}
     assert [text.split(" ")[0] for text in sent(switch, CHANGES["restconf"])] == ["PUT", "PUT"]
-    honest = switch._commands._http.get
+    honest = RestconfSession.get
 
-    def read_too_early(path):
-        reply = honest(path)
+    def read_too_early(self, path):
+        reply = honest(self, path)
         rig.matrix.connect([Circuit(10, 26)])
         return reply
 
-    switch._commands._http.get = read_too_early
+    monkeypatch.setattr(RestconfSession, "get", read_too_early)
     with pytest.raises(DeniedError, match="the circuits have changed since") as raised:
         switch.change([], [Circuit(5, 21)]).done()
     assert raised.value.code == "412"
