@@ -10,6 +10,7 @@ import pytest
 from lxml import etree
 from switch_rig import LOGIN, MS
 
+from lightrig.instruments.wire.restconf import RestconfSession
 from lightrig.testbeds import Circuit
 
 GROUPS = "/api/data/optical-switch:groups"
@@ -306,11 +307,12 @@ def test_programmed_shutters_and_users_of_tl1_are_shown(virtual):
     box = rig.peer.box
     sessions = {"user": "operator", "left": None}
     box.users += [lambda: sessions["user"], lambda: sessions["left"]]
-    tree = rig.driver()._commands._http
+    tree = RestconfSession("other", rig.host, rig.port, rig.clock, LOGIN)
     names = [
         e["user-name"] for e in tree.get("data/sessions/session").body["polatis-switch:session"]
     ]
     assert names == ["operator", LOGIN[0]]
+    tree.close()
 
 
 @pytest.mark.parametrize(
