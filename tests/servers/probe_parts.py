@@ -1,8 +1,9 @@
 """Parts of a probe for tests in their own process: a clock that they move, a socket, a stream."""
 
 import errno
+import socket
 import uuid
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -36,6 +37,10 @@ class Air:
         self.sent: list[tuple[bytes, Any]] = []
         self.down = False
 
+    def getsockopt(self, level: int, option: int) -> int:
+        assert (level, option) == (socket.SOL_SOCKET, socket.SO_RCVBUF)
+        return 2 * 4352 + 4351  # each takes a page and its descriptor, 4352 bytes
+
     def recv(self, size: int) -> bytes:
         if not self.waiting:
             raise BlockingIOError
@@ -47,17 +52,9 @@ class Air:
         self.sent.append((data, target))
 
 
-def stream(clock: Clock, silence: int = 5 * MS) -> Any:
-    made: Any = object.__new__(DatagramStream)
-    made.port, made.token, made._boot = "p0", 77, OURS.bytes
-    made.sent = made.received = made.idle = made._last_sent = made._unread = 0
-    made._names, made._target = b"host\0p0", ("255.255.255.255", 4000)
-    made._silence, made._capacity = silence, 2
-    made._departures = probe_datagrams.array.array("q", bytes(8 * (1 << 16)))
-    made._up, made._last = False, None
-    made._last_stamp = made._down_since = made._empty_at = made._last_after = clock.at
-    made.socket, made.stamps = Air(), None
-    return made
+def stream(clock: Clock, **settings: Any) -> Any:
+    """A stream of p0, whose buffer holds two datagrams, silent after 5 ms by its period of 1 ms."""
+    return DatagramStream(cast("Any", Air()), None, "p0", OURS.bytes, 4000, MS, **settings)
 
 
 def datagram(number: int, sent: int, before: int, token: int = 5, boot: uuid.UUID = OURS) -> bytes:

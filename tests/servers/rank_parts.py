@@ -1,11 +1,7 @@
 """Stand-ins for MPI and PyTorch on arrays, and ranks that are asked by lines, in one process."""
 
-import itertools
-import json
 import os
-import queue
 import sys
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import SimpleNamespace
@@ -13,6 +9,7 @@ from typing import IO, Any
 
 import numpy as np
 import pytest
+from program_lines import ProgramLines
 
 from lightrig.instruments.jobs.programs.gloo_program import Worker
 from lightrig.instruments.jobs.programs.mpi_program import MpiWorker
@@ -237,50 +234,8 @@ def block(*numbers: int) -> bytes:
     return np.array(numbers, np.uint32).tobytes()
 
 
-class Rank:
-    """The program of one rank, which is asked by lines and answers by lines.
-
-    Attributes:
-        order: numbers of the requests, as they were answered.
-    """
-
-    def __init__(self, kind: Callable[[IO[str]], Worker]) -> None:
-        self.order: list[int] = []
-        self._replies: dict[int, dict[str, Any]] = {}
-        self._came, self._numbers = threading.Condition(), itertools.count(1)
-        self._lines: queue.SimpleQueue[bytes] = queue.SimpleQueue()
-        self._others = set(threading.enumerate())
-        out: Any = SimpleNamespace(write=self._take, flush=lambda: None)
-        lines = iter(self._lines.get, b"")
-        threading.Thread(target=kind(out).serve, args=(lines,), daemon=True).start()
-
-    def _take(self, line: str) -> None:
-        reply = json.loads(line)
-        with self._came:
-            self.order.append(reply["id"])
-            self._replies[reply["id"]] = reply
-            self._came.notify_all()
-
-    def begin(self, do: str, **body: Any) -> int:
-        """Request something; return the request's number."""
-        number = next(self._numbers)
-        self._lines.put(json.dumps({"id": number, "do": do, **body}).encode() + b"\n")
-        return number
-
-    def reply(self, number: int) -> dict[str, Any]:
-        """Wait for the reply to a request."""
-        with self._came:
-            assert self._came.wait_for(lambda: number in self._replies, 20)
-            return self._replies[number]
-
-    def ask(self, do: str, **body: Any) -> Any:
-        """Request something; return what is replied."""
-        return self.reply(self.begin(do, **body))["ok"]
-
-    def error(self, do: str, **body: Any) -> str:
-        """Request something that fails; return the text of the error."""
-        text: str = self.reply(self.begin(do, **body))["error"]["text"]
-        return text
+class Rank(ProgramLines):
+    """The program of one rank."""
 
     def checked(self, collective: str, count: int) -> dict[str, Any]:
         """Run checked rounds until one fails; return the state then."""
@@ -291,10 +246,7 @@ class Rank:
     def close(self) -> None:
         """End it, with all its threads: one counts TCP segments beside its rounds."""
         self.ask("abandon")
-        self._lines.put(b"")
-        for thread in set(threading.enumerate()) - self._others:
-            thread.join(20)
-            assert not thread.is_alive()
+        super().close()
 
 
 @contextmanager

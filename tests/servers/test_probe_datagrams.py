@@ -1,15 +1,21 @@
 """Datagrams of a probe, in the process of the test: stamps by a clock that it moves."""
 
-import socket
+import platform
+from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from probe_parts import MS, OURS, THEIRS, Clock, datagram, events, stream
+from probe_parts import MS, OURS, THEIRS, Air, Clock, datagram, events, stream
 
 from lightrig.instruments.servers.programs import (
     probe_datagrams,
 )
-from lightrig.instruments.servers.programs.probe_datagrams import DATAGRAM, DatagramStream
+from lightrig.instruments.servers.programs.probe_datagrams import (
+    DATAGRAM,
+    DatagramStream,
+    open_stream,
+)
 from lightrig.instruments.servers.programs.probe_events import EventLog, Gap
 
 
@@ -27,17 +33,20 @@ def test_datagrams_are_numbered_and_tell_when_the_one_before_left(clock: Clock) 
     made.socket.down = True
     clock.at += 4
     made.send()
+    made.socket.down = False
+    clock.at += 6
+    made.send()
     heads = [DATAGRAM.unpack_from(data) for data, _ in made.socket.sent]
     assert heads == [
-        (b"LRP1", 77, OURS.bytes, 1, begin, begin), (b"LRP1", 77, OURS.bytes, 2, begin + 3, begin),
-    ]  # fmt: skip
-    assert made.socket.sent[0][0][DATAGRAM.size :] == b"host\0p0"
+        (b"LRP1", made.token, OURS.bytes, 1, begin, begin),
+        (b"LRP1", made.token, OURS.bytes, 2, begin + 3, begin),
+        (b"LRP1", made.token, OURS.bytes, 4, begin + 13, begin + 7),
+    ]
+    assert made.socket.sent[0][0][DATAGRAM.size :] == f"{platform.node()}\0p0".encode()
     assert made.socket.sent[0][1] == ("255.255.255.255", 4000)
-    assert [made.departure(number) for number in range(5)] == [
-        None, begin, begin + 3, begin + 7, None,
+    assert [made.departure(number) for number in range(6)] == [
+        None, begin, begin + 3, begin + 7, begin + 13, None,
     ]  # fmt: skip
-    made.sent = 1 + (1 << 16)
-    assert [made.departure(number) for number in (0, 1, 2)] == [None, None, begin + 3]
 
 
 def test_a_port_comes_up_with_a_datagram_and_goes_down_after_silence(clock: Clock) -> None:
@@ -49,7 +58,7 @@ def test_a_port_comes_up_with_a_datagram_and_goes_down_after_silence(clock: Cloc
     made.receive(log)
     # Of our own clock: the datagram before it, at begin + 5, had not come.
     assert events(log) == [("p0", "datagram", True, begin + 5, begin + 10, "udp", None)]
-    assert (made.received, made._unread) == (1, 1)
+    assert made.received == 1
     made.listen_for_silence(log, begin + 20)
     clock.at = begin + 30
     made.socket.waiting = [datagram(5, begin + 28, begin + 9)]
@@ -88,43 +97,98 @@ def test_losses_are_gaps_and_a_full_buffer_is_reported(clock: Clock) -> None:
         # Of another stream, and the third that is read since the socket was empty: it holds two.
         Gap("p0", (5, name, 7, 1200), (6, name, 8, 1200), begin + 10, True),
     ]
-    assert (made.received, made._unread) == (3, 3)
+    # The buffer has been empty since: one datagram was read.
+    made.listen_for_silence(log, begin + 10)
+    clock.at += 5
+    made.socket.waiting = [datagram(10, 1500, 1400, token=6, boot=THEIRS)]
+    made.receive(log)
+    _, _, gaps, _ = log.settle(set(), 0)
+    assert gaps == [Gap("p0", (6, name, 8, 1300), (6, name, 10, 1400), begin + 15, False)]
+    assert made.received == 4
 
 
+@pytest.mark.parametrize(
+    ("period", "silence"), [(MS, 5 * MS), (500_000, 5 * MS), (2 * MS, 10 * MS)]
+)
 def test_a_stream_is_silent_after_five_periods_and_5_ms_at_least(
-    monkeypatch: pytest.MonkeyPatch,
+    clock: Clock, period: int, silence: int
 ) -> None:
-    options: list[Any] = []
-    closed: list[bool] = []
+    made: Any = DatagramStream(Air(), None, "p0", OURS.bytes, 4000, period)  # type: ignore[arg-type]
+    log, came = EventLog(), clock.at
+    made.socket.waiting = [datagram(4, 900, 800, boot=THEIRS)]
+    made.receive(log)
+    made.listen_for_silence(log, came + silence)
+    assert [event[2] for event in events(log)] == [True]
+    made.listen_for_silence(log, came + silence + 1)
+    assert [event[2] for event in events(log)] == [False]
 
-    class Made:
-        refuse = False
 
-        def setsockopt(self, *given: Any) -> None:
-            options.append(given)
+class Opened:
+    """A socket that notes what is set; binding it, or an option, may be refused."""
 
-        def getsockopt(self, *given: Any) -> int:
-            return 4352 * 10
+    refuses: int | str = ""
 
-        def bind(self, address: Any) -> None:
-            options.append(address)
-            if self.refuse:
-                raise OSError("in use")
+    def __init__(self, *kind: int) -> None:
+        self.options: dict[int, Any] = {}
+        self.closed = 0
 
-        def close(self) -> None:
-            closed.append(True)
+    def setsockopt(self, level: int, option: int, value: Any) -> None:
+        assert level == 1  # SOL_SOCKET
+        if option == self.refuses:
+            raise OSError("not permitted")
+        self.options[option] = value
 
-    monkeypatch.setattr(probe_datagrams.socket, "socket", lambda *_: Made())
-    monkeypatch.setattr(probe_datagrams, "KernelStamps", lambda sock, port: (sock, port)[1])
-    monkeypatch.setattr(probe_datagrams, "_attach_filter", lambda sock, token: None)
-    for period, silence in ((MS, 5 * MS), (500_000, 5 * MS), (2 * MS, 10 * MS)):
-        made = DatagramStream("p0", OURS.bytes, 4000, period)
-        assert (made._silence, made._capacity, made.stamps) == (silence, 10, "p0")
-    assert ("", 4000) in options
-    assert (socket.SOL_SOCKET, 25, b"p0\0") in options
-    assert made._names.endswith(b"\0p0")
-    assert closed == []
-    monkeypatch.setattr(Made, "refuse", True)
-    with pytest.raises(OSError, match="in use"):
-        DatagramStream("p0", OURS.bytes, 4000, MS)
-    assert closed == [True]
+    def getsockopt(self, *given: Any) -> int:
+        return 4352 * 10
+
+    def bind(self, address: Any) -> None:
+        assert address == ("", 4000)
+        if self.refuses == "bind":
+            raise OSError("not permitted")
+
+    def close(self) -> None:
+        self.closed += 1
+
+
+@pytest.fixture
+def opened(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """What is opened: sockets, and stamps of each."""
+    made: list[Any] = []
+
+    def stamps(sock: Opened, port: str) -> Any:
+        assert (sock, port) == (made[-1], "p7")
+        made.append(SimpleNamespace(closed=0))
+        made[-1].close = partial(setattr, made[-1], "closed", 1)
+        return made[-1]
+
+    def sock(*kind: int) -> Opened:
+        made.append(Opened(*kind))
+        return made[-1]
+
+    monkeypatch.setattr(probe_datagrams.socket, "socket", sock)
+    monkeypatch.setattr(probe_datagrams, "open_stamps", stamps)
+    return made
+
+
+def test_a_stream_is_of_one_device_and_broadcasts(opened: list[Any]) -> None:
+    """Numbers of the options by asm-generic/socket.h of Linux."""
+    stream = open_stream("p7", OURS.bytes, 4000, MS)
+    sock, stamps = opened
+    # SO_BROADCAST, SO_BINDTODEVICE; then the buffer, also beyond the limit, and the filter.
+    assert (sock.options[6], sock.options[25]) == (1, b"p7\0")
+    assert {8, 33, 26} < set(sock.options)
+    assert stream.stamps is stamps
+    assert (sock.closed, stamps.closed) == (0, 0)
+    stream.close()
+    assert (sock.closed, stamps.closed) == (1, 1)
+
+
+@pytest.mark.parametrize("refuses", [25, 26, "bind"])
+def test_nothing_stays_open_where_the_system_refuses(
+    opened: list[Any], refuses: int | str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Opened, "refuses", refuses)
+    with pytest.raises(OSError, match="not permitted"):
+        open_stream("p7", OURS.bytes, 4000, MS)
+    assert all(each.closed for each in opened)
+    assert len(opened) == (1 if refuses == 25 else 2)

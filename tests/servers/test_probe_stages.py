@@ -1,21 +1,26 @@
 """Stages that a probe observes, in the process of the test: stamps by a clock that it moves."""
 
-import json
+import ctypes
 import os
 import struct
 import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from probe_parts import MS, OURS, THEIRS, Clock, events
+from program_lines import ProgramLines
 
 from lightrig.instruments.servers.programs import (
     probe,
+    probe_events,
     probe_links,
     server_clock,
 )
+from lightrig.instruments.servers.programs.probe import Watch, open_watch
 from lightrig.instruments.servers.programs.probe_events import Event, EventLog, Gap, Refused, Step
 from lightrig.instruments.servers.programs.probe_links import LinkMessages, Sensor
 
@@ -123,9 +128,9 @@ def test_carriers_are_read_from_each_message_of_the_kernel(
 ) -> None:
     numbers = {"p0": 3, "p1": 8}
     monkeypatch.setattr(probe_links.socket, "if_nametoindex", numbers.__getitem__)
-    data = message(3, True, more=5) + message(8, True, kind=17)
-    data += message(8, False) + message(9, True)
-    parts = [data, OSError("lost"), message(3, True) + message(8, False)]
+    # Kind 17 says that a device is gone; nothing is known of device 9.
+    data = message(8, False, kind=17) + message(9, False) + message(3, True, more=5)
+    parts = [data, OSError("lost"), message(9, True, more=3) + message(3, True) + message(8, False)]
 
     def recv(size: int) -> bytes:
         part = parts.pop(0)
@@ -135,12 +140,13 @@ def test_carriers_are_read_from_each_message_of_the_kernel(
 
     kernel: Any = SimpleNamespace(recv=recv)
     links, log = LinkMessages(kernel, {"p0": False, "p1": True}), EventLog()
-    assert list(links._carriers(data)) == [(3, True), (8, False), (9, True)]
+    begin = clock.at
     for _ in range(3):
+        clock.at += 7
         links.receive(log)
     assert events(log) == [
-        ("p0", "carrier", True, None, clock.at, "netlink", None),
-        ("p1", "carrier", False, None, clock.at, "netlink", None),
+        ("p0", "carrier", True, None, begin + 7, "netlink", None),
+        ("p1", "carrier", False, None, begin + 21, "netlink", None),
     ]
 
 
@@ -212,17 +218,21 @@ def test_waiting_ends_when_all_is_up_or_watching_has_failed() -> None:
 
 # ----------------------------------------------------------------------------- watching
 
+OVER = OSError("over")
+
 
 class Stream:
-    """A stream that notes when it sends and listens."""
+    """A stream that notes when it sends, which takes `takes` ns, and when it listens."""
 
-    def __init__(self, port: str, order: list[Any], clock: Clock) -> None:
+    def __init__(self, port: str, order: list[Any], clock: Clock, takes: int = 0) -> None:
+        self.takes = takes
         self.port, self.token = port, 40 + len(port)
         self.sent, self.received, self.idle = 3, 2, 1
-        self.socket, self.stamps, self._order, self._clock = f"socket of {port}", None, order, clock
+        self.socket, self._order, self._clock = f"socket of {port}", order, clock
 
     def send(self) -> None:
         self._order.append(("send", self.port, self._clock.at))
+        self._clock.at += self.takes
 
     def receive(self, log: EventLog) -> None:
         self._order.append(("receive", self.port))
@@ -234,19 +244,28 @@ class Stream:
         return number * 10
 
 
-def watch(clock: Clock, order: list[Any], *ports: str) -> Any:
-    made: Any = object.__new__(probe.Watch)
-    made.log, made._stop, made._netlink = EventLog(), threading.Event(), None
-    made._streams = [Stream(port, order, clock) for port in ports]
-    made._datagram_period_ns, made._period_ns, made._sensors = 10 * MS, MS, []
-    return made
+def watch(
+    sensors: Sequence[Any] = (),
+    streams: Sequence[Any] = (),
+    netlink: Any = None,
+    close: Callable[[], None] = lambda: None,
+) -> Watch:
+    """Watch stand-ins; stages are read every ms, and datagrams leave every 10 ms."""
+    return Watch(list(sensors), list(streams), netlink, MS, 10 * MS, close)
+
+
+def watched(made: Watch) -> None:
+    """Watch until one of the threads has failed, as `OVER` says."""
+    made.start()
+    with pytest.raises(Refused, match="over"):
+        made.log.settle({("none", "carrier")}, 20_000 * MS)
+    made.close()
 
 
 def test_datagrams_leave_each_period_and_a_late_sender_does_not_catch_up(
     clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     order: list[Any] = []
-    made = watch(clock, order, "a", "b")
     begin = clock.at
     # Time that passes in each wait, and what can be read after it.
     steps = [(4, []), (6, ["socket of a"]), (35, []), (5, [])]
@@ -255,47 +274,45 @@ def test_datagrams_leave_each_period_and_a_late_sender_does_not_catch_up(
     def select(sockets: list[str], write: Any, error: Any, wait: float) -> Any:
         assert (sockets, write, error) == (["socket of a", "socket of b"], [], [])
         waits.append(round(wait * 1e3, 6))
+        if not steps:
+            raise OVER
         passed, readable = steps.pop(0)
         clock.at += passed * MS
-        if not steps:
-            made._stop.set()
         return readable, [], []
 
     monkeypatch.setattr(probe, "select", SimpleNamespace(select=select))
-    made._listen()
+    monkeypatch.setattr(probe_events, "now", time.monotonic_ns)
+    watched(watch(streams=[Stream("a", order, clock), Stream("b", order, clock, MS)]))
     sends = [(port, (at - begin) // MS) for what, port, at in
              (each for each in order if each[0] == "send")]  # fmt: skip
-    assert sends == [("a", 0), ("b", 0), ("a", 10), ("b", 10), ("a", 45), ("b", 45)]
-    assert waits == [10, 6, 10, 0]
+    assert sends == [(port, at) for at in (0, 11, 47, 53) for port in "ab"]
+    assert waits == [9, 5, 8, 0, 3]
     # The socket was empty before the wait; one that has been read is not asked.
     silences = [(each[1], (each[2] - begin) // MS) for each in order if each[0] == "silence"]
     assert silences == [
-        ("a", 0), ("b", 0), ("b", 4), ("a", 10), ("b", 10), ("a", 45), ("b", 45),
+        ("a", 1), ("b", 1), ("b", 5), ("a", 12), ("b", 12), ("a", 48), ("b", 48),
     ]  # fmt: skip
     assert [each for each in order if each[0] == "receive"] == [("receive", "a")]
 
 
-def test_without_datagrams_the_kernel_is_listened_to(
-    clock: Clock, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    made = watch(clock, [])
+def test_without_datagrams_the_kernel_is_listened_to(monkeypatch: pytest.MonkeyPatch) -> None:
     heard: list[Any] = []
-    made._netlink = SimpleNamespace(socket="netlink", receive=heard.append)
 
     def select(sockets: list[str], write: Any, error: Any, wait: float) -> Any:
         assert (sockets, wait) == (["netlink"], 0.1)
-        made._stop.set()
+        if heard:
+            raise OVER
         return sockets, [], []
 
     monkeypatch.setattr(probe, "select", SimpleNamespace(select=select))
-    made._listen()
+    made = watch(netlink=SimpleNamespace(socket="netlink", receive=heard.append))
+    watched(made)
     assert heard == [made.log]
 
 
-def test_stages_are_polled_until_closed(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
-    made = watch(clock, [])
+def test_stages_are_polled_until_it_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     sampled: list[Any] = []
-    made._sensors = [
+    sensors = [
         SimpleNamespace(port=port, stage=stage, up=up, sample=sampled.append)
         for port, stage, up in (
             ("a", "carrier", True), ("a", "firmware", False), ("b", "carrier", False),
@@ -306,26 +323,23 @@ def test_stages_are_polled_until_closed(clock: Clock, monkeypatch: pytest.Monkey
     def sleep(pause: float) -> None:
         pauses.append(pause)
         if len(pauses) == 2:
-            made._stop.set()
+            raise OVER
 
     monkeypatch.setattr(probe, "time", SimpleNamespace(sleep=sleep))
-    made._poll()
-    assert (sampled, pauses) == ([made.log] * 6, [0.001, 0.001])
+    made = watch(sensors)
+    assert made.stages == {("a", "carrier"), ("a", "firmware"), ("b", "carrier")}
     assert made.state() == {
         "a": {"carrier": True, "firmware": False}, "b": {"carrier": False, "firmware": None},
     }  # fmt: skip
-
-    def failing() -> None:
-        raise OSError("gone")
-
-    made._guarded(failing)
-    with pytest.raises(Refused, match="gone"):
-        made.log.settle(set(), 0)
+    watched(made)
+    assert (sampled, pauses) == ([made.log] * 6, [0.001, 0.001])
 
 
 def test_counts_tokens_and_departures_are_of_each_stream(clock: Clock) -> None:
-    made = watch(clock, [], "a", "bcd")
-    made._streams[1].sent = 9
+    streams = [Stream(port, [], clock) for port in ("a", "bcd")]
+    streams[1].sent = 9
+    made = watch(streams=streams)
+    assert made.stages == {("a", "datagram"), ("bcd", "datagram")}
     assert made.counts() == {
         "a": {"sent": 3, "received": 2, "idle": 1}, "bcd": {"sent": 9, "received": 2, "idle": 1},
     }  # fmt: skip
@@ -336,43 +350,136 @@ def test_counts_tokens_and_departures_are_of_each_stream(clock: Clock) -> None:
         made.check_senders(["a", "x"])
 
 
-def test_closing_ends_threads_files_and_those_who_wait(clock: Clock) -> None:
-    made = watch(clock, [], "a")
+def test_closing_ends_threads_files_and_those_who_wait() -> None:
+    """Files are closed when the last reading of one has ended, and no request waits any more."""
+    reads, go_on, closed = threading.Event(), threading.Event(), threading.Event()
+
+    def sample(log: EventLog) -> None:
+        reads.set()
+        assert go_on.wait(20)
+
+    sensor = SimpleNamespace(port="a", stage="carrier", up=True, sample=sample)
+    made = watch([sensor], close=closed.set)
+    made.start()
+    assert reads.wait(20)
+    found: list[str] = []
+
+    def wait() -> None:
+        try:
+            made.log.settle({("a", "carrier")}, 30_000 * MS)
+        except Refused as error:
+            found.append(str(error))
+
+    threads = [threading.Thread(target=each) for each in (wait, made.close)]
+    for thread in threads:
+        thread.start()
+    assert not closed.wait(0.05)
+    go_on.set()
+    for thread in threads:
+        thread.join(20)
+    assert closed.is_set()
+    assert found == ["unwatch came while this request waited"]
+
+
+def test_what_was_opened_is_closed_where_a_later_port_cannot_be_watched(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Streams of p0 and p1 are opened, and that of p2 is refused."""
+    for name, value in (("p0", "1"), ("p1", "0"), ("p2", "1")):
+        (tmp_path / name).mkdir()
+        for file in ("carrier", "carrier_changes"):
+            (tmp_path / name / file).write_text(f"{value}\n")
+    (tmp_path / "mlx5_0/ports/1").mkdir(parents=True)
+    (tmp_path / "mlx5_0/ports/1/phys_state").write_text("5: LinkUp\n")
+    monkeypatch.setattr(probe, "NET", str(tmp_path))
+    monkeypatch.setattr(probe, "RDMA", str(tmp_path))
     closed: list[str] = []
 
-    def thing(name: str) -> Any:
-        return SimpleNamespace(close=lambda: closed.append(name), join=lambda: closed.append(name))
+    def opened(port: str, *given: Any) -> Any:
+        assert given == (OURS.bytes, 4000, 7 * MS)
+        if port == "p2":
+            raise OSError("in use")
+        return SimpleNamespace(
+            port=port, socket=port, send=lambda: None, close=lambda: closed.append(port)
+        )
 
-    made._threads = [thing("poll"), thing("listen")]
-    made._sensors = [thing("sensor")]
-    made._streams = [SimpleNamespace(socket=thing("socket"), stamps=thing("stamps")),
-                     SimpleNamespace(socket=thing("plain"), stamps=None)]  # fmt: skip
-    made._netlink = SimpleNamespace(socket=thing("netlink"))
+    def select(*_: Any) -> Any:
+        raise OVER
+
+    monkeypatch.setattr(probe, "select", SimpleNamespace(select=select))
+    monkeypatch.setattr(probe, "open_stream", opened)
+    monkeypatch.setattr(probe, "open_netlink", lambda: None)
+    ports: dict[str, str | None] = {"p0": "mlx5_0", "p1": None}
+    descriptors = len(os.listdir("/proc/self/fd"))
+    made = open_watch(ports, MS, (4000, 7 * MS), OURS.bytes)
+    stages = {(port, stage) for port in ports for stage in ("carrier", "datagram")}
+    assert made.stages == stages | {("p0", "firmware")}
+    assert made.state() == {
+        "p0": {"carrier": True, "firmware": True}, "p1": {"carrier": False, "firmware": None},
+    }  # fmt: skip
+    made.start()
     made.close()
-    assert closed == ["poll", "listen", "sensor", "socket", "stamps", "plain", "netlink"]
-    assert made._stop.is_set()
-    with pytest.raises(Refused, match="unwatch came while this request waited"):
-        made.log.settle(set(), 0)
+    assert sorted(closed) == ["p0", "p1"]
+    closed.clear()
+    with pytest.raises(OSError, match="in use"):
+        open_watch({**ports, "p2": None}, MS, (4000, 7 * MS), OURS.bytes)
+    assert sorted(closed) == ["p0", "p1"]
+    assert len(os.listdir("/proc/self/fd")) == descriptors
 
 
 # ----------------------------------------------------------------------------- requests
 
 
-def test_fields_of_requests_are_within_bounds() -> None:
-    for value in (1, 7, 65535):
-        assert probe._field({"a": value}, "a", int, 1, 65535) == value
-    for value in (0, 65536, True, "7", None):
-        with pytest.raises(Refused, match='"a" must be'):
-            probe._field({"a": value}, "a", int, 1, 65535)
-    assert probe._field({"a": 1 << 53}, "a", int) == 1 << 53
-    with pytest.raises(Refused, match=f"0 to {1 << 53}"):
-        probe._field({"a": (1 << 53) + 1}, "a", int)
+class Watched:
+    """A watch that is noted and not begun, of p0 and its RDMA device."""
+
+    stages = frozenset({("p0", "carrier"), ("p0", "firmware")})
+
+    def __init__(self, began: list[Any]) -> None:
+        self.log, self.began = EventLog(), began
+
+    def state(self) -> str:
+        return "state"
+
+    def tokens(self) -> str:
+        return "tokens"
+
+    def counts(self) -> str:
+        return "counts"
+
+    def departures(self, numbers: Any) -> Any:
+        return numbers
+
+    def check_senders(self, ports: Any) -> None:
+        if list(ports) == ["x"]:
+            raise Refused("unknown_port", "x")
+
+    def start(self) -> None:
+        self.began.append("start")
+
+    def close(self) -> None:
+        self.began.append("close")
+
+
+class Asked(ProgramLines):
+    """A probe of two ports."""
+
+    def __init__(self) -> None:
+        self.began: list[Any] = []
+        super().__init__(lambda out: probe.Probe(out, self._watch))
+
+    def _watch(self, *given: Any) -> Any:
+        self.began.append(given)
+        self.watch = Watched(self.began)
+        return self.watch
+
+    def kind(self, **request: Any) -> str:
+        """Return the kind of the error of a request."""
+        return self.error(**request)["kind"]
 
 
 @pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
-    """A probe of two ports, whose watch is noted and not begun."""
-    answers: list[Any] = []
+def asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Asked]:
     for name in ("lo", "p0", "p1"):
         (tmp_path / "net" / name).mkdir(parents=True)
     (tmp_path / "rdma/mlx5_0").mkdir(parents=True)
@@ -380,120 +487,127 @@ def asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
     monkeypatch.setattr(probe, "RDMA", str(tmp_path / "rdma"))
     monkeypatch.setattr(probe, "describe_port", lambda port: f"about {port}")
     monkeypatch.setattr(probe, "boot_id", lambda: str(OURS))
-    monkeypatch.setattr(probe, "open_netlink", lambda: None)
-    made: Any = probe._Probe()
-    made._replies = SimpleNamespace(
-        reply=lambda number, received, content: answers.append((number, received, content)),
-        refuse=lambda number, received, *why: answers.append((number, received, why)),
-    )
-    began: list[Any] = []
-
-    class Watched:
-        stages = frozenset({("p0", "carrier"), ("p0", "firmware")})
-        log = EventLog()
-
-        def __init__(self, *given: Any) -> None:
-            began.append(given)
-
-        def state(self) -> str:
-            return "state"
-
-        def tokens(self) -> str:
-            return "tokens"
-
-        def counts(self) -> str:
-            return "counts"
-
-        def departures(self, numbers: Any) -> Any:
-            return numbers
-
-        def check_senders(self, ports: Any) -> None:
-            if list(ports) == ["x"]:
-                raise Refused("unknown_port", "x")
-
-        def start(self) -> None:
-            began.append("start")
-
-        def close(self) -> None:
-            began.append("close")
-
-    monkeypatch.setattr(probe, "Watch", Watched)
-
-    def ask(**request: Any) -> Any:
-        made._take(json.dumps({"id": 4, **request}).encode(), 55)
-        number, received, content = answers.pop()
-        assert (number, received) == (4, 55)
-        return content
-
-    return SimpleNamespace(ask=ask, began=began, answers=answers, probe=made, watch=Watched)
+    made = Asked()
+    yield made
+    made.close()
 
 
-def test_a_watch_begins_once_with_known_ports(asked: Any) -> None:
+GOOD = {"do": "watch", "ports": {"p0": {"rdma": "mlx5_0"}, "p1": None}, "period_ns": 50_000}
+
+
+def test_a_watch_begins_once_with_known_ports(asked: Asked, clock: Clock) -> None:
     ask = asked.ask
-    assert ask(do="ports") == {"p0": "about p0", "p1": "about p1"}
-    assert ask(do="unwatch") == ("not_watching", "watch first")
-    assert ask(do="hum") == ("unknown_request", "there is no request 'hum'")
-    assert ask(do=["hum"])[0] == "unknown_request"
-    good = {"do": "watch", "ports": {"p0": {"rdma": "mlx5_0"}, "p1": None}, "period_ns": 50_000}
-    for wrong in (
-        {"ports": {"x": None}}, {"ports": {"p0": {"rdma": "x"}}}, {"ports": {"p0": {"rdma": 5}}},
-        {"period_ns": 0}, {"period_ns": 1_000_000_001}, {"ports": []},
-        {"datagrams": {"udp_port": 0, "period_ns": 5}},
-        {"datagrams": {"udp_port": 5, "period_ns": 1_000_000_001}},
-    ):  # fmt: skip
-        assert ask(**good | wrong)[0] in ("unknown_port", "bad_request"), wrong
+    assert ask("ports") == {"p0": "about p0", "p1": "about p1"}
+    assert asked.error("unwatch") == {"kind": "not_watching", "text": "watch first"}
+    unknown = {"kind": "unknown_request", "text": "there is no request 'hum'"}
+    assert asked.error("hum") == unknown
+    assert asked.error(["hum"])["kind"] == "unknown_request"
+    for wrong, kind in (
+        ({"ports": {"x": None}}, "unknown_port"),
+        ({"ports": {"p0": {"rdma": "x"}}}, "unknown_port"),
+        ({"ports": {"p0": {"rdma": 5}}}, "bad_request"),
+        ({"ports": []}, "bad_request"),
+    ):
+        assert asked.kind(**GOOD | wrong) == kind, wrong
     assert asked.began == []
-    datagrams = {"udp_port": 4000, "period_ns": 1_000_000_000}
-    assert ask(**good, datagrams=datagrams) == {"state": "state", "tokens": "tokens"}
+    clock.at += 55
+    number = asked.begin(**GOOD, datagrams={"udp_port": 4000, "period_ns": 1_000_000_000})
+    reply = asked.reply(number)
+    assert reply["at"][0] == clock.at
+    assert reply["ok"] == {"state": "state", "tokens": "tokens"}
     ports = {"p0": "mlx5_0", "p1": None}
     assert asked.began == [(ports, 50_000, (4000, 1_000_000_000), OURS.bytes), "start"]
-    assert ask(**good) == ("already_watching", "unwatch first")
-    assert ask(do="unwatch") == {}
+    assert asked.error(**GOOD) == {"kind": "already_watching", "text": "unwatch first"}
+    assert ask("unwatch") == {}
     assert asked.began[2:] == ["close"]
-    assert ask(do="unwatch")[0] == "not_watching"
-    asked.probe._take(b"{", 55)
-    assert asked.answers.pop()[::2][1][0] == "bad_json"
-    asked.probe._take(b"[]", 55)
-    assert asked.answers.pop() == (None, 55, ("bad_request", "a request is a JSON object"))
+    assert asked.kind(do="unwatch") == "not_watching"
+    asked.write(b"{")
+    assert asked.reply(None)["error"]["kind"] == "bad_json"
+    asked.write(b"[]")
+    not_an_object = {"kind": "bad_request", "text": "a request is a JSON object"}
+    assert asked.reply(None)["error"] == not_an_object
+
+
+def test_a_watch_ends_with_its_requests(asked: Asked) -> None:
+    asked.ask(**GOOD)
+    asked.close()
+    assert asked.began[1:] == ["start", "close"]
+
+
+def udp_port(value: Any) -> dict[str, Any]:
+    return {**GOOD, "datagrams": {"udp_port": value, "period_ns": 7}}
+
+
+def datagram_period(value: Any) -> dict[str, Any]:
+    return {**GOOD, "datagrams": {"udp_port": 7, "period_ns": value}}
+
+
+def period(value: Any) -> dict[str, Any]:
+    return {**GOOD, "period_ns": value}
+
+
+@pytest.mark.parametrize(
+    ("request_of", "given_of", "most"),
+    [
+        (udp_port, lambda given: given[2][0], 65535),
+        (datagram_period, lambda given: given[2][1], 1_000_000_000),
+        (period, lambda given: given[1], 1_000_000_000),
+    ],
+)
+def test_numbers_of_a_watch_are_within_bounds(
+    asked: Asked,
+    request_of: Callable[[Any], dict[str, Any]],
+    given_of: Callable[[Any], int],
+    most: int,
+) -> None:
+    """UDP ports are 1 to 65535, periods at most 1 s."""
+    for value in (1, 7, most):
+        asked.ask(**request_of(value))
+        assert given_of(asked.began[0]) == value
+        asked.ask("unwatch")
+        asked.began.clear()
+    for value in (0, most + 1):
+        assert f"must be 1 to {most}, not {value}" in asked.error(**request_of(value))["text"]
+    for wrong in (True, "7", None, 7.5):
+        assert asked.error(**request_of(wrong))["text"].endswith(f"must be int, not {wrong!r}")
 
 
 def test_settling_is_refused_for_what_is_not_watched(
-    asked: Any, monkeypatch: pytest.MonkeyPatch
+    asked: Asked, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    class Now(threading.Thread):
-        def start(self) -> None:
-            self.run()
-
-    monkeypatch.setattr(probe.threading, "Thread", Now)
     monkeypatch.setattr(probe, "kernel_status", lambda: "status")
     ask = asked.ask
-    assert ask(do="settle", ports={}, timeout_ns=5)[0] == "not_watching"
-    ask(do="watch", ports={"p0": None}, period_ns=5)
-    for wrong in (
-        {"ports": {"p0": ["light"]}}, {"ports": {"p1": ["carrier"]}}, {"ports": {"p0": [5]}},
-        {"ports": {}, "numbers": {"p0": [1, "2"]}}, {"ports": {}, "numbers": {"p0": 3}},
-        {"ports": {}, "numbers": {"p0": [True]}}, {"ports": {}, "numbers": {"x": [1]}},
-        {"ports": {}, "timeout_ns": -1},
-    ):  # fmt: skip
-        content = ask(do="settle", **{"timeout_ns": 5, **wrong})
-        assert content[0] in ("unknown_stage", "bad_request", "unknown_port"), wrong
+    assert asked.kind(do="settle", ports={}, timeout_ns=5) == "not_watching"
+    ask("watch", ports={"p0": None}, period_ns=5)
+    for wrong, kind in (
+        ({"ports": {"p0": ["light"]}}, "unknown_stage"),
+        ({"ports": {"p1": ["carrier"]}}, "unknown_stage"),
+        ({"ports": {"p0": [5]}}, "unknown_stage"),
+        ({"ports": {}, "numbers": {"p0": [1, "2"]}}, "bad_request"),
+        ({"ports": {}, "numbers": {"p0": 3}}, "bad_request"),
+        ({"ports": {}, "numbers": {"p0": [True]}}, "bad_request"),
+        ({"ports": {}, "numbers": {"x": [1]}}, "unknown_port"),
+        ({"ports": {}, "timeout_ns": -1}, "bad_request"),
+        ({"ports": {}, "timeout_ns": (1 << 53) + 1}, "bad_request"),
+    ):
+        assert asked.kind(do="settle", **{"timeout_ns": 5, **wrong}) == kind, wrong
+    assert ask("settle", ports={}, timeout_ns=1 << 53)["settled"] is True
     log = asked.watch.log
     log.add(Event("p0", "carrier", True, 1, 2, "sysfs"))
     log.add_gap(Gap("p0", (1, OURS.bytes, 2, 3), (4, THEIRS.bytes, 5, 6), 7))
     log.add_step(Step("p0", "clock", 1, 2, 3, 4))
-    answer = ask(
-        do="settle", ports={"p0": ["carrier", "firmware"]}, timeout_ns=0, numbers={"p0": [6]}
-    )
-    assert (answer["settled"], answer["missing"]) == (False, [("p0", "firmware")])
-    assert answer["events"] == [("p0", "carrier", True, 1, 2, "sysfs")]
-    assert answer["gaps"][0][3:] == (7, False)
-    assert answer["steps"] == [("p0", "clock", 1, 2, 3, 4)]
+    answer = ask("settle", ports={"p0": ["carrier", "firmware"]}, timeout_ns=0, numbers={"p0": [6]})
+    assert (answer["settled"], answer["missing"]) == (False, [["p0", "firmware"]])
+    assert answer["events"] == [["p0", "carrier", True, 1, 2, "sysfs"]]
+    assert answer["gaps"] == [["p0", [1, str(OURS), 2, 3], [4, str(THEIRS), 5, 6], 7, False]]
+    assert answer["steps"] == [["p0", "clock", 1, 2, 3, 4]]
     assert (answer["datagrams"], answer["departures"]) == ("counts", {"p0": [6]})
     assert answer["clock"] == "status"
     log.add(Event("p0", "firmware", True, 1, 2, "sysfs"))
-    assert ask(do="settle", ports={"p0": "firmware"}, timeout_ns=0)["settled"] is True
+    assert ask("settle", ports={"p0": "firmware"}, timeout_ns=0)["settled"] is True
     log.fail(Refused("watch_failed", "gone"))
-    assert ask(do="settle", ports={}, timeout_ns=0) == ("watch_failed", "gone")
+    gone = {"kind": "watch_failed", "text": "gone"}
+    assert asked.error("settle", ports={}, timeout_ns=0) == gone
 
 
 # ------------------------------------------------------------------------------- clocks
@@ -506,11 +620,19 @@ def test_a_slew_is_read_by_the_narrowest_of_three_readings(
     raw = iter([1000, 1090, 2000, 2020, 3000, 3030])
     plain = iter([1500, 2517, 3700])
     monkeypatch.setattr(server_clock, "now", lambda: next(plain))
-    time = SimpleNamespace(
+    clocks = SimpleNamespace(
         CLOCK_MONOTONIC_RAW=4, clock_gettime_ns=lambda clock: next(raw) if clock == 4 else None
     )
-    monkeypatch.setattr(server_clock, "time", time)
+    monkeypatch.setattr(server_clock, "time", clocks)
     assert server_clock.slewed() == 2517 - 2010
+
+
+class Timex(ctypes.Structure):
+    """Beginning of struct timex of linux/timex.h."""
+
+    _fields_ = [("modes", ctypes.c_uint)] + [
+        (name, ctypes.c_long) for name in ("offset", "freq", "maxerror", "esterror")
+    ] + [("status", ctypes.c_int)]  # fmt: skip
 
 
 def test_the_kernel_s_status_is_in_ns_and_ppm(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -518,7 +640,7 @@ def test_the_kernel_s_status_is_in_ns_and_ppm(monkeypatch: pytest.MonkeyPatch) -
     state = [0, 0x2001]
 
     def adjtimex(found: Any) -> int:
-        timex = found._obj
+        timex = ctypes.cast(found, ctypes.POINTER(Timex)).contents
         timex.freq, timex.esterror, timex.maxerror, timex.status = -163_840, 12, 3400, state[1]
         return state[0]
 

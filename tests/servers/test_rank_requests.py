@@ -148,7 +148,7 @@ def test_requests_are_answered_in_turn_and_a_loop_can_be_left(
     torch.distributed.group.WORLD = made.pop()
     with gloo_rank(monkeypatch, torch, lanes=2) as rank:
         torch.distributed.all_reduce = lambda _: (entered.set(), leave.wait(20))
-        assert rank.error("hum") == "there is no request 'hum'"
+        assert rank.error("hum")["text"] == "there is no request 'hum'"
         loop = rank.begin("loop", size=8)
         assert entered.wait(20)
         stopped, abandoned, again = (rank.begin(do) for do in ("stop", "abandon", "abandon"))

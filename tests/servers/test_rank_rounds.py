@@ -38,7 +38,7 @@ def test_a_rank_of_mpi_joins_the_given_group(monkeypatch: pytest.MonkeyPatch) ->
 def test_a_rank_that_has_not_joined_says_so() -> None:
     rank = Rank(mpi_program.MpiWorker)
     request = {"collective": "all_reduce", "sizes": [8], "warm_up": 0, "iterations": 1}
-    assert rank.error("run", **request) == "this rank has not joined the others"
+    assert rank.error("run", **request)["text"] == "this rank has not joined the others"
     rank.close()
 
 

@@ -79,9 +79,9 @@ def test_values_of_gloo_by_hand(name: str, size: int, monkeypatch: pytest.Monkey
 def test_an_unknown_collective_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     request = {"collective": "hum", "sizes": [8], "warm_up": 0, "iterations": 1}
     with mpi_rank(monkeypatch, Mpi()) as rank:
-        assert rank.error("run", **request) == "no collective is called 'hum'"
+        assert rank.error("run", **request)["text"] == "no collective is called 'hum'"
     with gloo_rank(monkeypatch, Torch()) as rank:
-        assert rank.error("run", **request) == "no collective is called 'hum'"
+        assert rank.error("run", **request)["text"] == "no collective is called 'hum'"
 
 
 def test_patterns_repeat_after_251_values(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -201,7 +201,7 @@ def test_an_operation_is_given_up_after_its_timeout(monkeypatch: pytest.MonkeyPa
     with mpi_rank(monkeypatch, mpi, timeout_ns=10_000_000) as rank:
         clock, mpi.polls = Stood(monkeypatch, mpi_program, sleeps=True), 10**9
         began = clock.at
-        why = rank.error("run", collective="all_reduce", sizes=[8], warm_up=1, iterations=0)
+        why = rank.error("run", collective="all_reduce", sizes=[8], warm_up=1, iterations=0)["text"]
     assert why == "an operation was not complete after 0.01 s"
     # 10 ms are allowed: it is polled then, and given up 50 us later.
     assert clock.at - began == 10_050_000

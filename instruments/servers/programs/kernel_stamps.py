@@ -7,11 +7,12 @@ import os
 import socket
 import struct
 import time
+from collections.abc import Callable
 from typing import NamedTuple
 
 from lightrig.instruments.servers.programs.server_clock import now
 
-__all__ = ["KernelStamps"]
+__all__ = ["KernelStamps", "Lead", "open_stamps", "read_lead"]
 
 _NET = "/sys/class/net"
 _SO_TIMESTAMPING = 37
@@ -23,7 +24,7 @@ _NAMES = {0: "CLOCK_REALTIME", 2: "its NIC's PTP clock"}
 _STAMPS = struct.Struct("@6q")  # three times in s and ns: software, an unused one, hardware
 
 
-class _Lead(NamedTuple):
+class Lead(NamedTuple):
     """Lead of a clock over this program's, in ns, at a time `at` of the latter."""
 
     at: int
@@ -31,14 +32,14 @@ class _Lead(NamedTuple):
     most: int
 
 
-def _ahead(clock: int) -> _Lead:
+def read_lead(clock: int) -> Lead:
     """Return bounds of how far `clock` is ahead of this program's clock now."""
     # A program that loses its processor between the two readings would bound it loosely.
     for _ in range(_ATTEMPTS):
         before, ahead, after = now(), time.clock_gettime_ns(clock), now()
         if after - before < _UNDISTURBED_NS:
             break
-    return _Lead(after, ahead - after, ahead - before)
+    return Lead(after, ahead - after, ahead - before)
 
 
 class KernelStamps:
@@ -54,26 +55,24 @@ class KernelStamps:
     `steps` are changes of a lead that `_RATE` does not explain: name of the clock, this program's
     time of the readings before and after, and least and greatest size in ns. One of less than the
     two readings took is not seen, nor are two within a wait that undo each other.
+
+    Args:
+        clocks: of the stamps, by their place among the three of the kernel: 0 for its own, 2 for
+            those of the NIC.
+        device: descriptor of the NIC's clock, which is closed with this.
+        lead: reads how far a clock is ahead.
     """
 
-    def __init__(self, sock: socket.socket, port: str) -> None:
-        flags = _RX_SOFTWARE | _SOFTWARE | _RX_HARDWARE | _RAW_HARDWARE
-        self.source = "reader"
-        self._clocks: dict[int, int] = {}
-        self._device: int | None = None
-        with contextlib.suppress(OSError):
-            sock.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPING, flags)
-            self._clocks[0] = time.CLOCK_REALTIME
-            self.source = "kernel"
-        folder = f"{_NET}/{port}/device/ptp"
-        with contextlib.suppress(OSError):
-            for name in os.listdir(folder)[:1]:
-                self._device = os.open(f"/dev/{name}", os.O_RDONLY | os.O_CLOEXEC)
-                clock = (~self._device << 3) | 3  # FD_TO_CLOCKID of the kernel's posix-timers
-                time.clock_gettime_ns(clock)
-                self._clocks[2] = clock
+    def __init__(
+        self,
+        clocks: dict[int, int],
+        device: int | None = None,
+        lead: Callable[[int], Lead] = read_lead,
+    ) -> None:
+        self.source = "kernel" if 0 in clocks else "reader"
+        self._clocks, self._device, self._read_lead = clocks, device, lead
         self.steps: list[tuple[str, int, int, int, int]] = []
-        self._last: dict[int, _Lead] = {}
+        self._last: dict[int, Lead] = {}
         self._before = self._leads = self._read()
 
     def _read(self) -> dict[int, int]:
@@ -81,7 +80,7 @@ class KernelStamps:
 
     def _lead(self, place: int) -> int:
         """Return the least lead of a clock now; note a step since it was last read."""
-        new = _ahead(self._clocks[place])
+        new = self._read_lead(self._clocks[place])
         old = self._last.get(place, new)
         self._last[place] = new
         slack = int(_RATE * (new.at - old.at))
@@ -123,3 +122,23 @@ class KernelStamps:
         if self._device is not None:
             os.close(self._device)
             self._device = None
+
+
+def open_stamps(sock: socket.socket, port: str) -> KernelStamps:
+    """Have the kernel stamp what `sock` receives, and open the clock of the NIC of `port`.
+
+    Each as far as there is one: `KernelStamps.source` says whose stamps are to be expected.
+    """
+    clocks: dict[int, int] = {}
+    device = None
+    flags = _RX_SOFTWARE | _SOFTWARE | _RX_HARDWARE | _RAW_HARDWARE
+    with contextlib.suppress(OSError):
+        sock.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPING, flags)
+        clocks[0] = time.CLOCK_REALTIME
+    with contextlib.suppress(OSError):
+        for name in os.listdir(f"{_NET}/{port}/device/ptp")[:1]:
+            device = os.open(f"/dev/{name}", os.O_RDONLY | os.O_CLOEXEC)
+            clock = (~device << 3) | 3  # FD_TO_CLOCKID of the kernel's posix-timers
+            time.clock_gettime_ns(clock)
+            clocks[2] = clock
+    return KernelStamps(clocks, device)

@@ -13,6 +13,7 @@ cross-check, since the kernel announces carriers late and rate-limited.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import json
 import os
@@ -25,9 +26,9 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import IO, Any
 
-from lightrig.instruments.servers.programs.probe_datagrams import DatagramStream
+from lightrig.instruments.servers.programs.probe_datagrams import DatagramStream, open_stream
 from lightrig.instruments.servers.programs.probe_events import EventLog, Refused
 from lightrig.instruments.servers.programs.probe_links import (
     NET,
@@ -40,7 +41,7 @@ from lightrig.instruments.servers.programs.probe_links import (
 from lightrig.instruments.servers.programs.replies import Replies
 from lightrig.instruments.servers.programs.server_clock import boot_id, kernel_status, now
 
-__all__ = ["main"]
+__all__ = ["Probe", "Watch", "main", "open_watch"]
 
 _VERSION = 1
 _PR_SET_TIMERSLACK = 29
@@ -53,52 +54,37 @@ class Watch:
     """Observation of ports by two threads: one polls sysfs, one handles sockets.
 
     Two, since a poll every 50 us must not wait for a datagram to be handled.
+
+    Args:
+        sensors: files of sysfs, which are read every `period_ns`.
+        streams: datagrams, of which each sends one every `datagram_period_ns`.
+        netlink: where the kernel announces carriers; None where it does not.
+        close_files: is called when both threads have ended.
     """
 
     def __init__(
         self,
-        ports: dict[str, str | None],
+        sensors: list[Sensor],
+        streams: list[DatagramStream],
+        netlink: LinkMessages | None,
         period_ns: int,
-        datagrams: tuple[int, int] | None,
-        boot: bytes,
+        datagram_period_ns: int,
+        close_files: Callable[[], None],
     ) -> None:
         self.log = EventLog()
-        self._period_ns = period_ns
+        self._sensors, self._streams, self._netlink = sensors, streams, netlink
+        self._period_ns, self._datagram_period_ns = period_ns, datagram_period_ns
+        self._close_files = close_files
         self._stop = threading.Event()
-        self._streams: list[DatagramStream] = []
-        self._datagram_period_ns = 0
-        self._sensors: list[Sensor] = []
-        self._netlink: LinkMessages | None = None
-        try:
-            self._open(ports, datagrams, boot)
-        except OSError:
-            self._close_files()
-            raise
-        self.stages = {(sensor.port, sensor.stage) for sensor in self._sensors}
-        self.stages |= {(stream.port, "datagram") for stream in self._streams}
+        self.stages = {(sensor.port, sensor.stage) for sensor in sensors}
+        self.stages |= {(stream.port, "datagram") for stream in streams}
         self._threads = [
             threading.Thread(target=self._guarded, args=(loop,), daemon=True)
             for loop in (self._poll, self._listen)
         ]
 
-    def _open(
-        self, ports: dict[str, str | None], datagrams: tuple[int, int] | None, boot: bytes
-    ) -> None:
-        for port, rdma in ports.items():
-            base = f"{NET}/{port}/carrier"
-            self._sensors.append(Sensor(port, "carrier", base, b"1", f"{base}_changes"))
-            if rdma is not None:
-                path = f"{RDMA}/{rdma}/ports/1/phys_state"
-                self._sensors.append(Sensor(port, "firmware", path, b"5"))  # "5: LinkUp"
-            if datagrams is not None:
-                udp_port, self._datagram_period_ns = datagrams
-                self._streams.append(DatagramStream(port, boot, udp_port, self._datagram_period_ns))
-        sock = open_netlink()
-        if sock is not None:
-            carriers = {s.port: s.up for s in self._sensors if s.stage == "carrier"}
-            self._netlink = LinkMessages(sock, carriers)
-
     def state(self) -> dict[str, dict[str, bool | None]]:
+        """Return whether each stage of each port is up; None for one without a file."""
         state: dict[str, dict[str, bool | None]] = {}
         for sensor in self._sensors:
             state.setdefault(sensor.port, {"carrier": None, "firmware": None})
@@ -106,20 +92,24 @@ class Watch:
         return state
 
     def counts(self) -> dict[str, dict[str, int]]:
+        """Return the numbers of datagrams of each port."""
         return {
             s.port: {"sent": s.sent, "received": s.received, "idle": s.idle} for s in self._streams
         }
 
     def tokens(self) -> dict[str, int]:
+        """Return the token of each port's datagrams."""
         return {stream.port: stream.token for stream in self._streams}
 
     def check_senders(self, ports: Iterable[str]) -> None:
+        """Raise `Refused` for a port from which no datagrams are sent."""
         senders = {stream.port for stream in self._streams}
         for port in ports:
             if port not in senders:
                 raise Refused("unknown_port", f"no datagrams are sent from {port!r}")
 
     def departures(self, wanted: dict[str, list[int]]) -> dict[str, list[int | None]]:
+        """Return the send times of datagrams by number; see `DatagramStream`."""
         return {
             stream.port: [stream.departure(number) for number in wanted[stream.port]]
             for stream in self._streams
@@ -127,25 +117,17 @@ class Watch:
         }
 
     def start(self) -> None:
+        """Start both threads."""
         for thread in self._threads:
             thread.start()
 
     def close(self) -> None:
+        """End both threads, close the files, and fail the requests that wait."""
         self._stop.set()
         for thread in self._threads:
             thread.join()
         self._close_files()
         self.log.fail(Refused("not_watching", "unwatch came while this request waited"))
-
-    def _close_files(self) -> None:
-        for sensor in self._sensors:
-            sensor.close()
-        for stream in self._streams:
-            stream.socket.close()
-            if stream.stamps is not None:
-                stream.stamps.close()
-        if self._netlink is not None:
-            self._netlink.socket.close()
 
     def _guarded(self, loop: Callable[[], None]) -> None:
         try:
@@ -187,6 +169,42 @@ class Watch:
                     stream.listen_for_silence(self.log, at)
 
 
+def open_watch(
+    ports: dict[str, str | None], period_ns: int, datagrams: tuple[int, int] | None, boot: bytes
+) -> Watch:
+    """Open the files and sockets of ports; raises `OSError`, and then leaves none open.
+
+    Args:
+        ports: network devices, each with its RDMA device or None.
+        period_ns: between two readings of a file.
+        datagrams: UDP port and period in ns; None: without.
+        boot: identity of this boot of the machine.
+    """
+    sensors: list[Sensor] = []
+    streams: list[DatagramStream] = []
+    netlink = None
+    udp_port, datagram_period_ns = datagrams or (0, 0)
+    with contextlib.ExitStack() as opened:
+        for port, rdma in ports.items():
+            base = f"{NET}/{port}/carrier"
+            sensors.append(Sensor(port, "carrier", base, b"1", f"{base}_changes"))
+            opened.callback(sensors[-1].close)
+            if rdma is not None:
+                path = f"{RDMA}/{rdma}/ports/1/phys_state"
+                sensors.append(Sensor(port, "firmware", path, b"5"))  # "5: LinkUp"
+                opened.callback(sensors[-1].close)
+            if datagrams is not None:
+                streams.append(open_stream(port, boot, udp_port, datagram_period_ns))
+                opened.callback(streams[-1].close)
+        sock = open_netlink()
+        if sock is not None:
+            opened.callback(sock.close)
+            carriers = {sensor.port: sensor.up for sensor in sensors if sensor.stage == "carrier"}
+            netlink = LinkMessages(sock, carriers)
+        close_files = opened.pop_all().close
+    return Watch(sensors, streams, netlink, period_ns, datagram_period_ns, close_files)
+
+
 def _field(
     source: dict[str, Any], name: str, kind: type, least: int = 0, most: int = 1 << 53
 ) -> Any:
@@ -199,13 +217,19 @@ def _field(
     return value
 
 
-class _Probe:
-    """Replies to the requests of one harness."""
+class Probe:
+    """Replies to the requests of one harness.
 
-    def __init__(self) -> None:
+    Args:
+        out: where the replies are written.
+        watch: opens what is watched.
+    """
+
+    def __init__(self, out: IO[str], watch: Callable[..., Watch] = open_watch) -> None:
+        self._open_watch = watch
         self._boot = boot_id()
         self._watch: Watch | None = None
-        self._replies = Replies(sys.stdout)
+        self._replies = Replies(out)
         self._verbs = {
             "hello": self._hello,
             "ports": self._ports,
@@ -213,9 +237,9 @@ class _Probe:
             "unwatch": self._end_watch,
         }
 
-    def serve(self) -> None:
-        """Reply to requests until stdin ends."""
-        for line in iter(sys.stdin.buffer.readline, b""):
+    def serve(self, requests: Iterable[bytes]) -> None:
+        """Reply to requests, one a line, until there are no more."""
+        for line in requests:
             self._take(line, now())
         if self._watch is not None:
             self._watch.close()
@@ -280,7 +304,7 @@ class _Probe:
                 _field(wanted, "period_ns", int, 1, _LONGEST_PERIOD_NS),
             )
         period = _field(request, "period_ns", int, 1, _LONGEST_PERIOD_NS)
-        self._watch = Watch(ports, period, datagrams, uuid.UUID(self._boot).bytes)
+        self._watch = self._open_watch(ports, period, datagrams, uuid.UUID(self._boot).bytes)
         state = self._watch.state()
         self._watch.start()
         return {"state": state, "tokens": self._watch.tokens()}
@@ -354,7 +378,7 @@ def main() -> int:
     ctypes.CDLL(None).prctl(_PR_SET_TIMERSLACK, ctypes.c_ulong(_TIMER_SLACK_NS), 0, 0, 0)
     # The longest wait of a thread for the interpreter lock, and so the error of its stamps.
     sys.setswitchinterval(50e-6)
-    _Probe().serve()
+    Probe(sys.stdout).serve(iter(sys.stdin.buffer.readline, b""))
     return 0
 
 

@@ -11,7 +11,7 @@ import socket
 import struct
 import uuid
 
-from lightrig.instruments.servers.programs.kernel_stamps import KernelStamps
+from lightrig.instruments.servers.programs.kernel_stamps import KernelStamps, open_stamps
 from lightrig.instruments.servers.programs.probe_events import (
     Event,
     EventLog,
@@ -21,7 +21,7 @@ from lightrig.instruments.servers.programs.probe_events import (
 )
 from lightrig.instruments.servers.programs.server_clock import now
 
-__all__ = ["DATAGRAM", "MAGIC", "DatagramStream"]
+__all__ = ["DATAGRAM", "MAGIC", "DatagramStream", "open_stream"]
 
 _SILENCE_PERIODS, _SILENCE_NS = 5, 5_000_000
 _DEPARTURES_STORED = 1 << 16
@@ -57,50 +57,61 @@ def _attach_filter(sock: socket.socket, token: int) -> None:
     sock.setsockopt(socket.SOL_SOCKET, _SO_ATTACH_FILTER, description)
 
 
-def _enlarge_buffer(sock: socket.socket) -> int:
-    """Enlarge the receive buffer, so that a pause of this program loses nothing; return its size.
+def _enlarge_buffer(sock: socket.socket) -> None:
+    """Enlarge the receive buffer, so that a pause of this program loses nothing.
 
     Beyond the system's limit only where the program may.
     """
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _RECEIVE_BUFFER)
     with contextlib.suppress(PermissionError):
         sock.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, _RECEIVE_BUFFER)
-    return sock.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF)
 
 
 class DatagramStream:
-    """The numbered datagrams that one port sends and receives."""
+    """The numbered datagrams that one port sends and receives.
 
-    stamps: KernelStamps | None = None
+    Args:
+        sock: of the port, which does not block; see `open_stream`.
+        stamps: of what it receives; None: the time at which it is read.
+        port: name of the network device.
+        boot: identity of this boot of the machine.
+        udp_port: to which all streams send.
+        period_ns: between two datagrams of a sender.
+        departures: number of send times that are stored.
+    """
 
-    def __init__(self, port: str, boot: bytes, udp_port: int, period_ns: int) -> None:
-        self.port = port
+    def __init__(
+        self,
+        sock: socket.socket,
+        stamps: KernelStamps | None,
+        port: str,
+        boot: bytes,
+        udp_port: int,
+        period_ns: int,
+        departures: int = _DEPARTURES_STORED,
+    ) -> None:
+        self.socket, self.stamps, self.port = sock, stamps, port
         self.sent = self.received = self.idle = 0
         self._boot = boot
         self._names = f"{platform.node()}\0{port}".encode()
         self._target = ("255.255.255.255", udp_port)
         self._silence = max(_SILENCE_PERIODS * period_ns, _SILENCE_NS)
         self.token = int.from_bytes(os.urandom(4), "big")
-        self._departures = array.array("q", bytes(8 * _DEPARTURES_STORED))
+        self._departures = array.array("q", bytes(8 * departures))
         self._up = False
         self._last_sent = 0
         self._last_stamp = self._down_since = self._empty_at = now()
         self._last_after = self._empty_at
         self._unread = 0
         self._last: tuple[int, bytes, int, int] | None = None
-        self.socket = socket.socket(
-            socket.AF_INET, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC
-        )
-        try:
-            self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST, 1)
-            self.socket.setsockopt(socket.SOL_SOCKET, _SO_BINDTODEVICE, port.encode() + b"\0")
-            self._capacity = _enlarge_buffer(self.socket) // _LARGEST_IN_BUFFER
-            _attach_filter(self.socket, self.token)
-            self.stamps = KernelStamps(self.socket, port)
-            self.socket.bind(("", udp_port))
-        except OSError:
-            self.socket.close()
-            raise
+        buffer = sock.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF)
+        self._capacity = buffer // _LARGEST_IN_BUFFER
+
+    def close(self) -> None:
+        """Close the socket and the clock of its stamps."""
+        self.socket.close()
+        if self.stamps is not None:
+            self.stamps.close()
 
     def send(self) -> None:
         """Send the next datagram, and note when."""
@@ -110,14 +121,14 @@ class DatagramStream:
         # Without link, address or buffer space the datagram is lost, like one on the fiber.
         with contextlib.suppress(OSError):
             self.socket.sendto(head + self._names, self._target)
-        self._departures[number % _DEPARTURES_STORED] = now()
+        self._departures[number % len(self._departures)] = now()
         self.sent = number
 
     def departure(self, number: int) -> int | None:
         """Return the send time of a datagram by number; None if it is not stored (any more)."""
-        if not max(0, self.sent - _DEPARTURES_STORED) < number <= self.sent:
+        if not max(0, self.sent - len(self._departures)) < number <= self.sent:
             return None
-        return self._departures[number % _DEPARTURES_STORED] or None
+        return self._departures[number % len(self._departures)] or None
 
     def receive(self, log: EventLog) -> None:
         """Read one datagram; log a gap before it, and that the stage is up."""
@@ -181,3 +192,21 @@ class DatagramStream:
             last = None if self._last is None else stamped_datagram(*self._last)
             # Not the time of this line: a sender that pauses may have gone on since.
             log.add(Event(self.port, "datagram", False, since, empty_at, "udp", last))
+
+
+def open_stream(port: str, boot: bytes, udp_port: int, period_ns: int) -> DatagramStream:
+    """Open the socket of a port's datagrams, on that device alone; raises `OSError`."""
+    sock = socket.socket(
+        socket.AF_INET, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC
+    )
+    with contextlib.ExitStack() as opened:
+        opened.callback(sock.close)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST, 1)
+        sock.setsockopt(socket.SOL_SOCKET, _SO_BINDTODEVICE, port.encode() + b"\0")
+        _enlarge_buffer(sock)
+        stream = DatagramStream(sock, open_stamps(sock, port), port, boot, udp_port, period_ns)
+        opened.callback(stream.close)
+        _attach_filter(sock, stream.token)
+        sock.bind(("", udp_port))
+        opened.pop_all()
+    return stream

@@ -180,10 +180,7 @@ class SteppingStamps(_Setting):
         now = probe._clock.now()
         if netdev not in self._stamps:
             self._now = probe._began
-            stamps = kernel_stamps.KernelStamps(mock.Mock(), netdev)
-            stamps._clocks = {self._place: PTP_CLOCK}
-            stamps._last = {}
-            stamps._before = stamps._leads = stamps._read()
+            stamps = kernel_stamps.KernelStamps({self._place: PTP_CLOCK})
             self._stamps[netdev] = stamps, probe._began
         stamps, since = self._stamps[netdev]
         came = {o.known: o.event for o in probe._observations(netdev) if o.first and o.known <= now}
