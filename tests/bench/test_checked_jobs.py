@@ -23,14 +23,14 @@ _right = {worker}.communicate
 def _stale(self, collective, block):
     result, before = _right(self, collective, block), getattr(self, "_last", None)
     self._last, self._count = result, getattr(self, "_count", 0) + 1
-    return before if self._count % 5 == 0 and self._rank == 1 else result
+    return before if self._count % 5 == 0 and self.rank == 1 else result
 {worker}.communicate = _stale
 """
 FLIPPED = """
 _right = {worker}.communicate
 def _flipped(self, collective, block):
     result, self._count = bytearray(_right(self, collective, block)), getattr(self, "_count", 0) + 1
-    if self._count % 5 == 0 and self._rank == 2:
+    if self._count % 5 == 0 and self.rank == 2:
         result[4 * 617 + 1] ^= 1
     return bytes(result)
 {worker}.communicate = _flipped

@@ -112,7 +112,7 @@ _right = RingWorker.communicate
 def _stale(self, collective, block):
     result, before = _right(self, collective, block), getattr(self, "_last", None)
     self._last, self._count = result, getattr(self, "_count", 0) + 1
-    return before if self._count == 5 and self._rank == 1 else result
+    return before if self._count == 5 and self.rank == 1 else result
 RingWorker.communicate = _stale
 """
 FLIPPED = """
@@ -120,7 +120,7 @@ _right = RingWorker.communicate
 def _flipped(self, collective, block):
     result = bytearray(_right(self, collective, block))
     self._count = getattr(self, "_count", 0) + 1
-    if self._count == 5 and self._rank == 2:
+    if self._count == 5 and self.rank == 2:
         result[4 * 617 + 1] ^= 1
     return bytes(result)
 RingWorker.communicate = _flipped
@@ -155,7 +155,7 @@ def test_the_end_of_one_rank_is_an_error_of_its_peers(started: Callable[..., Che
 _right = RingWorker.communicate
 def _closed(self, collective, block):
     self._count = getattr(self, "_count", 0) + 1
-    if self._count == 4 and self._rank == 1:
+    if self._count == 4 and self.rank == 1:
         self._before.shutdown(2), self._after.shutdown(2)  # which loses nothing on its way
     return _right(self, collective, block)
 RingWorker.communicate = _closed
@@ -178,9 +178,9 @@ import struct, time
 _right = RingWorker.communicate
 def _reset(self, collective, block):
     self._count = getattr(self, "_count", 0) + 1
-    if self._count == 4 and self._rank == {late}:
+    if self._count == 4 and self.rank == {late}:
         time.sleep(0.2)
-    if self._count == 4 and self._rank == 1:
+    if self._count == 4 and self.rank == 1:
         self._before.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self._before.close()
         time.sleep(60)

@@ -1,6 +1,5 @@
 """A job by command on outputs that were recorded with their times, ten times as fast."""
 
-import signal
 import sys
 import textwrap
 from collections.abc import Callable, Iterator
@@ -19,13 +18,20 @@ from lightrig.testbeds import Plan
 
 OUTPUTS = Path(__file__).parent / "timed_outputs"
 REPLAY = """
-    import sys, time
+    import os, signal, sys, time
+    def ended(*_):
+        open(sys.argv[0] + ".ended", "w").write("by SIGTERM")
+        sys.exit(1)
+    signal.signal(signal.SIGTERM, ended)
+    open(sys.argv[0] + ".pid", "w").write(str(os.getpid()))
     began = time.monotonic()
     for line in open(sys.argv[1]):
         at, _, text = line.rstrip("\\n").partition("\\t")
-        if "@@" in text:
+        if "@@" in text and at != "4":
             continue
         time.sleep(max(began + float(at) / 10 - time.monotonic(), 0))
+        if at == "4":
+            continue
         print(text, flush=True)
     if sys.argv[2] == "stay":
         time.sleep(60)
@@ -40,6 +46,14 @@ RCCL = """\
        16384          4096     float     sum      -1     81.9    0.20    0.20       0     81.9    0.20    0.20       7
 """  # noqa: E501 - as it is printed
 MS = 1_000_000
+
+
+def alive(pid: int) -> bool:
+    """Whether a process runs, by its state in proc(5)."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
 
 
 @pytest.fixture
@@ -110,9 +124,15 @@ def test_a_program_that_ends_has_failed_with_its_last_words(
     found = job.state()
     assert found.error == failure
     assert found.failed is not None
-    (tmp_path / "ended.txt").write_text("".join(f"0.1\t{line}\n" for line in RCCL.splitlines()))
+    # It ends 0.3 s after its last line: since then something may have been wrong.
+    rows = "".join(f"0.1\t{line}\n" for line in RCCL.splitlines()) + "4\t@@\n"
+    (tmp_path / "ended.txt").write_text(rows)
     job = started(tmp_path / "ended.txt", "0")
     until(lambda: bool(job.state().error), SystemClock())
+    found = job.state()
+    assert found.failed is not None
+    assert found.failed.earliest == found.ends[-1].latest
+    assert found.failed.latest - found.failed.earliest > 250 * MS
     assert job.state().error.startswith("the program ended; its last line:        16384")
 
 
@@ -141,9 +161,11 @@ def test_a_job_that_no_one_has_stopped_ends_with_the_jobs(tmp_path: Path) -> Non
     jobs = CommandJobs(bench, line)
     jobs.close()
     job = jobs.start(Plan("ring", {}), "all_reduce")
-    assert job._process.poll() is None
+    assert alive(int((tmp_path / "replay.py.pid").read_text()))
+    assert job.state().exchanges >= 1
     jobs.close()
-    assert job._process.poll() == -signal.SIGTERM
+    assert (tmp_path / "replay.py.ended").read_text() == "by SIGTERM"
+    assert not alive(int((tmp_path / "replay.py.pid").read_text()))
     jobs.close()
     bench.simulated = {"node0"}
     with pytest.raises(NoJobsError, match="node0 is"):
@@ -158,5 +180,4 @@ def test_what_it_has_started_ends_with_it(tmp_path: Path) -> None:
     until(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text(), SystemClock())
     pid = int((tmp_path / "pid").read_text())
     job.stop()
-    stat = Path(f"/proc/{pid}/stat")
-    until(lambda: not stat.exists() or stat.read_text().split()[2] == "Z", SystemClock())
+    until(lambda: not alive(pid), SystemClock())

@@ -9,7 +9,9 @@ from lightrig.instruments.clock import Span
 from lightrig.instruments.core.errors import GarbledError
 from lightrig.instruments.servers.host import linux
 from lightrig.instruments.servers.host.linux import LinuxServer, PendingSettlement
-from lightrig.instruments.servers.host.offset import ClockError
+from lightrig.instruments.servers.host.offset import ClockError, ClockMap
+from lightrig.instruments.servers.host.program import Program
+from lightrig.instruments.wire.trace import Trace
 
 THERE = "boot of there"
 
@@ -119,69 +121,84 @@ def test_a_step_matters_between_the_first_and_the_last_datagram(
     )
 
 
-def server(answers: list[dict[str, Any]], submitted: list[Any]) -> Any:
+class Probed(LinuxServer):
     """A server whose probe gives `answers`, and notes what it is asked."""
-    closed: list[str] = []
-    shell: Any = SimpleNamespace(close=lambda: closed.append("shell"))
-    made: Any = LinuxServer("server0", shell, SimpleNamespace(now=lambda: 5), {})  # type: ignore[arg-type]
-    made.closed = closed
 
-    def submit(verb: str, body: Any, duration: int = 0) -> Any:
-        submitted.append((verb, body, duration))
-        return SimpleNamespace(result=lambda: answers.pop(0), text=verb, run=None)
+    def __init__(self, *answers: dict[str, Any]) -> None:
+        self.answers, self.submitted = list(answers), list[Any]()
+        self.closed: list[str] = []
+        self.stamps = (1000, 5300, 5400, 1500)
+        shell: Any = SimpleNamespace(close=lambda: self.closed.append("shell"))
+        clock: Any = SimpleNamespace(now=lambda: 5)
+        neighbours: Any = {THERE: Mapped(50, 3)}
+        super().__init__("server0", shell, clock, neighbours)
 
-    made._submit = submit
-    return made
+    def start(self, program: Program, trace: Trace, clocks: ClockMap, on_event: Any = None) -> Any:
+        assert program is linux.PROBE
+
+        def submit(verb: str, body: Any, duration: int = 0) -> Any:
+            self.submitted.append((verb, body, duration))
+            clocks.exchanged(*self.stamps)
+            return SimpleNamespace(
+                result=lambda: self.answers.pop(0), text=verb, run=None, answered_there=5400
+            )
+
+        return SimpleNamespace(submit=submit, over=False, close=lambda: self.closed.append("probe"))
 
 
 def test_a_watch_is_of_ports_and_their_rdma_devices() -> None:
-    submitted: list[Any] = []
     state = {"p0": {"carrier": True, "firmware": False}, "p1": {"carrier": None, "firmware": True}}
     answer = {"state": state, "tokens": {"p0": 41, "p1": 42}}
     ports = {"p0": {"carrier": True}, "p1": {"carrier": None}, "p2": {"carrier": True}}
-    made = server([answer, answer, {}, ports], submitted)
+    made = Probed(answer, answer, {}, ports)
     watched = [linux.PortWatch("p0", "mlx5_0"), linux.PortWatch("p1")]
     up = made.watch(watched, period=50, datagram_period=700)
     assert up == {("p0", "carrier"), ("p1", "firmware")}
     assert made.streams() == {41: "p0", 42: "p1"}
     body = {"ports": {"p0": {"rdma": "mlx5_0"}, "p1": {"rdma": None}}, "period_ns": 50}
     datagrams = {"udp_port": 47_000, "period_ns": 700}
-    assert submitted[0] == ("watch", {**body, "datagrams": datagrams}, 0)
+    assert made.submitted[0] == ("watch", {**body, "datagrams": datagrams}, 0)
     made.watch(watched, period=50, datagram_period=None)
-    assert submitted[1][1]["datagrams"] is None
+    assert made.submitted[1][1]["datagrams"] is None
     made.unwatch()
     assert made.streams() == {}
     assert made.lit(["p0", "p1", "p3"]) == {"p0"}
-    assert submitted[2:] == [("unwatch", {}, 0), ("ports", {}, 0)]
+    assert made.submitted[2:] == [("unwatch", {}, 0), ("ports", {}, 0)]
 
 
 def test_settling_sends_numbers_where_there_are_any() -> None:
-    submitted: list[Any] = []
-    made = server([], submitted)
-    made.settle({"p0": ("carrier",)}, timeout=90)
+    """And gaps are told where they were asked for."""
+    gap = ["p0", [7, THERE, 3, 300], [7, THERE, 6, 340], 5320, True]
+    answer = {"events": [], "missing": [], "gaps": [gap], "departures": {"p0": [5310, None]}}
+    made = Probed(answer, answer)
+    plain = made.settle({"p0": ("carrier",)}, timeout=90).result()
+    assert (plain.departures, plain.gaps) == ({}, ())
     pending = made.settle(
         {"p0": ("carrier", "firmware")}, timeout=90, gaps=True, departures={"p0": (4, 5)}
     )
-    assert submitted == [
+    assert made.submitted == [
         ("settle", {"ports": {"p0": ["carrier"]}, "timeout_ns": 90}, 90),
         ("settle", {"ports": {"p0": ["carrier", "firmware"]}, "timeout_ns": 90,
                     "numbers": {"p0": [4, 5]}}, 90),
     ]  # fmt: skip
-    assert pending._gaps is True
+    found = pending.result()
+    assert [each[1:7] for each in found.gaps] == [(7, 3, Span(247, 253), 7, 6, Span(287, 293))]
+    ((left, missing),) = found.departures.values()
+    # Ahead by 3900 to 4300 ns, and a nanosecond for rounding on either side.
+    assert left.earliest <= 5310 - 4300 <= 5310 - 3900 <= left.latest
+    assert missing is None
 
 
 def test_an_offset_is_bounded_by_request_and_reply() -> None:
-    made = server([{}], [])
-    made._clocks.last_exchange = (1000, 5300, 5400, 1500)
     # Ahead by 5400 - 1500 at least and by 5300 - 1000 at most.
-    assert made.clock_offset() == (Span(3900, 4300), 1500)
+    assert Probed({}).clock_offset() == (Span(3900, 4300), 1500)
 
 
 def test_closing_ends_the_probe_and_the_connection() -> None:
-    made = server([], [])
+    made = Probed({})
     made.close()
     assert made.closed == ["shell"]
-    made._run = SimpleNamespace(close=lambda: made.closed.append("probe"))
+    made.clock_offset()
     made.close()
     made.close()
     assert made.closed == ["shell", "probe", "shell", "shell"]

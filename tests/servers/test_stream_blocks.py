@@ -1,17 +1,23 @@
 """Blocks over one TCP connection, in the process of the test: stamps and bytes by hand."""
 
-import json
 import socket
 import struct
-from types import SimpleNamespace
+import threading
 from typing import Any
 
 import pytest
+from program_lines import ProgramLines
 from real_time import over_soon, until
 
 from lightrig.instruments.clock import SystemClock
 from lightrig.instruments.jobs.programs import stream_program
-from lightrig.instruments.jobs.programs.stream_program import Exchanges, answer_of, block
+from lightrig.instruments.jobs.programs.stream_program import (
+    Exchanges,
+    StreamProgram,
+    answer_of,
+    block,
+    open_socket,
+)
 
 BEGIN = 7_000_000_000
 
@@ -66,8 +72,7 @@ class Wire:
 def test_exchanges_of_a_millisecond_and_more_are_slow(monkeypatch: pytest.MonkeyPatch) -> None:
     wire: Any = Wire([999_999, 1_000_000, 20, 3_000_000, 2_000_000])
     monkeypatch.setattr(stream_program, "now", wire.now)
-    monkeypatch.setattr(stream_program, "_MOST_SLOW", 2)
-    running = Exchanges(wire, 12)
+    running = Exchanges(wire, 12, most_slow=2)
     until(lambda: running.error, SystemClock())
     assert wire.sent == [block(number, 12) for number in range(6)]
     second, fourth, last = BEGIN + 999_999, BEGIN + 2_000_019, BEGIN + 7_000_019
@@ -97,6 +102,7 @@ def test_the_state_of_a_closed_connection_lacks_what_the_kernel_knows() -> None:
 
 def test_stopping_ends_an_exchange_that_waits_for_its_answer() -> None:
     near, far = socket.socketpair()
+    others = set(threading.enumerate())
     with far:
         running = Exchanges(near, 16)
         assert far.recv(16, socket.MSG_WAITALL) == block(0, 16)
@@ -104,34 +110,46 @@ def test_stopping_ends_an_exchange_that_waits_for_its_answer() -> None:
             state = running.stop()
         assert (state["exchanges"], running.error, running.failed) == (0, None, None)
         assert far.recv(1) == b""
-        assert not running._thread.is_alive()
+        assert set(threading.enumerate()) <= others
 
 
 class Made:
-    """A socket that notes what it is asked; `refuse`: its connection is refused."""
+    """A socket that notes what it is asked; `refuses`: its connection is refused.
 
-    def __init__(self, refuse: bool) -> None:
-        self.refuse = refuse
+    Its connection ends as soon as something is received over it.
+    """
+
+    def __init__(self, *, refuses: bool = False) -> None:
+        self.refuses = refuses
         self.asked: list[tuple[object, ...]] = []
 
     def connect(self, address: tuple[str, int]) -> None:
         self.asked.append(("connect", address))
-        if self.refuse:
+        if self.refuses:
             raise ConnectionRefusedError("nobody listens")
+
+    def recv(self, size: int) -> bytes:
+        return b""
+
+    def getsockopt(self, *given: int) -> bytes:
+        raise OSError("not connected")
 
     def __getattr__(self, name: str) -> Any:
         return lambda *given: self.asked.append((name, *given))
 
 
-@pytest.mark.parametrize("refuse", [False, True])
+@pytest.mark.parametrize("refuses", [False, True])
 @pytest.mark.parametrize(("timeout_ns", "milliseconds"), [(0, []), (2_500_000_000, [2500])])
 def test_a_connection_has_the_user_timeout_in_milliseconds(
-    monkeypatch: pytest.MonkeyPatch, refuse: bool, timeout_ns: int, milliseconds: list[int]
+    refuses: bool, timeout_ns: int, milliseconds: list[int]
 ) -> None:
-    made, devices = Made(refuse), list[str]()
-    monkeypatch.setattr(stream_program, "_socket", lambda name: devices.append(name) or made)
-    monkeypatch.setattr(stream_program, "Exchanges", lambda *given: given)
-    given = {"address": "10.0.0.9", "port": 81, "netdev": "p1", "size": 40}
+    made, devices = Made(refuses=refuses), list[str]()
+
+    def opened(netdev: str) -> Any:
+        devices.append(netdev)
+        return made
+
+    program = ProgramLines(lambda out: StreamProgram(out, opened))
     asked: list[tuple[object, ...]] = [
         ("setsockopt", socket.IPPROTO_TCP, 18, each) for each in milliseconds
     ]
@@ -139,35 +157,24 @@ def test_a_connection_has_the_user_timeout_in_milliseconds(
         asked += [("setsockopt", socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)]
         asked += [("setsockopt", socket.IPPROTO_TCP, option, 1) for option in (4, 5)]
     asked += [("settimeout", 10.0), ("connect", ("10.0.0.9", 81))]
-    if refuse:
-        with pytest.raises(ConnectionRefusedError):
-            stream_program._exchange({**given, "user_timeout_ns": timeout_ns})
+    given = {"address": "10.0.0.9", "port": 81, "netdev": "p1", "size": 40}
+    if refuses:
+        error = program.error("exchange", **given, user_timeout_ns=timeout_ns)
+        assert error == {"kind": "ConnectionRefusedError", "text": "nobody listens"}
         assert made.asked == [*asked, ("close",)]
     else:
-        running = stream_program._exchange({**given, "user_timeout_ns": timeout_ns})
-        assert running == (made, 40)
-        assert made.asked == [*asked, ("settimeout", None)]
+        assert program.ask("exchange", **given, user_timeout_ns=timeout_ns) == {}
+        until(lambda: program.ask("state")["error"], SystemClock())
+        assert made.asked == [*asked, ("settimeout", None), ("sendall", block(0, 40))]
+        program.ask("stop")
     assert devices == ["p1"]
-
-
-def test_a_listener_answers_blocks_of_one_connection(monkeypatch: pytest.MonkeyPatch) -> None:
-    def plain(netdev: str) -> socket.socket:
-        assert netdev == "p1"
-        return socket.socket()
-
-    monkeypatch.setattr(stream_program, "_socket", plain)
-    listener = stream_program._Listener("127.0.0.1", "p1")
-    with socket.create_connection(("127.0.0.1", listener.port), 20) as near:
-        near.sendall(b"\x00\x01")
-        assert near.recv(2, socket.MSG_WAITALL) == b"\xff\xfe"
-        with pytest.raises(ConnectionRefusedError):
-            socket.create_connection(("127.0.0.1", listener.port), 20)
+    program.close()
 
 
 def test_sockets_are_bound_to_their_device(monkeypatch: pytest.MonkeyPatch) -> None:
-    made = Made(refuse=False)
+    made = Made()
     monkeypatch.setattr(stream_program.socket, "socket", lambda *_: made)
-    stream_program._socket("p1")
+    open_socket("p1")
     assert made.asked == [
         ("setsockopt", socket.SOL_SOCKET, 25, b"p1\0"),
         ("setsockopt", socket.IPPROTO_TCP, socket.TCP_NODELAY, 1),
@@ -176,39 +183,39 @@ def test_sockets_are_bound_to_their_device(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_requests_are_served_in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     """A listener ends the one before; what cannot be done is an error, and the next is done."""
-    requests = [
-        {"id": 1, "do": "state"},
-        {"id": 2, "do": "listen", "address": "10.0.0.1", "netdev": "p1"},
-        {"id": 3, "do": "listen", "address": "10.0.0.2", "netdev": "p2"},
-        {"id": 4, "do": "exchange", "size": 40},
-        {"id": 5, "do": "state"},
-        {"id": 6, "do": "stop"},
-        {"id": 7, "do": "hum"},
-        {"id": 8, "do": "listen"},
-        {"id": 9, "do": "hello"},
-    ]
-    lines = [json.dumps(each) for each in requests]
-    monkeypatch.setattr(stream_program, "sys", SimpleNamespace(stdin=lines))
+    devices: list[str] = []
+
+    def opened(netdev: str) -> socket.socket:
+        devices.append(netdev)
+        return socket.socket()
+
     monkeypatch.setattr(stream_program, "boot_id", lambda: "of today")
-    ports = {("10.0.0.1", "p1"): 81, ("10.0.0.2", "p2"): 82}
-    closed: list[int] = []
-
-    def listener(*where: str) -> Any:
-        port = ports[where]  # type: ignore[index]
-        return SimpleNamespace(port=port, close=lambda: closed.append(port))
-
-    running = SimpleNamespace(state=lambda: {"now": 1}, stop=lambda: {"end": 2})
-    monkeypatch.setattr(stream_program, "_Listener", listener)
-    monkeypatch.setattr(stream_program, "_exchange", lambda given: given["size"] == 40 and running)
-    answers: dict[int, Any] = {}
-    numbered: Any = SimpleNamespace(
-        reply=lambda number, _, content: answers.update({number: content}),
-        fail=lambda number, _, error: answers.update({number: str(error)}),
+    program = ProgramLines(lambda out: StreamProgram(out, opened))
+    assert program.error("state")["text"] == "there is no state here now"
+    first, second = (
+        program.ask("listen", address="127.0.0.1", netdev=name)["port"] for name in ("p1", "p2")
     )
-    stream_program._serve(numbered)
-    assert answers == {
-        1: "there is no state here now", 2: {"port": 81}, 3: {"port": 82}, 4: {},
-        5: {"now": 1}, 6: {"end": 2}, 7: "there is no hum here now", 8: "'address'",
-        9: {"boot": "of today"},
-    }  # fmt: skip
-    assert closed == [81, 82]
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", first), 20)
+    where = {"address": "127.0.0.1", "port": second, "netdev": "p3"}
+    assert program.ask("exchange", **where, size=40, user_timeout_ns=0) == {}
+    until(lambda: program.ask("state")["exchanges"] > 2, SystemClock())
+    # One connection is answered.
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", second), 20)
+    end = program.ask("stop")
+    assert (end["wrong"], end["error"]) == (0, None)
+    assert program.error("hum")["text"] == "there is no hum here now"
+    assert program.error("listen")["text"] == "'address'"
+    assert program.ask("hello") == {"boot": "of today"}
+    assert devices == ["p1", "p2", "p3"]
+    program.close()
+
+
+def test_blocks_are_answered_by_their_complement() -> None:
+    program = ProgramLines(lambda out: StreamProgram(out, lambda _: socket.socket()))
+    port = program.ask("listen", address="127.0.0.1", netdev="p1")["port"]
+    with socket.create_connection(("127.0.0.1", port), 20) as near:
+        near.sendall(b"\x00\x01\xc8")
+        assert near.recv(3, socket.MSG_WAITALL) == b"\xff\xfe\x37"
+    program.close()

@@ -1,6 +1,7 @@
 """Gate of a rank's operations: counted by group, joined where a stage sends and receives."""
 
 import threading
+from typing import Any
 
 import pytest
 
@@ -10,11 +11,25 @@ GROUPS = {"data": (0, 1), "pipeline": (0, 2)}
 
 
 class Rank:
-    """A gate and its events."""
+    """A gate and its events.
 
-    def __init__(self, *, gated: bool) -> None:
+    permits: whether what it wants is permitted at once; refused: why not.
+    """
+
+    def __init__(
+        self, *, gated: bool = True, permits: bool = True, refused: str | None = None, **more: Any
+    ) -> None:
         self.events: list[dict] = []
-        self.gate = Gate(GROUPS, self.events.append, gated=gated)
+        self.wanted = threading.Event()
+        self.permits, self.refused = permits, refused
+        self.gate = Gate(GROUPS, self._emit, gated=gated, **more)
+
+    def _emit(self, event: dict) -> None:
+        self.events.append(event)
+        if "wants" in event:
+            self.wanted.set()
+            if self.permits:
+                self.gate.go(event["wants"], self.refused)
 
     def ended(self) -> list[int]:
         return [each["ended"] for each in self.events if "ended" in each]
@@ -23,16 +38,7 @@ class Rank:
 @pytest.fixture
 def free() -> Rank:
     """A rank whose operations are permitted at once."""
-    rank = Rank(gated=True)
-    emit = rank.gate._emit
-
-    def permit(event: dict) -> None:
-        emit(event)
-        if "wants" in event:
-            rank.gate.go(event["wants"], None)
-
-    rank.gate._emit = permit
-    return rank
+    return Rank()
 
 
 def test_operations_are_counted_by_their_group(free: Rank) -> None:
@@ -50,14 +56,7 @@ def test_operations_are_counted_by_their_group(free: Rank) -> None:
 
 
 def test_gated_operation_waits_for_permission() -> None:
-    rank = Rank(gated=True)
-    announced, begun = threading.Event(), threading.Event()
-
-    def tell(what: dict) -> None:
-        rank.events.append(what)
-        announced.set()
-
-    rank.gate._emit = tell
+    rank, begun = Rank(permits=False), threading.Event()
 
     def run() -> None:
         rank.gate.begin("allreduce", (0, 1), 4)
@@ -65,7 +64,7 @@ def test_gated_operation_waits_for_permission() -> None:
 
     thread = threading.Thread(target=run)
     thread.start()
-    assert announced.wait(10)
+    assert rank.wanted.wait(10)
     assert not begun.is_set()
     assert rank.events == [{"wants": 0, "operation": ["data", 0, "allreduce", 4]}]
     rank.gate.go(0, None)
@@ -73,10 +72,9 @@ def test_gated_operation_waits_for_permission() -> None:
     assert begun.is_set()
 
 
-def test_refused_operation_raises_the_reason(free: Rank) -> None:
-    free.gate._emit = lambda what: free.gate.go(what["wants"], "no rail is left")
+def test_refused_operation_raises_the_reason() -> None:
     with pytest.raises(RefusedError, match="no rail is left"):
-        free.gate.begin("allreduce", (0, 1), 4)
+        Rank(refused="no rail is left").gate.begin("allreduce", (0, 1), 4)
 
 
 def test_ranks_that_no_rail_joins_are_named(free: Rank) -> None:
@@ -138,11 +136,9 @@ PHASES = {
 
 
 @pytest.fixture
-def deciding(free: Rank) -> Rank:
+def deciding() -> Rank:
     """A rank that knows its phases: two collectives, one send, and again."""
-    permit = free.gate._emit
-    free.gate = Gate(GROUPS, permit, gated=True, phases=PHASES)
-    return free
+    return Rank(phases=PHASES)
 
 
 def test_a_rank_decides_itself_within_a_phase(deciding: Rank) -> None:
@@ -194,10 +190,11 @@ def test_what_ran_last_is_reported_when_the_script_has_ended(deciding: Rank) -> 
     assert len(deciding.events) == 2
 
 
-def test_messages_are_joined_as_both_ranks_agreed(free: Rank) -> None:
+def test_messages_are_joined_as_both_ranks_agreed() -> None:
     """Three of the pair are one operation, whatever the script waits for between them."""
     phases = {"first": [["pipeline", True, 3], ["pipeline", True, 1]], "then": []}
-    free.gate = gate = Gate(GROUPS, free.gate._emit, gated=True, phases=phases)
+    rank = Rank(phases=phases)
+    gate = rank.gate
     for kind, size in (("send", 3), ("recv", 4), ("send", 5)):
         assert gate.begin(kind, (0, 2), size) == 0
         gate.waited_for(0)
@@ -208,21 +205,21 @@ def test_messages_are_joined_as_both_ranks_agreed(free: Rank) -> None:
         ["pipeline", 0, "send", 12, "srs"],
         ["pipeline", 1, "recv", 6, "r"],
     ]
-    ran = [entry[:2] for event in free.events for entry in event.get("ran", ())]
+    ran = [entry[:2] for event in rank.events for entry in event.get("ran", ())]
     assert ran == [["ended", 0], ["ended", 1]]
 
 
-def test_an_operation_beyond_all_that_was_profiled_asks(free: Rank) -> None:
+def test_an_operation_beyond_all_that_was_profiled_asks() -> None:
     phases = {"first": [["data", True, 1]], "then": []}
-    free.gate = gate = Gate(GROUPS, free.gate._emit, gated=True, phases=phases)
+    rank = Rank(phases=phases)
     for _ in range(3):
-        gate.done(gate.begin("allreduce", (0, 1), 4))
-    assert [event["wants"] for event in free.events if "wants" in event] == [0, 1, 2]
+        rank.gate.done(rank.gate.begin("allreduce", (0, 1), 4))
+    assert [event["wants"] for event in rank.events if "wants" in event] == [0, 1, 2]
 
 
-def test_an_operation_reports_its_line_of_the_script(free: Rank) -> None:
+def test_an_operation_reports_its_line_of_the_script() -> None:
     """That which runs, not the function of a module that it calls, nor a finished line."""
-    free.gate = gate = Gate(GROUPS, free.gate._emit, gated=True, script="/run/mine.py")
+    gate = Rank(script="/run/mine.py").gate
     source = (
         "\ndef within():\n    begin('allreduce', (0, 1), 4)\n\nwithin()\nbegin('send', (0, 2), 4)\n"
     )

@@ -209,6 +209,7 @@ class Worker:
 
     Attributes:
         backend: of PyTorch's collectives.
+        rank, ranks: of this one, and how many there are; 0 of 0 before they have joined.
     """
 
     backend = "gloo"
@@ -216,7 +217,7 @@ class Worker:
     def __init__(self, out: IO[str]) -> None:
         self._torch: Any = None
         self._device: Any = None
-        self._rank, self._ranks = 0, 0
+        self.rank, self.ranks = 0, 0
         self._groups: list[Any] = []
         self._left: list[Any] = []
         self._stopping = threading.Event()
@@ -323,16 +324,16 @@ class Worker:
         os.environ["GLOO_SOCKET_IFNAME"] = first
         address, port = request["store"]
         timeout = timedelta(microseconds=request["timeout_ns"] / 1e3)
-        self._rank, self._ranks = request["rank"], request["ranks"]
+        self.rank, self.ranks = request["rank"], request["ranks"]
         distributed = self._torch.distributed
         store = distributed.TCPStore(
-            address, port, self._ranks, is_master=self._rank == 0, timeout=timeout
+            address, port, self.ranks, is_master=self.rank == 0, timeout=timeout
         )
         distributed.init_process_group(
             self.backend,
             store=store,
-            rank=self._rank,
-            world_size=self._ranks,
+            rank=self.rank,
+            world_size=self.ranks,
             timeout=timeout,
             device_id=self._device,
         )
@@ -344,9 +345,9 @@ class Worker:
         return {}
 
     def _leave(self) -> dict[str, Any]:
-        if self._ranks:
+        if self.ranks:
             self._torch.distributed.destroy_process_group()
-            self._ranks = 0
+            self.ranks = 0
         return {}
 
     def _run(self, request: dict[str, Any]) -> dict[str, Any]:
@@ -357,18 +358,18 @@ class Worker:
         return {"size": task.size, **self._timed(task, request)}
 
     def _collective(self, name: str, size: int) -> Any:
-        return _Collective(self._torch, name, size, self._rank, self._ranks)
+        return _Collective(self._torch, name, size, self.rank, self.ranks)
 
     def _barrier(self) -> None:
         self._torch.distributed.barrier()
 
     def _round(self, request: dict[str, Any]) -> Any:
         lanes = request.get("lanes")
-        exchange = _Exchange(self._torch, lanes, self._rank, self._groups) if lanes else None
-        return _Round(self._torch, request["size"], self._ranks, exchange)
+        exchange = _Exchange(self._torch, lanes, self.rank, self._groups) if lanes else None
+        return _Round(self._torch, request["size"], self.ranks, exchange)
 
     def _exchange(self, request: dict[str, Any]) -> dict[str, Any]:
-        task = _Exchange(self._torch, request["lanes"], self._rank, self._groups)
+        task = _Exchange(self._torch, request["lanes"], self.rank, self._groups)
         return self._timed(task, request)
 
     def _timed(self, task: Any, request: dict[str, Any]) -> dict[str, Any]:
@@ -407,8 +408,8 @@ class Worker:
 
     def _checked(self, request: dict[str, Any]) -> dict[str, Any]:
         seen, collective = self._seen, request["collective"]
-        rounds = CheckedRounds(collective, request["count"], self._rank, self._ranks)
-        seen["members"] = list(range(self._ranks))
+        rounds = CheckedRounds(collective, request["count"], self.rank, self.ranks)
+        seen["members"] = list(range(self.ranks))
         threading.Thread(target=self._watch_retransmissions, args=(seen,), daemon=True).start()
         iteration, momentum, broken = 0, bytes(len(rounds.given(0))), None
         while seen is self._seen:
@@ -423,7 +424,7 @@ class Worker:
                 except (RuntimeError, OSError) as further:
                     again, error = None, further
                 if again is not None:
-                    rounds = CheckedRounds(collective, request["count"], self._rank, self._ranks)
+                    rounds = CheckedRounds(collective, request["count"], self.rank, self.ranks)
                     iteration, momentum, broken = again, bytes(len(rounds.given(0))), began
                     continue
                 seen["failed"] = now()
@@ -477,8 +478,8 @@ class Worker:
         if collective == "all_to_all":
             distributed.all_to_all_single(torch.frombuffer(taken, dtype=torch.int32), sent)
             return bytes(taken)
-        sending = distributed.isend(sent, (self._rank + 1) % self._ranks)
-        distributed.recv(torch.frombuffer(taken, dtype=torch.int32), (self._rank - 1) % self._ranks)
+        sending = distributed.isend(sent, (self.rank + 1) % self.ranks)
+        distributed.recv(torch.frombuffer(taken, dtype=torch.int32), (self.rank - 1) % self.ranks)
         sending.wait()
         return bytes(taken)
 

@@ -219,7 +219,7 @@ class MpiWorker(Worker):
         if not self._mpi.Is_initialized():
             self._mpi.Init_thread(self._mpi.THREAD_SERIALIZED)
         self._group = _Group(self._mpi, request["members"], request["timeout_ns"])
-        self._rank, self._ranks = self._group.rank, self._group.size
+        self.rank, self.ranks = self._group.rank, self._group.size
         self._barrier()
         return {}
 
@@ -266,7 +266,7 @@ class MpiWorker(Worker):
         before = group.all.Get_group()
         group.all.Revoke()
         group.all = group.all.Shrink()
-        self._rank, self._ranks = group.rank, group.size = group.all.rank, group.all.size
+        self.rank, self.ranks = group.rank, group.size = group.all.rank, group.all.size
         places = group.all.Get_group().Translate_ranks(None, before)
         seen["members"] = [seen["members"][place] for place in places]
         mine, latest = np.array([iteration]), np.array([0])

@@ -65,7 +65,7 @@ class NcclWorker(Worker):
             if collective == "all_to_all":
                 pending = [distributed.all_to_all_single(parts[0], sent, async_op=True)]
             else:
-                peers = (self._rank + 1) % self._ranks, (self._rank - 1) % self._ranks
+                peers = (self.rank + 1) % self.ranks, (self.rank - 1) % self.ranks
                 pending = distributed.batch_isend_irecv(
                     [
                         distributed.P2POp(distributed.isend, sent, peers[0]),

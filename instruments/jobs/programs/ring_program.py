@@ -49,7 +49,7 @@ class RingWorker(Worker):
 
     def _join(self, request: dict[str, Any]) -> dict[str, Any]:
         assert self._listening is not None
-        self._rank, self._ranks = request["rank"], request["ranks"]
+        self.rank, self.ranks = request["rank"], request["ranks"]
         self._after = socket.create_connection(tuple(request["next"]), _CONNECT_S)
         self._before, _ = self._listening.accept()
         for each in (self._after, self._before):
@@ -73,27 +73,27 @@ class RingWorker(Worker):
             return self._passed_on(block)
         if collective == "all_to_all":
             # Each block goes round the ring, and each rank takes its share of it.
-            share, shares = len(block) // self._ranks, {}
-            for step in range(self._ranks):
-                shares[(self._rank - step) % self._ranks] = block[share * self._rank :][:share]
-                if step < self._ranks - 1:
+            share, shares = len(block) // self.ranks, {}
+            for step in range(self.ranks):
+                shares[(self.rank - step) % self.ranks] = block[share * self.rank :][:share]
+                if step < self.ranks - 1:
                     block = self._passed_on(block)
-            return b"".join(shares[rank] for rank in range(self._ranks))
+            return b"".join(shares[rank] for rank in range(self.ranks))
         if collective == "train":
             return b"".join(self._summed(part) for part in buckets(block))
         return self._summed(block)
 
     def _summed(self, block: bytes) -> bytes:
-        share = len(block) // BYTES // self._ranks * BYTES
-        parts = [block[share * place : share * (place + 1)] for place in range(self._ranks)]
-        parts[-1] += block[share * self._ranks :]
-        for step in range(self._ranks - 1):
-            sent = (self._rank - step) % self._ranks
-            taken = (sent - 1) % self._ranks
+        share = len(block) // BYTES // self.ranks * BYTES
+        parts = [block[share * place : share * (place + 1)] for place in range(self.ranks)]
+        parts[-1] += block[share * self.ranks :]
+        for step in range(self.ranks - 1):
+            sent = (self.rank - step) % self.ranks
+            taken = (sent - 1) % self.ranks
             parts[taken] = added(parts[taken], self._passed_on(parts[sent], len(parts[taken])))
-        for step in range(self._ranks - 1):
-            sent = (self._rank + 1 - step) % self._ranks
-            taken = (sent - 1) % self._ranks
+        for step in range(self.ranks - 1):
+            sent = (self.rank + 1 - step) % self.ranks
+            taken = (sent - 1) % self.ranks
             parts[taken] = self._passed_on(parts[sent], len(parts[taken]))
         return b"".join(parts)
 

@@ -24,12 +24,13 @@ import socket
 import struct
 import sys
 import threading
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import IO, Any
 
 from lightrig.instruments.servers.programs.replies import Replies
 from lightrig.instruments.servers.programs.server_clock import boot_id, now
 
-__all__ = ["Exchanges", "answer_of", "block", "main"]
+__all__ = ["Exchanges", "StreamProgram", "answer_of", "block", "main", "open_socket"]
 
 _VERSION = 1
 _SO_BINDTODEVICE = getattr(socket, "SO_BINDTODEVICE", 25)
@@ -66,7 +67,8 @@ def _received(connection: socket.socket, size: int) -> bytes:
     return bytes(parts)
 
 
-def _socket(netdev: str) -> socket.socket:
+def open_socket(netdev: str) -> socket.socket:
+    """Open a socket of TCP on one network device; raises `OSError`."""
     made = socket.socket(socket.AF_INET, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
     made.setsockopt(socket.SOL_SOCKET, _SO_BINDTODEVICE, netdev.encode() + b"\0")
     made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -74,10 +76,16 @@ def _socket(netdev: str) -> socket.socket:
 
 
 class Exchanges:
-    """Blocks sent and answered in turn over one connection, by a thread of its own."""
+    """Blocks sent and answered in turn over one connection, by a thread of its own.
 
-    def __init__(self, connection: socket.socket, size: int) -> None:
-        self._connection, self._size = connection, size
+    Args:
+        connection: whose other end answers.
+        size: of a block, in bytes.
+        most_slow: number of slow ones that are kept.
+    """
+
+    def __init__(self, connection: socket.socket, size: int, most_slow: int = _MOST_SLOW) -> None:
+        self._connection, self._size, self._most_slow = connection, size, most_slow
         self.exchanges = self.wrong = 0
         self.slow: list[list[int]] = []
         self.began, self.failed = now(), None  # type: int, int | None
@@ -96,7 +104,7 @@ class Exchanges:
                 ended = now()
                 self.wrong += answer != answer_of(sent)
                 self.exchanges += 1
-                if ended - self.began >= _SLOW_NS and len(self.slow) < _MOST_SLOW:
+                if ended - self.began >= _SLOW_NS and len(self.slow) < self._most_slow:
                     self.slow.append([self.began, ended])
         except OSError as error:
             if not self._over.is_set():
@@ -137,8 +145,8 @@ class Exchanges:
 class _Listener:
     """Answers the blocks of one connection."""
 
-    def __init__(self, address: str, netdev: str) -> None:
-        self._socket = _socket(netdev)
+    def __init__(self, sock: socket.socket, address: str) -> None:
+        self._socket = sock
         self._socket.bind((address, 0))
         self._socket.listen(1)
         self.port: int = self._socket.getsockname()[1]
@@ -154,11 +162,13 @@ class _Listener:
                     connection.sendall(answer_of(part))
 
     def close(self) -> None:
+        with contextlib.suppress(OSError):  # it has answered one already, or does so now
+            # Closing alone would not end a wait for a connection, which would be answered then.
+            self._socket.shutdown(socket.SHUT_RDWR)
         self._socket.close()
 
 
-def _exchange(given: dict[str, Any]) -> Exchanges:
-    connection = _socket(given["netdev"])
+def _connected(connection: socket.socket, given: dict[str, Any]) -> Exchanges:
     try:
         if given["user_timeout_ns"]:
             milliseconds = given["user_timeout_ns"] // 1_000_000
@@ -177,32 +187,46 @@ def _exchange(given: dict[str, Any]) -> Exchanges:
     return Exchanges(connection, given["size"])
 
 
-def _serve(replies: Replies) -> None:
-    listener: _Listener | None = None
-    running: Exchanges | None = None
-    for line in sys.stdin:
-        received = now()
-        request = json.loads(line)
-        number, do = request["id"], request["do"]
-        try:
-            content: dict[str, Any] = {}
-            if do == "hello":
-                content = {"boot": boot_id()}
-            elif do == "listen":
-                if listener is not None:
-                    listener.close()
-                listener = _Listener(request["address"], request["netdev"])
-                content = {"port": listener.port}
-            elif do == "exchange":
-                running = _exchange(request)
-            elif do in ("state", "stop") and running is not None:
-                content = running.state() if do == "state" else running.stop()
+class StreamProgram:
+    """Answers the requests of one harness.
+
+    Args:
+        out: where the replies are written.
+        sockets: opens one on a network device.
+    """
+
+    def __init__(self, out: IO[str], sockets: Callable[[str], socket.socket] = open_socket) -> None:
+        self._replies, self._open_socket = Replies(out), sockets
+        self._listener: _Listener | None = None
+        self._running: Exchanges | None = None
+
+    def serve(self, requests: Iterable[bytes]) -> None:
+        """Answer requests, one a line, until there are no more."""
+        for line in requests:
+            received = now()
+            request = json.loads(line)
+            try:
+                content = self._answer(request["do"], request)
+            except (OSError, ValueError, KeyError, TypeError) as error:
+                self._replies.fail(request["id"], received, error)
             else:
-                raise ValueError(f"there is no {do} here now")
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            replies.fail(number, received, error)
-            continue
-        replies.reply(number, received, content)
+                self._replies.reply(request["id"], received, content)
+
+    def _answer(self, do: str, request: dict[str, Any]) -> dict[str, Any]:
+        if do == "hello":
+            return {"boot": boot_id()}
+        if do == "listen":
+            if self._listener is not None:
+                self._listener.close()
+            address, sock = request["address"], self._open_socket(request["netdev"])
+            self._listener = _Listener(sock, address)
+            return {"port": self._listener.port}
+        if do == "exchange":
+            self._running = _connected(self._open_socket(request["netdev"]), request)
+            return {}
+        if do in ("state", "stop") and self._running is not None:
+            return self._running.state() if do == "state" else self._running.stop()
+        raise ValueError(f"there is no {do} here now")
 
 
 def main() -> int:
@@ -210,7 +234,7 @@ def main() -> int:
     if sys.argv[1:] not in ([], ["lightrig-stream", str(_VERSION)]):
         print(f"this is lightrig-stream {_VERSION}, started as {sys.argv[1:]}", file=sys.stderr)
         return 2
-    _serve(Replies(sys.stdout))
+    StreamProgram(sys.stdout).serve(iter(sys.stdin.buffer.readline, b""))
     return 0
 
 

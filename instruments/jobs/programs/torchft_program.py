@@ -92,12 +92,12 @@ class TorchftWorker(Worker):
         )
         self._store = store
         deadline = time.monotonic() + _JOINING_S
-        while self._ranks < self._places:
+        while self.ranks < self._places:
             # A step fails where another replica joins meanwhile.
             with contextlib.suppress(RuntimeError):
                 self._agree(0)
             if time.monotonic() > deadline:
-                raise RuntimeError(f"the quorum has {self._ranks} of {self._places} replicas")
+                raise RuntimeError(f"the quorum has {self.ranks} of {self._places} replicas")
         return {}
 
     def _group(self, timeout: timedelta) -> Any:
@@ -118,7 +118,7 @@ class TorchftWorker(Worker):
         if self._lighthouse is not None:
             self._lighthouse.shutdown()
             self._lighthouse = None
-        self._ranks = 0
+        self.ranks = 0
         return {}
 
     def communicate(self, collective: str, block: bytes) -> bytes:
@@ -149,7 +149,7 @@ class TorchftWorker(Worker):
         values = found.tolist()
         members = [place for place in range(self._places) if values[place]]
         self._agreed = configured
-        self._rank, self._ranks = members.index(self._place), len(members)
+        self.rank, self.ranks = members.index(self._place), len(members)
         return members, max(values[self._places :])
 
     def _reformed(self, error: Exception, iteration: int, seen: dict[str, Any]) -> int | None:

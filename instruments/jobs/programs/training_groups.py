@@ -62,7 +62,7 @@ def _follow(torch: Any, gate: Gate, started: queue.SimpleQueue[Any]) -> None:
             if torch.cuda.is_available():
                 # NCCL's wait only blocks the stream that is current. One of our own ends with the
                 # operation; the script's would end with the computation queued behind it.
-                device = _device(torch, result)
+                device = device_of(torch, result)
                 if device not in streams:
                     streams[device] = torch.cuda.Stream(device)
                 with torch.cuda.stream(streams[device]):
@@ -184,7 +184,7 @@ def _backend(
             pair = [ranks[self.rank()], ranks[peer]]
             if not gate.carries(pair) and self._is_within(pair):
                 return getattr(self._scale_up(), kind)(tensors, peer, tag)
-            size = _bytes(torch, tensors)
+            size = bytes_of(torch, tensors)
             if not gate.carries(pair):
                 if kind == "recv":
                     received = self._front_end.receive(tensors, peer, tag, size)
@@ -249,9 +249,9 @@ def _backend(
                 work.wait()
                 return _completed(torch, given[0])
             if not gate.carries(ranks) and len(ranks) > 1:
-                self._front_end.run(kind, given, _bytes(torch, given))
+                self._front_end.run(kind, given, bytes_of(torch, given))
                 return _completed(torch, given[0])
-            number = gate.begin(kind, ranks, _bytes(torch, given))
+            number = gate.begin(kind, ranks, bytes_of(torch, given))
             future = torch.futures.Future()
             work = begin(self._inner, given, more)
             started.put((work, number, future, given[0]))
@@ -273,20 +273,20 @@ def _completed(torch: Any, result: Any) -> Any:
     return torch._C._distributed_c10d._create_work_from_future(future)
 
 
-def _device(torch: Any, given: Any) -> Any:
+def device_of(torch: Any, given: Any) -> Any:
     """Return the device of the first tensor of an operation's arguments."""
     while not isinstance(given, torch.Tensor):
         given = given[0]
     return given.device
 
 
-def _bytes(torch: Any, given: Any) -> int:
+def bytes_of(torch: Any, given: Any) -> int:
     """Return the size of an operation: of its largest argument, a list summed up."""
     if isinstance(given, torch.Tensor):
         return int(given.numel() * given.element_size())
     if not isinstance(given, list | tuple):
         return 0
-    sizes = [_bytes(torch, each) for each in given]
+    sizes = [bytes_of(torch, each) for each in given]
     return sum(sizes) if isinstance(given, list) else max(sizes, default=0)
 
 
