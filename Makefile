@@ -23,7 +23,7 @@ FUZZ_SECONDS ?= 900
 # The tests start Python some hundred times: it may keep what it has compiled.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: install docs night test test-named test-long test-asserted claims clients test-clients \
+.PHONY: install docs night affected reach test test-named test-long test-asserted claims clients test-clients \
         public-sources object-store test-object-store test-torch test-labgrid test-dask suites-simulated suites-traffic \
         suites-training test-container everything fuzz mutants mistakes generated hashes install-verified \
         audit lint bench clean
@@ -40,6 +40,16 @@ $(READY): pyproject.toml constraints.txt
 night: $(READY)
 	$(BIN)/python -m pytest suites $(NIGHT) $(if $(ONLY),-k $(ONLY)) --numprocesses $(WORKERS) $(SKIPS)
 	@echo "lightrig and pytest are in this environment: . $(BIN)/activate"
+
+# The test files that what has changed since the commit SINCE can affect, the quickest first; ends
+# at the first failure. Without SINCE: what is not committed.
+affected: SINCE ?= HEAD
+affected: $(READY)
+	$(BIN)/python tests/affected.py --since "$(SINCE)"
+
+# What each test file runs and reads, kept in .mistakes: measured where that has changed since.
+reach: $(READY)
+	$(BIN)/python tests/affected.py --measure
 
 test: $(READY)
 	$(BIN)/python -m pytest $(PARALLEL) -m 'not long' $(SKIPS)
@@ -164,8 +174,7 @@ mutants: $(READY)
 
 # Mistakes that people make, on the lines that have changed since the commit SINCE: which of them do
 # the tests notice? The lines that each test file runs are kept in .mistakes.
-SINCE ?= $(shell git rev-list -1 --before='26 hours ago' HEAD)
-
+mistakes: SINCE ?= $(shell git rev-list -1 --before='26 hours ago' HEAD)
 mistakes: $(READY)
 	$(BIN)/python tests/mutants/generate.py --since "$(SINCE)"
 

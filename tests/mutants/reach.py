@@ -1,11 +1,14 @@
 """Lines that each test file runs, stored, so that a mistake is tried with the tests that reach it.
 
 A test file is measured as a whole: fixtures of modules run with its first test alone. Processes
-that tests start are measured too. Lines are stored as a data file of coverage.py a test file.
+that tests start are measured too. Lines are stored as a data file of coverage.py a test file;
+the texts whose lines they are, by their digests.
 """
 
+import functools
 import hashlib
 import json
+import shutil
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -22,7 +25,8 @@ class Reach:
     """A test file and what it runs.
 
     state, seconds: of its run on the sound tree. root: tree that was measured. digests: of the test
-    file and of each file of the product that it runs, by name.
+    file and of each file of the product that it runs, by name. reads: names of files that it reads,
+    and of those of tests that it imports; of folders that it lists, with a "/" at the end.
     """
 
     test: str
@@ -30,20 +34,36 @@ class Reach:
     seconds: float
     root: str
     digests: dict[str, str]
+    reads: list[str]
 
     def lines(self, file: str) -> frozenset[int]:
         """Return the lines of `file` that it runs; empty where the file has changed since."""
         if self.digests.get(file) != digest(file):
             return frozenset()
-        data = CoverageData(str(_stored(self.test, "lines")))
-        data.read()
+        return self.measured_lines(file)
+
+    def measured_lines(self, file: str) -> frozenset[int]:
+        """Return the lines that it runs of `file` as it was measured, which is `measured_text`."""
+        data = _data(_stored(self.test, "lines"))
         names = (name for name in data.measured_files() if _file_of(name, self.root) == file)
         return frozenset(line for name in names for line in data.lines(name) or ())
 
+    def measured_text(self, file: str) -> str | None:
+        """Return the text of `file` as it was measured; None where it is not stored."""
+        path = STORE / "texts" / self.digests.get(file, "none")
+        return path.read_text() if path.is_file() else None
 
-def digest(file: str, root: Path = ROOT) -> str:
+
+@functools.lru_cache(maxsize=1)
+def _data(path: Path) -> CoverageData:
+    data = CoverageData(str(path))
+    data.read()
+    return data
+
+
+def digest(file: str, root: Path | None = None) -> str:
     """Return the digest of a file; empty where it is not there."""
-    path = root / file
+    path = (root or ROOT) / file
     return hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else ""
 
 
@@ -53,7 +73,7 @@ def _file_of(name: str, root: str) -> str:
     A program that was sent as text is stored in the folder where it ran, by its module's name.
     """
     module = Path(name).name
-    if module.startswith(f"{PROGRAMS}."):
+    if module.startswith(tuple(f"{package}." for package in PROGRAMS)):
         return f"{module.removeprefix('lightrig.').replace('.', '/')}.py"
     return name.removeprefix(f"{root}/")
 
@@ -76,7 +96,10 @@ def stored(test: str) -> Reach | None:
     path = _stored(test, "json")
     if not path.exists():
         return None
-    found = Reach(**json.loads(path.read_text()))
+    content = json.loads(path.read_text())
+    if "reads" not in content:  # of an earlier version
+        return None
+    found = Reach(**content)
     return found if found.digests.get(test) == digest(test) else None
 
 
@@ -90,6 +113,7 @@ def measure(test: str, tree: Path) -> Reach:
     STORE.mkdir(exist_ok=True)
     lines = _stored(test, "lines")
     lines.unlink(missing_ok=True)
+    _data.cache_clear()
     run = run_tests([test], tree, options=(), data_file=lines)
     if run.state == "failed":
         # Measuring takes signals and time that some tests look at: they may pass without it.
@@ -102,9 +126,21 @@ def measure(test: str, tree: Path) -> Reach:
         ran = [name for name in data.measured_files() if data.lines(name)]
         names = {_file_of(name, root) for name in ran}
         digests |= {name: digest(name, tree) for name in names}
-    found = Reach(test, run.state, round(run.seconds, 2), root, digests)
+        for name in names:
+            _keep_text(tree / name, digests[name])
+    read = lines.with_suffix(".read")
+    reads = sorted({*read.read_text().splitlines()}) if read.exists() else []
+    read.unlink(missing_ok=True)
+    found = Reach(test, run.state, round(run.seconds, 2), root, digests, reads)
     _stored(test, "json").write_text(json.dumps(asdict(found)))
     return found
+
+
+def _keep_text(path: Path, digest_: str) -> None:
+    kept = STORE / "texts" / digest_
+    if path.is_file() and not kept.exists():
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(path, kept)
 
 
 def refreshed(

@@ -145,14 +145,8 @@ def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     )
     for module in (generate, reach):
         monkeypatch.setattr(module, "ROOT", root)
-    monkeypatch.setattr(reach, "digest", lambda file, _=root: reach_digest(file, root))
     monkeypatch.setattr(reach, "STORE", tmp_path / "store")
     return root
-
-
-def reach_digest(file: str, root: Path) -> str:
-    path = root / file
-    return path.read_text() if path.is_file() else ""
 
 
 def test_a_mistake_is_tried_with_the_tests_that_run_its_line(tree: Path) -> None:

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import TypeVar
 
 import pytest
+from mutants import opened
 
 ROOT = Path(__file__).parents[2]
 SOUND_SECONDS = 600.0
@@ -33,8 +34,8 @@ SHORTEST_LIMIT = 30.0
 CONTEXT = multiprocessing.get_context("forkserver")
 """Processes that have loaded what all tests load, and nothing of the tree that has the bug."""
 
-PROGRAMS = "lightrig.instruments.servers.programs"
-"""Package of programs that are sent to servers as text: by their modules, coverage knows them."""
+PROGRAMS = ("lightrig.instruments.servers.programs", "lightrig.instruments.jobs.programs")
+"""Packages of programs that are sent to servers as text: by their modules, coverage knows them."""
 
 _PRELOADED = ["anyio", "hypothesis", "jinja2", "networkx", "numpy", "pydantic", "pytest"]
 CONTEXT.set_forkserver_preload([*_PRELOADED, "ruamel.yaml", "scipy.stats"])
@@ -122,7 +123,8 @@ def run_tests(
 ) -> TestRun:
     """Run `tests` on `tree`, at most `limit` seconds.
 
-    data_file: where the lines that they run are stored, also those of the processes they start.
+    data_file: where the lines that they run are stored, also those of the processes they start;
+    the files that they read stand beside it, in one whose name ends with ".read".
     """
     # A process that tests have started may still write where its lines are stored.
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as temporary:
@@ -163,6 +165,8 @@ def _tested(
     os.environ["PYTHONPATH"] = str(tree)
     sys.dont_write_bytecode = True
     measured = _coverage(tree, temporary, data_file) if data_file else None
+    if data_file:
+        _note_files(tree, temporary, data_file)
     # Rewriting the assertions of all modules would cost more than most of the tests.
     always = ["-q", "-m", "not long", "--assert=plain", f"--basetemp={temporary}/tests"]
     always += ["-p", "no:cacheprovider", "-p", "no:xdist"]
@@ -181,7 +185,8 @@ def _coverage(tree: Path, temporary: str, data_file: Path) -> Callable[[], None]
     settings = Path(temporary, "coveragerc")
     settings.write_text(
         f"[run]\ndata_file = {temporary}/lines\nparallel = true\npatch = subprocess, _exit\n"
-        f"sigterm = true\nsource = {tree}\nomit = {tree}/tests/*\nsource_pkgs = {PROGRAMS}\n"
+        f"sigterm = true\nsource = {tree}\nomit = {tree}/tests/*\n"
+        f"source_pkgs = {', '.join(PROGRAMS)}\n"
     )
     measured = coverage.Coverage(config_file=str(settings))
     measured.start()
@@ -194,6 +199,18 @@ def _coverage(tree: Path, temporary: str, data_file: Path) -> Callable[[], None]
         together.save()
 
     return store
+
+
+def _note_files(tree: Path, temporary: str, data_file: Path) -> None:
+    """Begin to note which files of the tree are read, also by processes started."""
+    customized = Path(temporary, "customized")
+    customized.mkdir()
+    shutil.copy(opened.__file__, customized / "sitecustomize.py")
+    log = data_file.with_suffix(".read")
+    log.unlink(missing_ok=True)
+    os.environ[opened.VARIABLE] = f"{tree.resolve()}:{log}"
+    os.environ["PYTHONPATH"] = f"{customized}{os.pathsep}{tree}"
+    opened.note(str(tree.resolve()), str(log))
 
 
 class _Failures:
