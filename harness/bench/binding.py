@@ -201,8 +201,13 @@ def bind_only(
     )
     simulated = frozenset(name for name, each in assembly.identities.items() if each.simulated)
     return Bench(
-        *(testbed, clock, assembly.switches, assembly.servers, assembly.instruments),
-        *(assembly.identities, simulated),
+        testbed=testbed,
+        clock=clock,
+        switches=assembly.switches,
+        servers=assembly.servers,
+        instruments=assembly.instruments,
+        identities=assembly.identities,
+        simulated=simulated,
         external=frozenset(names),
         lease=lease,
         saved_states=SavedStates(state_folder(testbed)),

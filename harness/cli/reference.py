@@ -227,7 +227,11 @@ def _tell(found: References, path: Path, *, as_json: bool) -> None:
         return
     made_up = ", simulated" if found.simulated else ""
     table = Table(
-        *("reference", "", "port", f"found (± standard uncertainty, k = 1{made_up})", "expires"),
+        "reference",
+        "",
+        "port",
+        f"found (± standard uncertainty, k = 1{made_up})",
+        "expires",
         box=None,
         padding=(0, 2, 0, 0),
     )

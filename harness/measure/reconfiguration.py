@@ -291,9 +291,15 @@ def reconfigure(
     tolerances = {name: watch.point_error for name, watch in watches.items()}
     late = late_monitors(seen, fabric.links(before), fabric.testbed.cabling, tolerances)
     return Reconfiguration(
-        *(plan.name, transition.moved, sent, tuple(seen), tuple(missing), gap, tuple(windows)),
-        {name: watch.watched for name, watch in watches.items()} | observed.watched(),
-        tuple(flaps(changes)),
+        plan=plan.name,
+        moved=transition.moved,
+        sent=sent,
+        seen=tuple(seen),
+        missing=tuple(missing),
+        reading_gap=gap,
+        windows=tuple(windows),
+        watched={name: watch.watched for name, watch in watches.items()} | observed.watched(),
+        flaps=tuple(flaps(changes)),
         before=_name_of(before, fabric) if plan.name in fabric.plans else None,
         late_monitors=late,
         clocks=observed.clocks,

@@ -123,7 +123,8 @@ def _distribute(
     futures = {
         client.submit(
             _measure_on_worker,
-            *(str(lab.path), task),
+            str(lab.path),
+            task,
             key=f"{night}-{task.testbed}",
             resources={task.file: 1},
             pure=False,

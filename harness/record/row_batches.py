@@ -186,8 +186,15 @@ def _columns(
     subject, quantity, unit = (_texts(found, name) for name in ("subject", "quantity", "unit"))
     names = [present.get(name, name) for name in quantity.names]
     return RowBatch(
-        *(numbers, subject, Texts(quantity.codes, names), value, lower, upper, unit, times),
-        conditions,
+        contexts=numbers,
+        subject=subject,
+        quantity=Texts(quantity.codes, names),
+        value=value,
+        lower=lower,
+        upper=upper,
+        unit=unit,
+        time_ns=times,
+        conditions=conditions,
     )
 
 

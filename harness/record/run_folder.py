@@ -195,7 +195,13 @@ def facts_of(record: RunRecord, state: State) -> RunFacts:
     if record.header["schema"] > 1:
         tests = Outcomes((t.nodeid, t.outcome, t.duration_s) for t in record.tests)
     return RunFacts(
-        *(state, record.torn, testbeds, tests, record.header, record.summary), record.damage
+        state=state,
+        torn=record.torn,
+        testbeds=testbeds,
+        tests=tests,
+        header=record.header,
+        summary=record.summary,
+        damage=record.damage,
     )
 
 

@@ -91,7 +91,10 @@ def curve(
     title = f"{x} ({level.label})" if level.label else x
     longest = max(len(labels) for _, labels in upright.ticks)
     plot = Plot(
-        *(width, height, Axis(level.low, level.high, level.ticks, title), upright),
+        width=width,
+        height=height,
+        x=Axis(level.low, level.high, level.ticks, title),
+        y=upright,
         left=12 + 6 * longest,
         top=16 if upright.label else 8,
     )

@@ -246,7 +246,10 @@ def _by_temperature(quantity: str, data: SectionData) -> Iterator[Figure]:
         matrix[circuits.index(circuit), temperatures.index(at)] = np.median(values)
     title = f"{sentence(quantity)} by temperature"
     drawing = heat_map(
-        *(matrix, circuits, [f"{at:.0f} °C" for at in temperatures], "dB"),
+        matrix=matrix,
+        rows=circuits,
+        columns=[f"{at:.0f} °C" for at in temperatures],
+        unit="dB",
         label=f"Heat map of {title}",
         row_name="circuit",
         column_name="temperature",

@@ -149,7 +149,10 @@ def _grids(test: TestFrame, quantity: str) -> Iterator[Figure]:
         title = f"{quantity} {name}".strip()
         each = counted([len(values) for values in grid.values()])
         drawing = heat_map(
-            *(matrix, rows, columns, series.unit),
+            matrix=matrix,
+            rows=rows,
+            columns=columns,
+            unit=series.unit,
             label=f"Heat map of {title}",
             row_name="ingress",
             column_name="egress",

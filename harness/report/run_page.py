@@ -164,9 +164,16 @@ def sections(
         found += answers
     plans = max((len(testbed.plans) for testbed in testbeds.values()), default=0)
     return render_macro(
-        *("measured", "measured", style(plans), _warnings(record, run), render_answers(found)),
-        *(Markup().join(contents), _facts(record, run), record.header.get("command")),
-        *(_deselected(record), any(frame.simulated for frame in run.testbeds)),
+        "measured",
+        "measured",
+        style(plans),
+        _warnings(record, run),
+        render_answers(found),
+        Markup().join(contents),
+        _facts(record, run),
+        record.header.get("command"),
+        _deselected(record),
+        any(frame.simulated for frame in run.testbeds),
         Markup().join(cards),
     )
 

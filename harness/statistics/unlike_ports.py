@@ -67,8 +67,13 @@ def unlike_ports(
         if beyond and abs(median.value) >= least * abs(usual):
             found.append(
                 UnlikePort(
-                    *(port, median.value, median.lower, median.upper, median.confidence),
-                    *(usual, int(judged.sum())),
+                    port=port,
+                    excess=median.value,
+                    lower=median.lower,
+                    upper=median.upper,
+                    confidence=median.confidence,
+                    usual=usual,
+                    n=int(judged.sum()),
                 )
             )
     return sorted(found, key=lambda one: -abs(one.excess))

@@ -78,7 +78,7 @@ def fit(
             one = sensitivity(dbm, *counts, target, confidence, scale_db=POWER_SCALE_DB)
             if isinstance(one, Sensitivity) and one.misfit < _MISFIT:
                 floored = sensitivity(
-                    *(dbm, *counts, target, confidence), with_floor=True, scale_db=POWER_SCALE_DB
+                    dbm, *counts, target, confidence, with_floor=True, scale_db=POWER_SCALE_DB
                 )
                 if isinstance(floored, Sensitivity) and floored.misfit > one.misfit:
                     one = floored

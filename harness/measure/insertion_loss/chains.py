@@ -161,14 +161,21 @@ class _Builder:
             else:
                 planes[n], launched[n] = plane, level
         watched = Monitors(switch, [n for n in (*ingress, *egress) if n in monitored])
+        sources = {n: Port(self._name, str(n)) for n in launched}
+        channels = {n: Port(self._name, str(n)) for n in egress}
         return Chain(
-            *(self._name, "monitors", tuple(ingress), tuple(egress), (watched,), launched),
-            *(planes, wavelength, self._sources(ingress), entering),
-            self._paired(
-                {n: Port(self._name, str(n)) for n in launched},
-                *(launched, planes, {n: Port(self._name, str(n)) for n in egress}, wavelength),
-            ),
-            self._bench.testbed.switches[self._name].monitor_max_dbm,
+            switch=self._name,
+            method="monitors",
+            ingress=tuple(ingress),
+            egress=tuple(egress),
+            observers=(watched,),
+            launched=launched,
+            planes=planes,
+            wavelength_nm=wavelength,
+            sources=self._sources(ingress),
+            entering=entering,
+            paired=self._paired(sources, launched, planes, channels, wavelength),
+            most_dbm=self._bench.testbed.switches[self._name].monitor_max_dbm,
         )
 
     # -------------------------------------------------------------------------- meter
@@ -204,8 +211,15 @@ class _Builder:
                 planes[n] = replace(plane, components=(*plane.components, *further))
         egress = tuple(n for ports in channels.values() for n in ports.values())
         return Chain(
-            *(self._name, "meter", tuple(ingress), tuple(sorted(egress)), tuple(observers)),
-            *(launched, planes, wavelength, self._sources(ingress)),
+            switch=self._name,
+            method="meter",
+            ingress=tuple(ingress),
+            egress=tuple(sorted(egress)),
+            observers=tuple(observers),
+            launched=launched,
+            planes=planes,
+            wavelength_nm=wavelength,
+            sources=self._sources(ingress),
             paired=self._paired(from_ports, launched, planes, at, wavelength),
         )
 
@@ -225,8 +239,14 @@ class _Builder:
         planes |= {n: Plane(-self._fiber_db(n), (half,)) for n in receives}
         watched = Modules(self._bench, sends, receives)
         return Chain(
-            *(self._name, "modules", tuple(sends), tuple(receives), (watched,), {}, planes),
-            self._wavelength(sends),
+            switch=self._name,
+            method="modules",
+            ingress=tuple(sends),
+            egress=tuple(receives),
+            observers=(watched,),
+            launched={},
+            planes=planes,
+            wavelength_nm=self._wavelength(sends),
         )
 
     # ------------------------------------------------------------------------- inside

@@ -285,6 +285,5 @@ def check_rows(
         of_shift["void"] = shift.exceeds(limit_db)
         at = shift.reading.at
         yield Row(
-            *(switch, "check_standard.shift", shift.value, *ends, "dB", at),
-            {**conditions, **of_shift},
+            switch, "check_standard.shift", shift.value, *ends, "dB", at, {**conditions, **of_shift}
         )

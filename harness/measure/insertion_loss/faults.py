@@ -281,9 +281,13 @@ class _Search:
             if missing - 2 * half > WORTH_DB:
                 fiber = self._testbed.cabling.fiber_to(Port(self._chain.switch, str(ingress)))
                 yield Fault(
-                    *("bent fiber", str(fiber), missing, missing - half, missing + half),
-                    f"that much less enters {self._chain.switch}.{ingress} than when its reference "
-                    "was taken: is the fiber bent, or its far end dirty?",
+                    kind="bent fiber",
+                    subject=str(fiber),
+                    value=missing,
+                    lower=missing - half,
+                    upper=missing + half,
+                    about=f"that much less enters {self._chain.switch}.{ingress} than when its "
+                    "reference was taken: is the fiber bent, or its far end dirty?",
                 )
 
     def without_light(self) -> Iterator[Fault]:
@@ -334,7 +338,9 @@ class _Search:
                 if one.row is not None and one.column is not None:
                     circuit = Circuit(chain.ingress[one.row], chain.egress[one.column])
                     yield Fault(
-                        *("lossy circuit", f"{chain.switch} {circuit}", *span),
+                        "lossy circuit",
+                        f"{chain.switch} {circuit}",
+                        *span,
                         "more than its two ports explain: do its mirrors need to be aligned anew?",
                     )
                     continue
@@ -347,7 +353,9 @@ class _Search:
                 inside = chain.method == "monitors" and port not in chain.launched
                 kind: FaultKind = "dirty connector" if inside else "dirty connector or bent fiber"
                 yield Fault(
-                    *(kind, f"{chain.switch}.{port}", *span),
+                    kind,
+                    f"{chain.switch}.{port}",
+                    *span,
                     f"every circuit of this {side} loses that much more than {than}: "
                     f"clean {side} {port}" + ("" if inside else " and look along its fiber"),
                 )

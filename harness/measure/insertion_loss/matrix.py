@@ -213,8 +213,19 @@ class _Measurement:
         whole[whole <= DARK_DBM] = np.nan
         entered, left = np.split(whole, [len(self._chain.ingress)], axis=2)
         return Losses(
-            *(self._chain, losses, tuple(dark), len(settings), len(again), most, noise),
-            *(repeatability, makings, tuple(times), entered, left, tuple(checks)),
+            chain=self._chain,
+            losses=losses,
+            dark=tuple(dark),
+            settings=len(settings),
+            remade=len(again),
+            readings=most,
+            noise=noise,
+            repeatability=repeatability,
+            makings=makings,
+            times=tuple(times),
+            entered=entered,
+            left=left,
+            checks=tuple(checks),
         )
 
     # ------------------------------------------------------------------------ settings

@@ -87,7 +87,12 @@ def simulated_references(bench: Bench) -> References:
     serials = tuple(f"{one.model}, serial {one.serial}" for one in bench.identities.values())
     found = [
         ReferenceSet(
-            *(f"by-hand-{nm:g}", today, expiry(today), nm, serials, book.uncertainty_db),
+            name=f"by-hand-{nm:g}",
+            taken=today,
+            expires=expiry(today),
+            wavelength_nm=nm,
+            instruments=serials,
+            each_db=book.uncertainty_db,
             launches=launches,
             offsets=offsets,
             checks=checks,
@@ -192,9 +197,12 @@ def _at_meter(
     base = level[sources[0], sinks[0]]
     today, identity = wall_time().date(), bench.identities[name]
     return ReferenceSet(
-        *(f"{name}-{SOURCE_NM:g}", today, expiry(today), SOURCE_NM),
-        (f"{identity.model}, serial {identity.serial}",),
-        math.sqrt(1.5 * (connector_db**2 + noise**2 / READINGS)),
+        name=f"{name}-{SOURCE_NM:g}",
+        taken=today,
+        expires=expiry(today),
+        wavelength_nm=SOURCE_NM,
+        instruments=(f"{identity.model}, serial {identity.serial}",),
+        each_db=math.sqrt(1.5 * (connector_db**2 + noise**2 / READINGS)),
         launches={source: level[source, sinks[0]] for source in sources},
         offsets={sink: level[sources[0], sink] - base for sink in sinks},
         base=(sources[0], sinks[0]),

@@ -116,8 +116,14 @@ def budget_rows(losses: Losses, conditions: Mapping[str, Scalar]) -> Iterator[Ro
         quantity = f"loss.budget.{name.replace(' ', '_')}"
         middle_db, low, high = float(np.median(found)), min(found), max(found)
         yield Row(
-            *(losses.chain.switch, quantity, middle_db, low, high, "dB", losses.times[0]),
-            row_conditions,
+            subject=losses.chain.switch,
+            quantity=quantity,
+            value=middle_db,
+            lower=low,
+            upper=high,
+            unit="dB",
+            time_ns=losses.times[0],
+            conditions=row_conditions,
         )
 
 

@@ -146,7 +146,10 @@ class RingTraining:
                 gates.met.set()
 
         run = self._session.run(
-            *(script, listener, "gated", groups),
+            script,
+            listener,
+            control="gated",
+            groups=groups,
             beside=[begin, *(keeper.work for keeper in gates.keepers)],
             ended=lambda rank: gates.keepers[rank].finish(),
             lost=gates.all_waiting.set,

@@ -85,7 +85,13 @@ class RegionTraffic:
         """Record a failure that every rank survives; see `under_traffic`."""
         self._links.pause()
         found = under_traffic(
-            *(self._fabric, self._region, case, plan, traffic, fail, replan),
+            fabric=self._fabric,
+            over=self._region,
+            case=case,
+            plan=plan,
+            traffic=traffic,
+            fail=fail,
+            replan=replan,
             before=before,
             after=after,
         )
@@ -106,7 +112,15 @@ class RegionTraffic:
         """Record a failure that ends a rank, which another server replaces; `with_a_new_rank`."""
         self._links.pause()
         found = with_a_new_rank(
-            *(self._fabric, self._region, case, plan, traffic, ranks, fail, replan, backup),
+            fabric=self._fabric,
+            over=self._region,
+            case=case,
+            plan=plan,
+            traffic=traffic,
+            ranks=ranks,
+            fail=fail,
+            replan=replan,
+            backup=backup,
             before=before,
         )
         return self._recorded(found)

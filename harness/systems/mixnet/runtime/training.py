@@ -346,7 +346,10 @@ class _Run:
         )
         ranks = range(training.placement.ranks)
         run = training.session.run(
-            *(self._script, self._listener, "watched", {"all": ranks}),
+            self._script,
+            self._listener,
+            control="watched",
+            groups={"all": ranks},
             module=module,
             beside=[partial(self._loop, len(ranks))],
             ended=lambda rank: self._messages.put((rank, None, 0)),
@@ -394,8 +397,17 @@ class _Run:
         self._control.changed()
         self._changes.append(
             CircuitChange(
-                *(due.step, due.layer, due.before, due.knows, new.moved, began, planned),
-                *(new.left, new.switched, new.lit, new.done),
+                step=due.step,
+                layer=due.layer,
+                before=due.before,
+                knows=due.knows,
+                moved=new.moved,
+                began=began,
+                planned=planned,
+                left=new.left,
+                switched=new.switched,
+                lit=new.lit,
+                done=new.done,
             )
         )
 

@@ -136,7 +136,9 @@ def _trained(
         with postponed():
             running.close()
     return answer(
-        *(ring, trained, tables),
+        ring=ring,
+        trained=trained,
+        tables=tables,
         mode=request.mode,
         simulated=sorted(fabric.bench.simulated),
         pattern=request.results,

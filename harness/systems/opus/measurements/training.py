@@ -350,8 +350,10 @@ class LitFabric(Fabric):
                 egresses = {circuit.egress for circuit in change.add}
                 leaving = egresses & {circuit.egress for circuit in change.remove}
                 watches[name] = LightWatch(
-                    *(switch, leaving, egresses),
-                    self.bench.testbed.switches[name].monitor_latency_ns,
+                    monitor=switch,
+                    leaving=leaving,
+                    coming=egresses,
+                    latency=self.bench.testbed.switches[name].monitor_latency_ns,
                 )
         for watch in watches.values():
             watch.take()

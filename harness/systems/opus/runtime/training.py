@@ -296,8 +296,10 @@ class TrainingJob:
                 controlled.lose()
 
         run = self._session.run(
-            *(script, listener, control),
-            {group.name: group.ranks for group in self.job.groups.values()},
+            script,
+            listener,
+            control=control,
+            groups={group.name: group.ranks for group in self.job.groups.values()},
             phases=phases,
             beside=beside,
             ended=ended,
