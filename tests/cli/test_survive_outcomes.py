@@ -199,9 +199,9 @@ def run(tmp_path, monkeypatch):
         noted.append(("command", command))
         return SimpleNamespace(close=lambda: noted.append(("command closed",)))
 
-    def fault_run(fabric, links, _jobs, plan, job, reform, recovery, phase, reroute):
+    def fault_run(fabric, links, jobs, plan, collective, reform, timeout, phase, reroute):
         share = None if phase is None else phase._share
-        noted.append(("run", fabric, links, plan.name, job, reform, recovery, share, reroute))
+        noted.append(("run", fabric, links, plan.name, collective, reform, timeout, share, reroute))
         left = iter(ends)
 
         def under(fault):

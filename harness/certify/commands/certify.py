@@ -1,8 +1,8 @@
 """`lightrig certify FILE SWITCH`: requirements of optical switches, tried on one of them."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from hashlib import sha256
 from pathlib import Path
@@ -30,6 +30,7 @@ from lightrig.harness.cli.common import (
 )
 from lightrig.harness.cli.doctor import is_on_terminal
 from lightrig.harness.cli.lab import Instruments, Seed, interruptible, lab, restored
+from lightrig.harness.cli.requests import takes
 from lightrig.instruments.core.capabilities import OpticalSwitch
 from lightrig.instruments.core.endpoint import Endpoint
 from lightrig.instruments.core.registry import open_instrument
@@ -53,128 +54,161 @@ QUICK_PORTS = 8
 _SECONDS_PER_MOVE = 5
 """Rough duration of a change with its readings."""
 
-Switch = Annotated[str, typer.Argument(metavar="SWITCH", help="An optical switch of the file.")]
-Profile = Annotated[str, typer.Option(help="Profile of required clauses; by default the model's.")]
-Allow = Annotated[
-    list[Class] | None,
-    typer.Option(help="Run clauses of this class as well; may be given twice."),
-]
-Quick = Annotated[bool, typer.Option("--quick", help=f"Use {QUICK_PORTS} ports a side, drawn.")]
-Resume = Annotated[bool, typer.Option("--resume", help="Go on where a killed run ended.")]
-Operator = Annotated[bool, typer.Option("--operator", help="Ask you to do what no driver can.")]
-Hours = Annotated[
-    float, typer.Option(metavar="H", min=0, help="Try the endurance for so many hours.")
-]
-Wires = Annotated[
-    list[str] | None,
-    typer.Option("--wire", metavar="ADDRESS", help="A further wire of the switch; repeat it."),
-]
-Key = Annotated[
-    str, typer.Option(metavar="PLACE", help="Private key that signs: file:PATH or keyring:NAME.")
-]
-Yes = Annotated[bool, typer.Option("--yes", help="Move circuits without a question.")]
-Out = Annotated[Path, typer.Option(metavar="FOLDER", help="Where the sheet is written.")]
+
+@dataclass(frozen=True, slots=True)
+class CertifyOptions:
+    """Arguments and options of the command."""
+
+    file: File
+    switch: Annotated[str, typer.Argument(metavar="SWITCH", help="An optical switch of the file.")]
+    profile: Annotated[
+        str, typer.Option(help="Profile of required clauses; by default the model's.")
+    ] = ""
+    allow: Annotated[
+        list[Class] | None,
+        typer.Option(help="Run clauses of this class as well; may be given twice."),
+    ] = None
+    quick: Annotated[
+        bool, typer.Option("--quick", help=f"Use {QUICK_PORTS} ports a side, drawn.")
+    ] = False
+    resume: Annotated[bool, typer.Option("--resume", help="Go on where a killed run ended.")] = (
+        False
+    )
+    operator: Annotated[
+        bool, typer.Option("--operator", help="Ask you to do what no driver can.")
+    ] = False
+    hours: Annotated[
+        float, typer.Option(metavar="H", min=0, help="Try the endurance for so many hours.")
+    ] = 0.0
+    wire: Annotated[
+        list[str] | None,
+        typer.Option(metavar="ADDRESS", help="A further wire of the switch; repeat it."),
+    ] = None
+    key: Annotated[
+        str,
+        typer.Option(metavar="PLACE", help="Private key that signs: file:PATH or keyring:NAME."),
+    ] = ""
+    yes: Annotated[bool, typer.Option("--yes", help="Move circuits without a question.")] = False
+    out: Annotated[Path, typer.Option(metavar="FOLDER", help="Where the sheet is written.")] = Path(
+        "sheets"
+    )
+    instruments: Instruments = "auto"
+    seed: Seed = 0
+    as_json: AsJson = False
+
+    @property
+    def progress(self) -> Path:
+        """The file of a run that has not ended."""
+        return self.out / f"{self.switch}.progress.json"
+
+    def trial(self) -> Trial:
+        """Return what may be tried, still without the further wires."""
+        return Trial(
+            self.seed,
+            QUICK_PORTS if self.quick else None,
+            frozenset[str]({"harmless", *(self.allow or ())}),
+            _ask if self.operator else None,
+            hours=self.hours,
+        )
+
+    def allowed(self) -> None:
+        """Ask before circuits are moved; end the command where nobody can be asked."""
+        if self.operator and not is_on_terminal():
+            give_up("nothing was done: --operator needs a terminal", BAD_INPUT)
+        if self.instruments != "simulated" and not self.yes:
+            if not is_on_terminal():
+                give_up("nothing was done: without a terminal, --yes allows the moves", BAD_INPUT)
+            typer.confirm("Traffic over these ports stops meanwhile. Go on?", abort=True, err=True)
+
+    def bench(self, testbed: Testbed) -> Bench:
+        """Open the lab, or end the command."""
+        about = f"lightrig certify {self.switch}"
+        return lab(lambda: bind(testbed, self.instruments, self.seed, about))
 
 
-def certify(
-    file: File,
-    switch: Switch,
-    profile: Profile = "",
-    allow: Allow = None,
-    quick: Quick = False,
-    resume: Resume = False,
-    operator: Operator = False,
-    hours: Hours = 0.0,
-    wire: Wires = None,
-    key: Key = "",
-    yes: Yes = False,
-    out: Out = Path("sheets"),
-    instruments: Instruments = "auto",
-    seed: Seed = 0,
-    as_json: AsJson = False,
-) -> None:
+@takes(CertifyOptions)
+def certify(options: CertifyOptions) -> None:
     """Test an optical switch against its requirements, and write a sheet of verdicts.
 
     Only the testbed's ports are used, and only harmless clauses run unless others are allowed; all
     is restored. Exit 0 where each required clause has passed or is not applicable, 1 where one has
     not, 2 for bad input, 3 for trouble in the lab, 6 where the switch is not as found.
     """
-    testbed = load_testbed(file)
-    wanted = _profile(testbed, switch, profile)
-    signing = _key(key)
-    permitted = frozenset[str]({"harmless", *(allow or ())})
-    ports = QUICK_PORTS if quick else None
-    _announce(testbed, switch, wanted, permitted, ports, hours)
-    if operator and not is_on_terminal():
-        give_up("nothing was done: --operator needs a terminal", BAD_INPUT)
-    if instruments != "simulated" and not yes:
-        if not is_on_terminal():
-            give_up("nothing was done: without a terminal, --yes allows the moves", BAD_INPUT)
-        typer.confirm("Traffic over these ports stops meanwhile. Go on?", abort=True, err=True)
-    trial = Trial(seed, ports, permitted, _ask if operator else None, hours=hours)
-    path = out / f"{switch}.progress.json"
-
-    def show(result: ClauseResult) -> None:
-        name = f"{result.requirement.number} {result.requirement.title}"
-        echo(f"{name:<45} {result.verdict}: {result.reason}", err=as_json)
-
-    def bound() -> Bench:
-        return lab(lambda: bind(testbed, instruments, seed, f"lightrig certify {switch}"))
-
+    testbed = load_testbed(options.file)
+    profile = _profile(testbed, options.switch, options.profile)
+    signing = _key(options.key)
+    trial = options.trial()
+    _announce(testbed, options.switch, profile, trial.permitted, trial.ports, options.hours)
+    options.allowed()
     with interruptible("the switch is restored; --resume goes on"), ExitStack() as benches:
-        bench = bound()
+        bench = options.bench(testbed)
         fabric = benches.enter_context(restored(bench))
-        trial = replace(trial, wires=lab(lambda: _open_wires(bench, switch, wire or [])))
-        for each in trial.wires.values():
+        wires = lab(lambda: _open_wires(bench, options.switch, options.wire or []))
+        for each in wires.values():
             benches.callback(each.close)
-        of = _of(bench, switch, wanted, trial, file)
-        progress = _begin(path, of, fabric, switch, resume=resume)
+        trial = replace(trial, wires=wires)
 
         def renew() -> Fabric:
             benches.close()
-            return benches.enter_context(restored(bound()))
+            return benches.enter_context(restored(options.bench(testbed)))
 
-        def begin(number: str) -> None:
-            progress.begun = number
-            _write(progress, path)
-
-        def end(result: ClauseResult) -> None:
-            number = result.requirement.number
-            if number not in {each.requirement.number for each in progress.results}:
-                progress.begun = ""
-                progress.results.append(result)
-                _write(progress, path)
-            show(result)
-
-        certification = Certification(
-            fabric,
-            switch,
-            requirements().profiles[wanted],
-            trial,
-            renew=renew if bench.in_process and not trial.wires else None,
-            known={each.requirement.number: each.outcome for each in progress.results},
-            begin=begin,
-        )
-        sheet = lab(
-            lambda: run_clauses(
-                certification,
-                bench,
-                wanted,
-                interrupted=tuple(progress.interrupted),
-                progress=end,
-            )
-        )
-        sheet = _signed(sheet, signing)
+        anew = renew if bench.in_process and not wires else None
+        sheet = _signed(_sheet(options, fabric, profile, trial, anew), signing)
         try:
-            written = sheet.write(out)
-            path.unlink(missing_ok=True)
+            written = sheet.write(options.out)
+            options.progress.unlink(missing_ok=True)
         except OSError as error:
-            give_up(f"{out}: {error.strerror}", LAB_ERROR)
-        echo("written " + " and ".join(map(str, written)), err=as_json)
-    if as_json:
+            give_up(f"{options.out}: {error.strerror}", LAB_ERROR)
+        echo("written " + " and ".join(map(str, written)), err=options.as_json)
+    if options.as_json:
         echo(sheet.text(), nl=False)
     if not sheet.meets_profile:
         raise typer.Exit(NO)
+
+
+def _sheet(
+    options: CertifyOptions,
+    fabric: Fabric,
+    profile: str,
+    trial: Trial,
+    renew: Callable[[], Fabric] | None,
+) -> Sheet:
+    """Try the clauses of a profile, those of a killed run excepted; each is on disk at once."""
+    bench, switch, path = fabric.bench, options.switch, options.progress
+    of = _of(bench, switch, profile, trial, options.file)
+    progress = _begin(path, of, fabric, switch, resume=options.resume)
+
+    def begin(number: str) -> None:
+        progress.begun = number
+        _write(progress, path)
+
+    def end(result: ClauseResult) -> None:
+        number = result.requirement.number
+        if number not in {each.requirement.number for each in progress.results}:
+            progress.begun = ""
+            progress.results.append(result)
+            _write(progress, path)
+        name = f"{number} {result.requirement.title}"
+        echo(f"{name:<45} {result.verdict}: {result.reason}", err=options.as_json)
+
+    certification = Certification(
+        fabric,
+        switch,
+        requirements().profiles[profile],
+        trial,
+        renew=renew,
+        known={each.requirement.number: each.outcome for each in progress.results},
+        begin=begin,
+    )
+    return lab(
+        lambda: run_clauses(
+            certification,
+            bench,
+            profile,
+            interrupted=tuple(progress.interrupted),
+            progress=end,
+        )
+    )
 
 
 def _ask(text: str) -> None:

@@ -2,15 +2,16 @@
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from lightrig.harness.bench import bind
+from lightrig.harness.bench import Bench, Fabric, bind
 from lightrig.harness.cli import completion
 from lightrig.harness.cli.common import (
     BAD_INPUT,
@@ -24,6 +25,7 @@ from lightrig.harness.cli.common import (
     print_json,
 )
 from lightrig.harness.cli.lab import Instruments, Seed, interruptible, lab, restored
+from lightrig.harness.cli.requests import takes
 from lightrig.harness.jobs.bench.jobs import CommandJobs, JobCollective, Jobs, JobSetting, Library
 from lightrig.harness.jobs.measure.light_faults import (
     Fault,
@@ -40,91 +42,131 @@ from lightrig.harness.jobs.report.survival_page import survival_page
 from lightrig.testbeds import Plan, QuantityError, Testbed
 from lightrig.testbeds.quantities import format_duration, parse_duration
 
-PlanName = Annotated[
-    str,
-    typer.Option(
-        "--plan",
-        metavar="PLAN",
-        help="Plan with a ring of all servers; by default the first one.",
-        autocompletion=completion.plans,
-    ),
-]
-JobName = Annotated[JobCollective, typer.Option("--job", help="What all ranks repeat.")]
-LibraryName = Annotated[
-    Library,
-    typer.Option("--library", help="What the ranks communicate with; tcp is plain sockets."),
-]
-FaultNames = Annotated[
-    list[str],
-    typer.Option(
-        "--fault",
-        metavar="FAULT",
-        help=(
-            "cut:2s; cut:2s,one-way; cut:2s,return=1s; flap:1s,duty=0.3,number=4; swap:2s; "
-            "dim:5s,loss=2%; restart:5s; plan:2s,to=NAME; cut:0.1s..30s looks for the longest "
-            "that is survived. Several take turns."
+
+@dataclass(frozen=True, slots=True)
+class SurviveOptions:
+    """Arguments and options of the command."""
+
+    file: File
+    fault: Annotated[
+        list[str],
+        typer.Option(
+            metavar="FAULT",
+            help=(
+                "cut:2s; cut:2s,one-way; cut:2s,return=1s; flap:1s,duty=0.3,number=4; swap:2s; "
+                "dim:5s,loss=2%; restart:5s; plan:2s,to=NAME; cut:0.1s..30s looks for the longest "
+                "that is survived. Several take turns."
+            ),
         ),
-    ),
-]
-Number = Annotated[int, typer.Option("--number", min=1, max=10_000, help="Number of faults.")]
-
-
-def survive(
-    file: File,
-    fault: FaultNames,
-    job: JobName = "all_reduce",
-    library: LibraryName = "tcp",
-    plan: PlanName = "",
-    number: Number = 1,
+    ]
+    job: Annotated[JobCollective, typer.Option(help="What all ranks repeat.")] = "all_reduce"
+    library: Annotated[
+        Library, typer.Option(help="What the ranks communicate with; tcp is plain sockets.")
+    ] = "tcp"
+    plan: Annotated[
+        str,
+        typer.Option(
+            metavar="PLAN",
+            help="Plan with a ring of all servers; by default the first one.",
+            autocompletion=completion.plans,
+        ),
+    ] = ""
+    number: Annotated[int, typer.Option(min=1, max=10_000, help="Number of faults.")] = 1
     user_timeout: Annotated[
         str, typer.Option(metavar="TIME", help="TCP user timeout of --library tcp, such as 3s.")
-    ] = "",
+    ] = ""
     timeout: Annotated[
         str,
         typer.Option(metavar="TIME", help="Of one operation of any library but tcp, such as 5s."),
-    ] = "",
+    ] = ""
     retries: Annotated[
         int | None, typer.Option(min=1, max=15, help="net.ipv4.tcp_retries2 of the servers.")
-    ] = None,
+    ] = None
     detector: Annotated[
         str,
         typer.Option(
             metavar="TIME", help="Silence after which openmpi or torchft takes a rank for dead."
         ),
-    ] = "",
+    ] = ""
     environment: Annotated[
         Path, typer.Option(metavar="PATH", help="Virtual environment that has Open MPI.")
-    ] = Path(".extras/openmpi"),
+    ] = Path(".extras/openmpi")
     command: Annotated[
         str,
         typer.Option(
             metavar="COMMAND",
             help="Job in place of --job and --library: prints rows of nccl-tests or rccl-tests.",
         ),
-    ] = "",
+    ] = ""
     phase: Annotated[
         float | None,
         typer.Option(min=0, max=1, help="Share of a round at which the light goes; else random."),
-    ] = None,
+    ] = None
     reroute: Annotated[
         bool, typer.Option("--reroute", help="Lead packets over the links left; else they stay.")
-    ] = False,
-    reform: Annotated[
-        bool, typer.Option("--reform", help="After an error start the job anew.")
-    ] = False,
+    ] = False
+    reform: Annotated[bool, typer.Option("--reform", help="After an error start the job anew.")] = (
+        False
+    )
     recovery: Annotated[
         str, typer.Option(metavar="TIME", help="What a job may take to go on: else it hangs.")
-    ] = "60s",
+    ] = "60s"
     list_only: Annotated[
         bool, typer.Option("--list", help="Print the faults, one a line; make none.")
-    ] = False,
+    ] = False
     page: Annotated[
         Path | None, typer.Option(metavar="PATH", help="Write a page with map and timelines.")
-    ] = None,
-    instruments: Instruments = "auto",
-    seed: Seed = 0,
-    as_json: AsJson = False,
-) -> None:
+    ] = None
+    instruments: Instruments = "auto"
+    seed: Seed = 0
+    as_json: AsJson = False
+
+    def check(self) -> None:
+        """End the command where options of a library are given with a command."""
+        settings = {
+            "--user-timeout": self.user_timeout,
+            "--timeout": self.timeout,
+            "--retries": self.retries,
+            "--detector": self.detector,
+            "--reroute": self.reroute,
+            "--fault dim": "dim:" in str(self.fault),
+        }
+        if self.command and (given := [name for name, value in settings.items() if value]):
+            give_up(f"{given[0]} is of the jobs of --library, not of a --command", BAD_INPUT)
+
+    @property
+    def setting(self) -> JobSetting:
+        """How long the library and the kernel wait."""
+        return JobSetting(
+            _ns(self.user_timeout),
+            _ns(self.timeout) or None,
+            self.retries,
+            _ns(self.detector) or None,
+        )
+
+    def jobs(self, bench: Bench) -> Jobs | CommandJobs:
+        """Return the jobs of a bench."""
+        if self.command:
+            return CommandJobs(bench, self.command)
+        return Jobs(bench, self.library, self.setting, self.environment)
+
+    def run(self, bench: Bench, fabric: Fabric, jobs: Jobs | CommandJobs, plan: Plan) -> FaultRun:
+        """Return the run that makes faults under a job."""
+        return FaultRun(
+            fabric=fabric,
+            links=quiet_observation(bench),
+            jobs=jobs,
+            plan=plan,
+            collective=self.job,
+            reform=self.reform,
+            timeout=_ns(self.recovery),
+            phase=None if self.phase is None else RoundPhase(self.phase),
+            reroute=self.reroute,
+        )
+
+
+@takes(SurviveOptions)
+def survive(options: SurviveOptions) -> None:
     """Take a link's light away under a job whose every result is checked; show what becomes of it.
 
     The place and the moment of each fault are drawn by the seed. The job is started anew for
@@ -132,65 +174,52 @@ def survive(
     with right results, 1 where it did not, 2 for an invalid file, plan or fault, 3 if an
     instrument failed or the library is missing, 130 where a signal ended it.
     """
-    settings = {"--user-timeout": user_timeout, "--timeout": timeout, "--retries": retries}
-    settings |= {"--detector": detector, "--reroute": reroute, "--fault dim": "dim:" in str(fault)}
-    if command and (given := [name for name, value in settings.items() if value]):
-        give_up(f"{given[0]} is of the jobs of --library, not of a --command", BAD_INPUT)
-    testbed = load_testbed(file)
-    wanted = named_plan(testbed, plan) if plan else _first_plan(testbed)
-    kinds, bounds = _kinds(fault)
-    faults = _drawn(testbed, wanted, kinds, number, seed)
-    if list_only:
+    options.check()
+    testbed = load_testbed(options.file)
+    plan = named_plan(testbed, options.plan) if options.plan else _first_plan(testbed)
+    kinds, bounds = _kinds(options.fault)
+    faults = _drawn(testbed, plan, kinds, options.number, options.seed)
+    if options.list_only:
         for each in faults:
             echo(each.line())
         return
-    setting = JobSetting(_ns(user_timeout), _ns(timeout) or None, retries, _ns(detector) or None)
-    search = None if bounds is None else LongestFault(*bounds)
+    setting, search = options.setting, None if bounds is None else LongestFault(*bounds)
     with interruptible("the ranks have ended and the switches are restored"):
-        bench = lab(lambda: bind(testbed, instruments, seed, f"lightrig survive {job}"))
-        made = (
-            partial(CommandJobs, bench, command)
-            if command
-            else partial(Jobs, bench, library, setting, environment)
-        )
-        with restored(bench) as fabric, _closed(made) as jobs:
-            run = FaultRun(
-                fabric,
-                quiet_observation(bench),
-                jobs,
-                wanted,
-                job,
-                reform,
-                _ns(recovery),
-                None if phase is None else RoundPhase(phase),
-                reroute,
-            )
+        about = f"lightrig survive {options.job}"
+        bench = lab(lambda: bind(testbed, options.instruments, options.seed, about))
+        with restored(bench) as fabric, _closed(partial(options.jobs, bench)) as jobs:
+            run = options.run(bench, fabric, jobs, plan)
             found = []
             for each in search.faults(faults) if search else faults:
                 survival = lab(partial(run.under, each))
                 found.append(survival)
                 if search:
                     search.found(survival)
-                if not as_json:
+                if not options.as_json:
                     _show(survival)
+    _summarize(found, search, sorted(bench.simulated), as_json=options.as_json)
+    if options.page is not None:
+        title = options.command or f"{options.job} over {options.library} ({setting})"
+        options.page.write_text(survival_page(title, testbed.name, found, search), "utf-8")
+    if not all(each.went_on for each in found):
+        raise typer.Exit(NO)
+
+
+def _summarize(
+    found: Sequence[Survival], search: LongestFault | None, simulated: list[str], *, as_json: bool
+) -> None:
     if as_json:
         longest = {"longest": str(search)} if search else {}
-        simulated = sorted(bench.simulated)
         print_json(
             {"faults": [_document(each) for each in found], **longest, "simulated": simulated}
         )
-    else:
-        shares = Counter(each.outcome for each in found)
-        echo(", ".join(f"{outcome}: {count}" for outcome, count in sorted(shares.items())))
-        if search:
-            echo(f"longest that half of the faults survive: {search}")
-        if bench.simulated:
-            echo(f"simulated: {', '.join(sorted(bench.simulated))}")
-    if page is not None:
-        title = command or f"{job} over {library} ({setting})"
-        page.write_text(survival_page(title, testbed.name, found, search), "utf-8")
-    if not all(each.went_on for each in found):
-        raise typer.Exit(NO)
+        return
+    shares = Counter(each.outcome for each in found)
+    echo(", ".join(f"{outcome}: {count}" for outcome, count in sorted(shares.items())))
+    if search:
+        echo(f"longest that half of the faults survive: {search}")
+    if simulated:
+        echo(f"simulated: {', '.join(simulated)}")
 
 
 @contextmanager

@@ -4,7 +4,7 @@ import os
 import re
 import signal
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Literal
@@ -23,6 +23,7 @@ from lightrig.harness.cli.common import (
     print_json,
 )
 from lightrig.harness.cli.lab import Instruments, Seed, interruptible, lab, restored
+from lightrig.harness.cli.requests import takes
 from lightrig.harness.jobs.training import (
     RESULTS,
     Printed,
@@ -34,78 +35,101 @@ from lightrig.harness.jobs.training import (
 from lightrig.harness.system_registry import installed_systems
 from lightrig.testbeds import Testbed
 
-Command = Annotated[
-    list[str],
-    typer.Argument(
-        metavar="-- SCRIPT [ARGUMENT]...", help="The script and its arguments, as for torchrun."
-    ),
-]
-Parallel = Annotated[
-    str,
-    typer.Option(
-        metavar="NAME=N,...", help="Degrees, such as pp=2,dp=2; by default two pipeline stages."
-    ),
-]
-Also = Annotated[
-    list[str] | None,
-    typer.Option(
-        metavar="NAME=N,...",
-        help="Run it with these degrees as well, on the first servers, and compute how waits grow; "
-        "may be repeated.",
-    ),
-]
-Mode = Annotated[
-    Literal["default", "provisioning"],
-    typer.Option(help="Request circuits when needed, or once the phase before is over."),
-]
-Ranks = Annotated[
-    int | None,
-    typer.Option(
-        metavar="N", min=1, help="Use the first servers, a rank on each NIC; by default all."
-    ),
-]
-Results = Annotated[
-    str,
-    typer.Option(
-        metavar="REGEX",
-        help="Numbers to compare; by default those after the word loss.",
-        show_default=False,
-    ),
-]
-MaxRestarts = Annotated[
-    int,
-    typer.Option(
-        metavar="N", min=0, help="Start the script again after a failure, as torchrun does."
-    ),
-]
-Faults = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--fault",
-        metavar="FAULT",
-        help=(
-            "Made in a simulation: cut:5s,step=4; cut:5s,step=4,port=server1.nic0.p0; "
-            "kill:server1,step=4. Several are made one after another."
+
+@dataclass(frozen=True, slots=True)
+class TrainOptions:
+    """Arguments and options of the command."""
+
+    file: File
+    command: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="-- SCRIPT [ARGUMENT]...",
+            help="The script and its arguments, as for torchrun.",
         ),
-        show_default=False,
-    ),
-]
+    ]
+    parallel: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME=N,...",
+            help="Degrees, such as pp=2,dp=2; by default two pipeline stages.",
+        ),
+    ] = ""
+    also: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=N,...",
+            help="Run it with these degrees as well, on the first servers, and compute how waits "
+            "grow; may be repeated.",
+        ),
+    ] = None
+    ranks: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N", min=1, help="Use the first servers, a rank on each NIC; by default all."
+        ),
+    ] = None
+    mode: Annotated[
+        Literal["default", "provisioning"],
+        typer.Option(help="Request circuits when needed, or once the phase before is over."),
+    ] = "provisioning"
+    results: Annotated[
+        str,
+        typer.Option(
+            metavar="REGEX",
+            help="Numbers to compare; by default those after the word loss.",
+            show_default=False,
+        ),
+    ] = RESULTS
+    max_restarts: Annotated[
+        int,
+        typer.Option(
+            metavar="N", min=0, help="Start the script again after a failure, as torchrun does."
+        ),
+    ] = 0
+    fault: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="FAULT",
+            help="Made in a simulation: cut:5s,step=4; cut:5s,step=4,port=server1.nic0.p0; "
+            "kill:server1,step=4. Several are made one after another.",
+            show_default=False,
+        ),
+    ] = None
+    instruments: Instruments = "auto"
+    seed: Seed = 0
+    as_json: AsJson = False
+
+    def request(self) -> TrainingRequest:
+        """Read the script and the degrees, or end the command."""
+        also = [_degrees(each, "--also") for each in self.also or ()]
+        path, *arguments = self.command
+        try:
+            re.compile(self.results)
+            source = Path(path).read_text("utf-8")
+            compile(source, path, "exec")
+        except re.error as error:
+            give_up(f"--results {self.results}: {error}", BAD_INPUT)
+        except OSError as error:
+            give_up(f"{path}: {error.strerror}", BAD_INPUT)
+        except (SyntaxError, ValueError) as error:
+            give_up(f"{path}: {error}", BAD_INPUT)
+        return TrainingRequest(
+            source=source,
+            name=Path(path).name,
+            arguments=arguments,
+            parallel=_degrees(self.parallel),
+            mode=self.mode,
+            results=self.results,
+            ranks=self.ranks,
+            also=also,
+            max_restarts=self.max_restarts,
+            faults=self.fault or (),
+        )
 
 
-def train(
-    file: File,
-    command: Command,
-    parallel: Parallel = "",
-    also: Also = None,
-    ranks: Ranks = None,
-    mode: Mode = "provisioning",
-    results: Results = RESULTS,
-    max_restarts: MaxRestarts = 0,
-    fault: Faults = None,
-    instruments: Instruments = "auto",
-    seed: Seed = 0,
-    as_json: AsJson = False,
-) -> None:
+@takes(TrainOptions)
+def train(options: TrainOptions) -> None:
     """Run a training script on a testbed's circuits, and show what they cost it.
 
     The script needs no change. It runs twice: on a ring of all ranks, which shows its phases, and
@@ -114,28 +138,22 @@ def train(
     for an invalid file or script, 3 if an instrument or the script failed, 130 where a signal
     ended it.
     """
-    testbed = load_testbed(file)
-    sizes = [_degrees(each, "--also") for each in also or ()]
-    request = replace(
-        _request(command, parallel, mode, results),
-        ranks=ranks,
-        also=sizes,
-        max_restarts=max_restarts,
-        faults=fault or (),
-    )
+    testbed = load_testbed(options.file)
+    request = options.request()
     trainer = _trainer(testbed)
 
     def printed(part: str, rank: int, line: str) -> None:
         try:
-            echo(f"[{part}, rank {rank}] {line}", err=as_json)
+            echo(f"[{part}, rank {rank}] {line}", err=options.as_json)
         except BrokenPipeError:  # such as of `head`, on a thread that the ranks wait for
             os.kill(os.getpid(), signal.SIGTERM)
 
     with interruptible("the ranks have ended and the switches are restored"):
-        bench = lab(lambda: bind(testbed, instruments, seed, f"lightrig train {request.name}"))
+        about = f"lightrig train {request.name}"
+        bench = lab(lambda: bind(testbed, options.instruments, options.seed, about))
         with restored(bench) as fabric:
             report = lab(partial(_report, trainer, fabric, request, printed))
-    if as_json:
+    if options.as_json:
         print_json(report.document())
     else:
         for line in report.lines():
@@ -151,23 +169,6 @@ def _report(
         return trainer(fabric, request, printed)
     except TrainingRequestError as error:
         give_up(str(error), BAD_INPUT)
-
-
-def _request(
-    command: list[str], parallel: str, mode: Literal["default", "provisioning"], results: str
-) -> TrainingRequest:
-    path, *arguments = command
-    try:
-        re.compile(results)
-        source = Path(path).read_text("utf-8")
-        compile(source, path, "exec")
-    except re.error as error:
-        give_up(f"--results {results}: {error}", BAD_INPUT)
-    except OSError as error:
-        give_up(f"{path}: {error.strerror}", BAD_INPUT)
-    except (SyntaxError, ValueError) as error:
-        give_up(f"{path}: {error}", BAD_INPUT)
-    return TrainingRequest(source, Path(path).name, arguments, _degrees(parallel), mode, results)
 
 
 def _degrees(parallel: str, option: str = "--parallel") -> Mapping[str, int]:

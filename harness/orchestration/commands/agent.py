@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,6 +14,7 @@ from lightrig.harness.bench import bind_only
 from lightrig.harness.bench.assembly import open_namespace
 from lightrig.harness.cli.common import BAD_INPUT, AsJson, File, Group, give_up, load_testbed
 from lightrig.harness.cli.lab import lab
+from lightrig.harness.cli.requests import takes
 from lightrig.harness.orchestration.agents import HostAgent, ServerCarriers, switches_by_host
 from lightrig.harness.orchestration.commands.orchestrate import (
     HOST,
@@ -32,7 +34,18 @@ from lightrig.testbeds import Testbed
 FIRST_PORT = 17901
 _LOOK_AGAIN_S = 1.0
 
-HostName = Annotated[str, typer.Option(metavar="NAME", help="The server whose switches it drives.")]
+
+@dataclass(frozen=True, slots=True)
+class AgentOptions:
+    """Arguments and options of the command."""
+
+    file: File
+    host: Annotated[str, typer.Option(metavar="NAME", help="The server whose switches it drives.")]
+    at: UnixSocket = None
+    address: Address = HOST
+    port: Port = FIRST_PORT
+    key: Key = None
+    as_json: AsJson = False
 
 
 def _group() -> typer.Typer:
@@ -51,43 +64,9 @@ def _group() -> typer.Typer:
 
 
 def _command(system: System) -> Any:
-    def command(
-        file: File,
-        host: HostName,
-        at: UnixSocket = None,
-        address: Address = HOST,
-        port: Port = FIRST_PORT,
-        key: Key = None,
-        as_json: AsJson = False,
-    ) -> None:
-        if not (at or key):
-            give_up("state --socket PATH, or --address IP with --key FILE", BAD_INPUT)
-        place = Place(address, port, key, at, Path())
-        testbed = load_testbed(file)
-        serving = http_api()
-        from lightrig.harness.orchestration.agent_api import agent_application  # noqa: PLC0415
-
-        with contextlib.ExitStack() as stack:
-            over = stack.enter_context(ended_by_signal())
-            layout = lab(lambda: system.load("orchestrator")(testbed))
-            names = switches_by_host(layout, testbed.optical_switches).get(host)
-            if names is None:
-                hosts = ", ".join(switches_by_host(layout, testbed.optical_switches)) or "none"
-                give_up(f"found --host {host}; hosts with switches are {hosts}", BAD_INPUT)
-            agent = HostAgent(
-                host, names, SwitchSessions(testbed), lambda: _carriers(testbed, host)
-            )
-            stack.callback(agent.close)
-            server = lab(lambda: place.server(serving, agent_application(agent)))
-            stack.enter_context(contextlib.closing(server))
-            document = {**place.document(), "host": host, "switches": sorted(names)}
-            if as_json:
-                sys.stdout.write(json.dumps(document) + "\n")
-            else:
-                sys.stdout.write(f"{host}, {len(names)} switches: {place}; Ctrl-C ends it\n")
-            sys.stdout.flush()
-            while not over.wait(_LOOK_AGAIN_S):
-                pass
+    @takes(AgentOptions)
+    def command(options: AgentOptions) -> None:
+        _serve(system, options)
 
     command.__doc__ = (
         f"Drive the switches at the ports of one server of {system.title}, until Ctrl-C.\n\n"
@@ -97,6 +76,38 @@ def _command(system: System) -> Any:
         "an invalid file or an unknown host."
     )
     return command
+
+
+def _serve(system: System, options: AgentOptions) -> None:
+    """Take orders of the control plane until a signal, or end the command."""
+    if not (options.at or options.key):
+        give_up("state --socket PATH, or --address IP with --key FILE", BAD_INPUT)
+    place = Place(options.address, options.port, options.key, options.at, Path())
+    testbed = load_testbed(options.file)
+    serving = http_api()
+    from lightrig.harness.orchestration.agent_api import agent_application  # noqa: PLC0415
+
+    with contextlib.ExitStack() as stack:
+        over = stack.enter_context(ended_by_signal())
+        layout = lab(lambda: system.load("orchestrator")(testbed))
+        names = switches_by_host(layout, testbed.optical_switches).get(options.host)
+        if names is None:
+            hosts = ", ".join(switches_by_host(layout, testbed.optical_switches)) or "none"
+            give_up(f"found --host {options.host}; hosts with switches are {hosts}", BAD_INPUT)
+        agent = HostAgent(
+            options.host, names, SwitchSessions(testbed), lambda: _carriers(testbed, options.host)
+        )
+        stack.callback(agent.close)
+        server = lab(lambda: place.server(serving, agent_application(agent)))
+        stack.enter_context(contextlib.closing(server))
+        document = {**place.document(), "host": options.host, "switches": sorted(names)}
+        if options.as_json:
+            sys.stdout.write(json.dumps(document) + "\n")
+        else:
+            sys.stdout.write(f"{options.host}, {len(names)} switches: {place}; Ctrl-C ends it\n")
+        sys.stdout.flush()
+        while not over.wait(_LOOK_AGAIN_S):
+            pass
 
 
 def _carriers(testbed: Testbed, host: str) -> ServerCarriers:

@@ -8,6 +8,7 @@ import ssl
 import sys
 import threading
 from collections.abc import Mapping
+from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
@@ -32,9 +33,11 @@ from lightrig.harness.cli.common import (
     structure_of,
 )
 from lightrig.harness.cli.lab import lab
+from lightrig.harness.cli.requests import takes
 from lightrig.harness.machine_folder import machine_folder
 from lightrig.harness.orchestration.agents import AgentSwitches, switches_by_host
 from lightrig.harness.orchestration.control import Control
+from lightrig.harness.orchestration.layout import Layout
 from lightrig.harness.orchestration.listener_account import AccountTransport
 from lightrig.harness.orchestration.orchestrator import Orchestrator
 from lightrig.harness.orchestration.switch_sessions import (
@@ -42,7 +45,7 @@ from lightrig.harness.orchestration.switch_sessions import (
     Switches,
     SwitchSessions,
 )
-from lightrig.harness.orchestration.wiring import Structure, wiring_of
+from lightrig.harness.orchestration.wiring import Structure, Wiring, wiring_of
 from lightrig.harness.signals import ended_by_signal
 from lightrig.harness.system_registry import System, installed_systems
 from lightrig.harness.vocabulary import InstalledNames
@@ -74,34 +77,76 @@ UnixSocket = Annotated[
         "--socket", metavar="PATH", help="A Unix socket instead, for this account and root."
     ),
 ]
-State = Annotated[
-    Path | None,
-    typer.Option(metavar="FILE", help="What is wanted, for a restart; by default beside leases."),
-]
-Period = Annotated[
-    float, typer.Option(min=0.1, max=3600, metavar="SECONDS", help="Time between two probes.")
-]
-Instruments = Annotated[
-    Literal["hardware", "simulated"],
-    typer.Option(help="Drive the switches, or simulated ones in this process."),
-]
-Standby = Annotated[
-    bool, typer.Option("--standby", help="Wait while another process leads, and follow it.")
-]
-Ask = Annotated[
-    str | None,
-    typer.Option(metavar="JSON", help="Send one request to the service that runs, and end."),
-]
 
 
-Agents = Annotated[
-    str | None,
-    typer.Option(
-        metavar="TEMPLATE",
-        help="Sockets of the agents of hosts, such as /run/lightrig/{host}.socket, or {host}:17901 "
-        "with --key.",
-    ),
-]
+@dataclass(frozen=True, slots=True)
+class OrchestrateOptions:
+    """Arguments and options of the command."""
+
+    file: File
+    port: Port = FIRST_PORT
+    address: Address = HOST
+    key: Key = None
+    at: UnixSocket = None
+    state: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="What is wanted, for a restart; by default beside leases."
+        ),
+    ] = None
+    period: Annotated[
+        float, typer.Option(min=0.1, max=3600, metavar="SECONDS", help="Time between two probes.")
+    ] = 1.0
+    ask: Annotated[
+        str | None,
+        typer.Option(metavar="JSON", help="Send one request to the service that runs, and end."),
+    ] = None
+    instruments: Annotated[
+        Literal["hardware", "simulated"],
+        typer.Option(help="Drive the switches, or simulated ones in this process."),
+    ] = "hardware"
+    standby: Annotated[
+        bool,
+        typer.Option("--standby", help="Wait while another process leads, and follow it."),
+    ] = False
+    agents: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TEMPLATE",
+            help="Sockets of the agents of hosts, such as /run/lightrig/{host}.socket, or "
+            "{host}:17901 with --key.",
+        ),
+    ] = None
+    as_json: AsJson = False
+
+    @property
+    def simulated(self) -> bool:
+        """Whether no switch of the lab is driven."""
+        return self.instruments == "simulated"
+
+    def switches(self, layout: Layout, wiring: Wiring, control: Control) -> Switches:
+        """Return the switches: of this process, or of the agents of hosts."""
+        switches: Switches = (
+            SimulatedSwitches(wiring) if self.simulated else SwitchSessions(wiring, control)
+        )
+        if self.agents is None:
+            return switches
+        by_host = switches_by_host(layout, wiring.switches)
+        return AgentSwitches(by_host, clients_of(self.agents, by_host, self.key), switches, control)
+
+    def announce(self, place: "Place") -> None:
+        """Print where the service is reached."""
+        if self.as_json:
+            document = {**place.document(), "simulated": self.simulated}
+            sys.stdout.write(json.dumps(document) + "\n")
+        else:
+            if self.simulated:
+                sys.stdout.write(
+                    "The switches are simulated in this process, without wires or times: "
+                    "no switch of the lab is driven\n"
+                )
+            sys.stdout.write(f"{self.file}: {place}; Ctrl-C ends it\n")
+        sys.stdout.flush()
 
 
 def _group() -> typer.Typer:
@@ -122,71 +167,14 @@ def _group() -> typer.Typer:
 def command_of(system: System) -> Any:
     """Return the command that runs a system's control plane."""
 
-    def command(
-        file: File,
-        port: Port = FIRST_PORT,
-        address: Address = HOST,
-        key: Key = None,
-        at: UnixSocket = None,
-        state: State = None,
-        period: Period = 1.0,
-        ask: Ask = None,
-        instruments: Instruments = "hardware",
-        standby: Standby = False,
-        agents: Agents = None,
-        as_json: AsJson = False,
-    ) -> None:
-        simulated = instruments == "simulated"
-        state = state or _state_file(file, simulated)
-        place = Place(address, port, key, at, _token(state))
-        if ask is not None:
-            _ask(place, ask)
-            return
-        fabric = read_fabric(file)
-        serving = http_api()
-        with contextlib.ExitStack() as stack:
-            over = stack.enter_context(ended_by_signal())
-            layout = lab(lambda: system.load("orchestrator")(fabric))
-            control = lab(lambda: Control(state))
-            if not lab(lambda: _lead(control, over, standby=standby)):
-                return
-            wiring = wiring_of(fabric)
-            switches: Switches = (
-                SimulatedSwitches(wiring) if simulated else SwitchSessions(wiring, control)
-            )
-            if agents is not None:
-                by_host = switches_by_host(layout, wiring.switches)
-                clients = clients_of(agents, by_host, key)
-                switches = AgentSwitches(by_host, clients, switches, control)
-            running = lab(lambda: Orchestrator(wiring, layout, switches, state, control))
-            # Switches are given up before the lead.
-            stack.callback(control.release)
-            stack.callback(running.close)
-            lab(running.start)
-            server = lab(lambda: place.server(serving, running))
-            with contextlib.closing(server):
-                loop = threading.Thread(target=running.run, args=(over, period), daemon=True)
-                loop.start()
-                if as_json:
-                    document = {**place.document(), "simulated": simulated}
-                    sys.stdout.write(json.dumps(document) + "\n")
-                else:
-                    if simulated:
-                        sys.stdout.write(
-                            "The switches are simulated in this process, without wires or times: "
-                            "no switch of the lab is driven\n"
-                        )
-                    sys.stdout.write(f"{file}: {place}; Ctrl-C ends it\n")
-                sys.stdout.flush()
-                while not over.wait(LOOK_AGAIN_S) and running.alive:
-                    pass
-            failed = not over.is_set()
-            over.set()
-            loop.join()
-        if running.ended:
-            give_up(f"another process leads: {running.ended}", LAB_ERROR)
-        if failed:
-            give_up("the service ended by an error of its own; its state is on disk", LAB_ERROR)
+    @takes(OrchestrateOptions)
+    def command(options: OrchestrateOptions) -> None:
+        state = options.state or _state_file(options.file, options.simulated)
+        place = Place(options.address, options.port, options.key, options.at, _token(state))
+        if options.ask is None:
+            _serve(system, options, state, place)
+        else:
+            _ask(place, options.ask)
 
     command.__doc__ = (
         f"Place jobs and drive the switches of {system.title}, until Ctrl-C.\n\n"
@@ -197,6 +185,39 @@ def command_of(system: System) -> Any:
         "an invalid file, 3 if the service did not answer or another one drives the switches."
     )
     return command
+
+
+def _serve(system: System, options: OrchestrateOptions, state: Path, place: "Place") -> None:
+    """Drive the switches and answer requests until a signal, or end the command."""
+    fabric = read_fabric(options.file)
+    serving = http_api()
+    with contextlib.ExitStack() as stack:
+        over = stack.enter_context(ended_by_signal())
+        layout = lab(lambda: system.load("orchestrator")(fabric))
+        control = lab(lambda: Control(state))
+        if not lab(lambda: _lead(control, over, standby=options.standby)):
+            return
+        wiring = wiring_of(fabric)
+        switches = options.switches(layout, wiring, control)
+        running = lab(lambda: Orchestrator(wiring, layout, switches, state, control))
+        # Switches are given up before the lead.
+        stack.callback(control.release)
+        stack.callback(running.close)
+        lab(running.start)
+        server = lab(lambda: place.server(serving, running))
+        with contextlib.closing(server):
+            loop = threading.Thread(target=running.run, args=(over, options.period), daemon=True)
+            loop.start()
+            options.announce(place)
+            while not over.wait(LOOK_AGAIN_S) and running.alive:
+                pass
+        failed = not over.is_set()
+        over.set()
+        loop.join()
+    if running.ended:
+        give_up(f"another process leads: {running.ended}", LAB_ERROR)
+    if failed:
+        give_up("the service ended by an error of its own; its state is on disk", LAB_ERROR)
 
 
 def clients_of(

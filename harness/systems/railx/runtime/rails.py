@@ -9,6 +9,7 @@ from lightrig.harness.jobs.bench.lanes import Lanes
 from lightrig.harness.measure.links import await_carriers
 from lightrig.harness.systems.railx.planning.rail_lanes import RailLanes
 from lightrig.instruments.jobs.traffic.mpi import MpiRunner, NoMpiError
+from lightrig.instruments.jobs.traffic.server_routes import ServerRoutes
 from lightrig.instruments.jobs.traffic.tcp_queues import unacknowledged
 from lightrig.instruments.servers.host.linux import LinuxServer
 from lightrig.testbeds import LightrigError, Plan
@@ -139,7 +140,7 @@ class Rails:
 def routes_of_servers(bench: Bench) -> dict[str, list[str]]:
     """Return the addresses and routes of each server of a bench."""
     return {
-        name: server.routes.present()
+        name: ServerRoutes(server.commands).present()
         for name, server in bench.servers.items()
         if isinstance(server, LinuxServer)
     }
