@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, field
 
 from lightrig.harness.bench import Bench
+from lightrig.harness.findings import LINK_DOWN, NO_LIGHT, SWAPPED_FIBERS, FoundError
 from lightrig.instruments.clock import Span
 from lightrig.instruments.core.capabilities import (
     ClockStatus,
@@ -15,7 +16,7 @@ from lightrig.instruments.core.capabilities import (
     Settled,
     Stage,
 )
-from lightrig.testbeds import LightrigError, Port
+from lightrig.testbeds import Port
 
 POLL_PERIOD = 100_000
 """Period at which a server polls its ports' states, in ns."""
@@ -42,32 +43,39 @@ wait for a processor.
 _CARRIER_PERIOD = 10_000_000
 """Time between two queries of the servers' carriers, in ns."""
 
+_SWAPPED = "light leads to all of them: are their fibers swapped, or do rate or FEC differ?"
+
 _LOOK_AGAIN = 1_000_000
 """Period of queries for carrier loss, in ns."""
 
 
-class LinksDownError(LightrigError):
+class LinksDownError(FoundError):
     """Links that a plan closes did not come up within `timeout` ns.
 
-    ports: those that are down. light: a sentence on the light that reaches them, if it is known.
+    ports: those that are down. dark: ports of switches that should light them and do not; None
+    where nothing says.
     """
 
-    def __init__(self, down: Iterable[tuple[Port, Stage]], timeout: int, light: str = "") -> None:
+    def __init__(
+        self,
+        down: Iterable[tuple[Port, Stage]],
+        timeout: int,
+        dark: Sequence[str] | None = None,
+    ) -> None:
         self._down, self._timeout = [*down], timeout
-        super().__init__(
-            f"links did not come up within {timeout / 1e9:g} s: "
-            + ", ".join(f"{port} ({stage})" for port, stage in self._down)
-            + light
+        self.ports = [*dict.fromkeys(port for port, _ in self._down)]
+        sentence = f"links did not come up within {timeout / 1e9:g} s: " + ", ".join(
+            f"{port} ({stage})" for port, stage in self._down
         )
+        if dark is not None:
+            sentence += f"; no light at {', '.join(dark)}" if dark else f"; {_SWAPPED}"
+        names = [str(port) for port in self.ports]
+        found = [(LINK_DOWN, [name]) for name in names] + [(NO_LIGHT, [at]) for at in dark or ()]
+        super().__init__(sentence, [(SWAPPED_FIBERS, names)] if dark == [] else found)
 
-    @property
-    def ports(self) -> list[Port]:
-        """The ports that are down, once each."""
-        return [*dict.fromkeys(port for port, _ in self._down)]
-
-    def with_light(self, light: str) -> "LinksDownError":
-        """Return the error with a sentence on light."""
-        return LinksDownError(self._down, self._timeout, light)
+    def with_dark(self, dark: Sequence[str] | None) -> "LinksDownError":
+        """Return the error with what is known of the light."""
+        return LinksDownError(self._down, self._timeout, dark)
 
 
 def await_carriers(

@@ -35,10 +35,6 @@ from lightrig.instruments.core.stages import (
 )
 from lightrig.testbeds import LightrigError, Plan, Port, Testbed
 
-SWAPPED = "light leads to all of them: are their fibers swapped, or do rate or FEC differ?"
-"""Sentence on links that stay down although light reaches their ports."""
-
-
 _OF_LIGHT = frozenset({LOS.name, SIGNAL_RECOVERED.name})
 _LATE_WINDOWS = 2
 """Windows of a monitor between two readings from which on the harness was late to read it."""
@@ -58,12 +54,15 @@ def bring_up(
     try:
         _bring_up(fabric, links, plan, timeout)
     except LinksDownError as error:
-        raise error.with_light(_light_at(fabric, plan, error.ports)) from error
+        raise error.with_dark(_dark_at(fabric, plan, error.ports)) from error
 
 
-def _light_at(fabric: Fabric, plan: Plan, ports: Iterable[Port]) -> str:
-    """Return the end of a sentence on the light of circuits towards NIC ports; none if unknown."""
-    dark, read = [], 0
+def _dark_at(fabric: Fabric, plan: Plan, ports: Iterable[Port]) -> list[str] | None:
+    """Return the ports of switches that send no light towards NIC ports; None if unknown.
+
+    A single port with light says nothing of swapped fibers.
+    """
+    dark, read = list[str](), 0
     for switch, circuits in plan.circuits.items():
         monitor, cabling = fabric.bench.switches[switch], fabric.testbed.cabling
         leading = {c.egress: cabling.receiver(switch, c.egress) for c in circuits}
@@ -73,12 +72,10 @@ def _light_at(fabric: Fabric, plan: Plan, ports: Iterable[Port]) -> str:
         try:
             dbm = monitor.power(egress).dbm
         except InstrumentError:
-            return ""
+            return None
         read += len(dbm)
         dark += [f"{switch}.{number}" for number in egress if dbm[number] <= DARK_DBM]
-    if dark:
-        return f"; no light at {', '.join(dark)}"
-    return f"; {SWAPPED}" if read > 1 else ""
+    return dark if dark or read > 1 else None
 
 
 def _bring_up(fabric: Fabric, links: LinkObservation, plan: Plan, timeout: int) -> None:

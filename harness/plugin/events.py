@@ -3,7 +3,7 @@
 import json
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
@@ -44,6 +44,7 @@ class Events:
         self._any_collected = False
         run.observers = (*run.observers, self._recorded)
         run.finishes = (*run.finishes, self._finished)
+        run.finders = (*run.finders, self._found)
         run.judges = (*run.judges, self._judged)
         run.notes = (*run.notes, self._noted)
         run.failed_restores = (*run.failed_restores, self._not_restored)
@@ -144,6 +145,9 @@ class Events:
             self._figure(test, figure, final=True)
         fields = {"outcome": outcome, "duration_s": round(duration, 6), "why": why or None}
         self._write("test_finished", test=test, **fields)
+
+    def _found(self, test: str, finding: Mapping[str, Any]) -> None:
+        self._write("finding", test=test, **finding)
 
     def _recorded(self, test: str, simulated: bool, rows: Sequence[Row]) -> None:
         quantities = self._quantities.setdefault(test, Quantities())

@@ -19,6 +19,9 @@ Judge: TypeAlias = Callable[[str, Limit, Verdict], None]
 Finish: TypeAlias = Callable[[str, str, float, str], None]
 """Called at the end of a test: node id, pytest's outcome, seconds, reason or ""."""
 
+Find: TypeAlias = Callable[[str, Mapping[str, Any]], None]
+"""Called with what a test found wrong, before its end: node id, document of the finding."""
+
 Note: TypeAlias = Callable[[str, str], None]
 """Called with a note on a testbed: its name, and a sentence."""
 
@@ -26,13 +29,14 @@ Note: TypeAlias = Callable[[str, str], None]
 class ObservedRun(Run):
     """A run that tells `observers` of all rows, once the journal has them.
 
-    `finishes` are told of tests that have ended, `judges` of verdicts, `notes` of what a person
-    should know, `failed_restores` of what is not as it was found; `report_notes` are the sentences
-    that the report shows, by testbed.
+    `finishes` are told of tests that have ended, `finders` of what they found wrong, `judges` of
+    verdicts, `notes` of what a person should know, `failed_restores` of what is not as it was
+    found; `report_notes` are the sentences that the report shows, by testbed.
     """
 
     observers: tuple[Observer, ...] = ()
     finishes: tuple[Finish, ...] = ()
+    finders: tuple[Find, ...] = ()
     failed_restores: tuple[Note, ...] = ()
     judges: tuple[Judge, ...] = ()
     notes: tuple[Note, ...] = ()
@@ -67,6 +71,9 @@ class ObservedRun(Run):
     ) -> None:
         """Record how a test has ended, and notify the observers."""
         super().test_finished(nodeid, outcome, duration_s, details)
+        for find in self.finders:
+            for finding in details.get("findings", ()):
+                find(nodeid, finding)
         for finish in self.finishes:
             finish(nodeid, outcome, duration_s, details.get("why", ""))
 

@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 
 from lightrig.harness.bench import Bench
+from lightrig.harness.components import Components
+from lightrig.harness.findings import Finding, findings_of
 from lightrig.harness.measure.recording import NotEnoughDataError
 from lightrig.harness.plugin.collection import testbed_of
 from lightrig.harness.plugin.ending import ending_unrecorded
@@ -38,7 +40,7 @@ class Reports:
     """Writes into a test's reports why it did not pass, and what was on the wires then.
 
     In the process that runs the tests. `report.lightrig` holds plain values, so that pytest-xdist
-    can send it: `command`, `why`, `wire` and, from a worker, what it has to show.
+    can send it: `command`, `why`, `wire`, `findings` and, from a worker, what it has to show.
     """
 
     def __init__(self, config: pytest.Config, repeats: Repeats) -> None:
@@ -78,6 +80,8 @@ class Reports:
                 text = details["why"] if ours else crash.message
                 crash.message = text.partition("\n")[0]
         if report.failed and error is not None:
+            self._findings(item, report, details, findings_of(error))
+        if report.failed and error is not None:
             benches = self._config.stash[BENCHES]
             details["wire"] = wires_of(item, benches, error)
         run = self._config.stash[RUN]
@@ -85,6 +89,20 @@ class Reports:
             details["shown"] = run.shown()
         report.lightrig = details
         return report  # type: ignore[no-any-return]
+
+    @staticmethod
+    def _findings(
+        item: pytest.Item, report: Any, details: dict[str, Any], found: Sequence[Finding]
+    ) -> None:
+        """Keep findings for the journal, and show those that are located."""
+        components = Components(testbed_of(item))
+        found = [one.located(components) for one in found]
+        if found:
+            details["findings"] = [one.document() for one in found]
+            lines = [line for one in found for line in one.lines()]
+            report.sections.append(("found wrong", "\n".join(lines)))
+        # Reach JUnit XML as those of an inconclusive test.
+        item.user_properties += [("finding", "\n".join(one.lines())) for one in found]
 
     @staticmethod
     def _inconclusive(item: pytest.Item, report: Any, undecided: Sequence[str]) -> None:
@@ -162,6 +180,8 @@ class Outcomes:
             for name, value in getattr(each, "lightrig", {}).items():
                 if name == "wire":
                     found["wire"] = {**value, **found.get("wire", {})}
+                elif name == "findings":
+                    found["findings"] = [*found.get("findings", ()), *value]
                 else:
                     found.setdefault(name, value)
         if not found.get("wire"):

@@ -12,7 +12,6 @@ import pytest
 from planted_nights import TEST, Grown, write_nights_of
 
 from lightrig import testbeds
-from lightrig.harness.measure.reconfiguration import SWAPPED
 from lightrig.harness.record import Context, Journal, Row, TestOutcome, read_journal
 from lightrig.harness.record.recovery import settle
 from lightrig.harness.report import write_page
@@ -222,6 +221,7 @@ def test_a_port_that_becomes_slower_has_a_card_and_a_faster_one_none(
     assert TEST not in card
 
 
+SWAPPED = "light leads to all of them: are their fibers swapped, or do rate or FEC differ?"
 DOWN = "links did not come up within 60 s: "
 
 

@@ -1,0 +1,163 @@
+"""Components of a testbed, and those of which any one would explain an observation."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from lightrig.harness.record.subjects import circuit_in, circuit_subject, names_in
+from lightrig.testbeds import Circuit, Fiber, Testbed
+
+ComponentKind: TypeAlias = Literal[
+    "switch",
+    "server",
+    "instrument",
+    "connector",
+    "port",
+    "circuit",
+    "fiber",
+    "link",
+    "harness",
+    "other",
+]
+"""A connector is a port of a switch or an instrument, a port one of a server."""
+
+_PREFIXED = frozenset(("connector", "fiber", "link"))
+_LIGHT = ("acknowledged", "los", "signal_recovered")
+"""Stages of whole events that servers have no part in."""
+
+
+@dataclass(frozen=True, order=True, slots=True)
+class LabComponent:
+    """A component by its kind and by its name, as the testbed's file has it."""
+
+    kind: ComponentKind
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.name}" if self.kind in _PREFIXED else self.name
+
+
+HARNESS = LabComponent("harness", "the harness itself")
+
+
+class Components:
+    """The components of a testbed.
+
+    testbed: None where its description is not here; then each subject is a component. by_monitors:
+    insertion loss ends at a monitor of the switch, so that it has no part of the fiber behind.
+    """
+
+    def __init__(self, testbed: Testbed | None, *, by_monitors: bool = False) -> None:
+        self._testbed = testbed
+        self._by_monitors = by_monitors
+        self._links: dict[str, set[LabComponent]] = {}
+        self._partners: dict[str, set[str]] = {}
+        self._feeding: dict[str, set[str]] = {}
+        self._known: dict[str, LabComponent] = {}
+        self._fibers: dict[str, set[Fiber]] = {}
+        if testbed is None:
+            return
+        for plan in testbed.plans.values():
+            for link in testbed.cabling.links(plan):
+                component = LabComponent("link", f"{link.a} - {link.b}")
+                for end, far in ((link.a, link.b), (link.b, link.a)):
+                    self._links.setdefault(str(end), set()).add(component)
+                    self._partners.setdefault(str(end), set()).add(str(far))
+            for switch, circuits in plan.circuits.items():
+                for one in circuits:
+                    ingress = f"{switch}.{one.ingress}"
+                    self._feeding.setdefault(f"{switch}.{one.egress}", set()).add(ingress)
+        for fiber in testbed.cabling.fibers:
+            for port in (fiber.source, fiber.sink):
+                kind: ComponentKind = "port" if port.owner in testbed.servers else "connector"
+                self._known[str(port)] = LabComponent(kind, str(port))
+                self._fibers.setdefault(str(port), set()).add(fiber)
+        owners: dict[ComponentKind, Iterable[str]] = {
+            "switch": testbed.switches,
+            "server": testbed.servers,
+            "instrument": testbed.instruments,
+        }
+        for kind, names in owners.items():
+            self._known |= {name: LabComponent(kind, name) for name in names}
+
+    def of(self, subject: str, quantity: str = "", kind: str = "") -> frozenset[LabComponent]:
+        """Return the components of which any one would explain an observation of `subject`.
+
+        quantity: that was observed. kind: of a finding.
+        """
+        if self._testbed is not None:
+            if subject == self._testbed.name:
+                return self.all(light_alone=quantity.rpartition(".")[2] in _LIGHT)
+            if (circuit := circuit_in(subject)) is not None and circuit[0]:
+                return self._of_circuit(*circuit, quantity)
+        named = {self._known[name] for name in names_in(subject) if name in self._known}
+        if not named:
+            return frozenset([LabComponent("other", subject.partition(", ")[0])])
+        if kind == "stuck monitor":
+            return frozenset(named)
+        found = set(named)
+        for one in named:
+            fibers = self._fibers.get(one.name, set())
+            found |= self._links.get(one.name, set()) | set(map(_fiber, fibers))
+            ends = {end for fiber in fibers for end in (fiber.source, fiber.sink)}
+            if one.kind == "port":
+                found |= {self._known[end.owner] for end in ends}
+            if one.kind == "port" or kind == "no light":
+                found |= {self._known[str(end)] for end in ends}
+            found |= {self._known[end.owner] for end in ends if str(end) == one.name}
+        return frozenset(found)
+
+    def explaining(
+        self, subject: str, quantity: str = "", kind: str = ""
+    ) -> frozenset[LabComponent]:
+        """Return the components of `of`, and those of the other ends of a NIC port's links.
+
+        They take the link away too, but need not: a series that shows nothing does not clear them.
+        An egress port without light has those of the ingress ports that plans join to it.
+        """
+        names = names_in(subject)
+        ends = {far for name in names for far in self._partners.get(name, ())}
+        found = {one for end in ends for one in self.of(end) if one.kind != "link"}
+        if kind == "no light":
+            fed = {one for name in names for one in self._feeding.get(name, ())}
+            found |= {one for ingress in fed for one in self.of(ingress, kind=kind)}
+        return self.of(subject, quantity, kind) | found
+
+    def fibers(self, subjects: Iterable[str]) -> frozenset[LabComponent]:
+        """Return the fibers at the ports that subjects name."""
+        names = {name for subject in subjects for name in names_in(subject)}
+        return frozenset(_fiber(one) for name in names for one in self._fibers.get(name, ()))
+
+    def named(self, subjects: Iterable[str]) -> frozenset[LabComponent]:
+        """Return the components that subjects name themselves."""
+        found: set[LabComponent] = set()
+        for subject in subjects:
+            if (circuit := circuit_in(subject)) is not None:
+                found.add(LabComponent("circuit", circuit_subject(*circuit)))
+            else:
+                found |= {self._known[name] for name in names_in(subject) if name in self._known}
+        return frozenset(found)
+
+    def all(self, *, light_alone: bool = False) -> frozenset[LabComponent]:
+        """Return every component apart from links; none where no description is here.
+
+        light_alone: those that light passes between the servers.
+        """
+        found = set(self._known.values())
+        if light_alone:
+            switches = {one.name for one in found if one.kind == "switch"}
+            found = {one for one in found if one.name.partition(".")[0] in switches}
+        return frozenset(found) | self.fibers(one.name for one in found)
+
+    def _of_circuit(self, switch: str, circuit: Circuit, quantity: str) -> frozenset[LabComponent]:
+        ports = [f"{switch}.{end}" for end in circuit]
+        found = {fiber for port in ports for fiber in self._fibers.get(port, ())}
+        if self._by_monitors and quantity.startswith("insertion_loss"):
+            found = {fiber for fiber in found if fiber.source.owner != switch}
+        alone = LabComponent("circuit", circuit_subject(switch, circuit))
+        around = (LabComponent("connector", port) for port in ports)
+        return frozenset([LabComponent("switch", switch), alone, *around, *map(_fiber, found)])
+
+
+def _fiber(fiber: Fiber) -> LabComponent:
+    return LabComponent("fiber", str(fiber))

@@ -1,0 +1,143 @@
+"""Findings: what a test, a measurement, closure, the statistics or the doctor found wrong.
+
+The journal keeps those of a test with its outcome, as `findings` of its details; cards, terminal,
+JUnit, events and doctor show them. A kind says which components would explain a finding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Final, Self
+
+from lightrig.harness.components import HARNESS, Components, LabComponent
+from lightrig.testbeds import LightrigError
+
+CHANGED: Final = "changed since earlier nights"
+CLOSURE: Final = "closure failed"
+FAILED: Final = "failed"
+INSTRUMENT: Final = "instrument failed"
+LIMIT: Final = "limit exceeded"
+LINK_DOWN: Final = "link down"
+NOT_SEEN: Final = "not seen"
+NO_LIGHT: Final = "no light"
+STUCK_MONITOR: Final = "stuck monitor"
+SWAPPED_FIBERS: Final = "swapped fibers"
+VOID_COUNT: Final = "nothing counted"
+
+MOST_NAMED = 8
+"""Most components that are listed; more are a place in the lab that is not located."""
+
+_AT_EITHER_END = frozenset((LINK_DOWN, NOT_SEEN, NO_LIGHT, VOID_COUNT, INSTRUMENT, LIMIT))
+"""Kinds for which the components at the other end of a link are an explanation too."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Something that is wrong.
+
+    kind: what it is: one of those above, or of a measurement's own.
+    evidence: the observation as one sentence.
+    subjects: where it was observed, as in rows.
+    components: of which any one would explain it; none where it is not located.
+    value, lower, upper: its size with its 95 % interval, in `unit`; None where it has none.
+    next_step: how the components can be told apart, or the finding be settled.
+    """
+
+    kind: str
+    evidence: str
+    subjects: tuple[str, ...] = ()
+    components: tuple[LabComponent, ...] = ()
+    value: float | None = None
+    lower: float | None = None
+    upper: float | None = None
+    unit: str = ""
+    next_step: str = ""
+
+    def __str__(self) -> str:
+        return self.evidence
+
+    @property
+    def subject(self) -> str:
+        """The subjects as text."""
+        return ", ".join(self.subjects)
+
+    def located(self, components: Components) -> Self:
+        """Return it with the components of a testbed that would explain it, and the next step."""
+        found = self.components or tuple(sorted(explaining(self, components), key=str))
+        step = self.next_step or next_step(found, (self.kind,))
+        return replace(self, components=found, next_step=step)
+
+    def lines(self) -> list[str]:
+        """Return it for a terminal: what it is and where, what would explain it, what to do."""
+        found = [f"{self.kind} at {self.subject}" if self.subjects else self.kind]
+        if len(self.components) > MOST_NAMED:
+            found.append(f"  one of    {len(self.components)} components")
+        elif self.components:
+            found.append(f"  because   {' or '.join(map(str, self.components))}")
+        return [*found, *([f"  next      {self.next_step}"] if self.next_step else [])]
+
+    def document(self) -> dict[str, Any]:
+        """Return it as plain values, for a journal or an event."""
+        return asdict(self)
+
+    @classmethod
+    def of_document(cls, given: Mapping[str, Any]) -> Self:
+        """Return the finding of a document; fields of later versions are left out."""
+        fields = {name: given[name] for name in cls.__dataclass_fields__ if name in given}
+        fields["subjects"] = tuple(fields.get("subjects", ()))
+        components = (LabComponent(one["kind"], one["name"]) for one in given.get("components", ()))
+        return cls(**{**fields, "components": tuple(components)})
+
+
+def explaining(finding: Finding, components: Components) -> frozenset[LabComponent]:
+    """Return the components of which any one would explain a finding; none if nothing says."""
+    if finding.kind == CLOSURE:
+        return frozenset([HARNESS])
+    if finding.kind == SWAPPED_FIBERS:
+        return components.fibers(finding.subjects)
+    find = components.explaining if finding.kind in _AT_EITHER_END else components.of
+    each = [find(subject, kind=finding.kind) for subject in finding.subjects]
+    return frozenset().union(*each)
+
+
+def next_step(components: Sequence[LabComponent], kinds: Collection[str]) -> str:
+    """Return how components can be told apart, or a suspicion be settled; "" without components."""
+    if not components:
+        return ""
+    if HARNESS in components:
+        return "run the test again with another seed; report it with the journal"
+    if SWAPPED_FIBERS in kinds:
+        return (
+            "two of these fibers may have changed places: `lightrig doctor` with the testbed's "
+            "file switches off one laser after the other and names them"
+        )
+    if all(one.kind == "link" for one in components):
+        return "exchange its fibers one by one, from the end that recovers last; measure again"
+    if any(one.kind in {"connector", "fiber"} for one in components):
+        return (
+            "clean the connector and look along the fiber, then measure again; if nothing "
+            "changes, exchange the fiber for a spare one"
+        )
+    return "compare its log, firmware and load with those of the night before; measure again"
+
+
+class FoundError(LightrigError):
+    """Something in the lab is wrong: `findings` are what and where, with its sentence."""
+
+    def __init__(self, sentence: str, findings: Iterable[tuple[str, Sequence[str]]] = ()) -> None:
+        """`findings`: kind and subjects of each."""
+        super().__init__(sentence)
+        self.findings = tuple(
+            Finding(kind, sentence, tuple(subjects)) for kind, subjects in findings
+        )
+
+
+def findings_of(error: BaseException) -> tuple[Finding, ...]:
+    """Return what an error, or the one that caused it, found wrong; none where it does not say."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, FoundError) and cause.findings:
+            return cause.findings
+        cause = cause.__cause__
+    return ()
