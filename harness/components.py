@@ -4,8 +4,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from lightrig.harness.record.subjects import circuit_in, circuit_subject, names_in
 from lightrig.testbeds import Circuit, Fiber, Testbed
+from lightrig.testbeds.plans import circuit_in, circuit_subject, names_in
 
 ComponentKind: TypeAlias = Literal[
     "switch",

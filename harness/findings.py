@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, Final, Self
 
 from lightrig.harness.components import HARNESS, Components, LabComponent
+from lightrig.instruments.core.errors import InstrumentError
 from lightrig.testbeds import LightrigError
 
 CHANGED: Final = "changed since earlier nights"
@@ -24,6 +25,9 @@ NO_LIGHT: Final = "no light"
 STUCK_MONITOR: Final = "stuck monitor"
 SWAPPED_FIBERS: Final = "swapped fibers"
 VOID_COUNT: Final = "nothing counted"
+
+FACTOR: Final = "\N{MULTIPLICATION SIGN}"
+"""Unit of the size of a change that is a quotient."""
 
 MOST_NAMED = 8
 """Most components that are listed; more are a place in the lab that is not located."""
@@ -123,14 +127,17 @@ def next_step(components: Sequence[LabComponent], kinds: Collection[str]) -> str
 
 
 class FoundError(LightrigError):
-    """Something in the lab is wrong: `findings` are what and where, with its sentence."""
+    """Something in the lab is wrong: `findings`, whose evidence is its sentence unless stated."""
 
-    def __init__(self, sentence: str, findings: Iterable[tuple[str, Sequence[str]]] = ()) -> None:
-        """`findings`: kind and subjects of each."""
-        super().__init__(sentence)
-        self.findings = tuple(
-            Finding(kind, sentence, tuple(subjects)) for kind, subjects in findings
-        )
+    def __init__(self, text: str, findings: Iterable[Finding] = ()) -> None:
+        super().__init__(text)
+        sentence = text.partition("\n")[0]
+        self.findings = tuple(replace(one, evidence=one.evidence or sentence) for one in findings)
+
+
+def each_at(kind: str, subjects: Iterable[str]) -> list[Finding]:
+    """Return a finding for each subject, once, whose evidence is the sentence of an error."""
+    return [Finding(kind, "", (subject,)) for subject in dict.fromkeys(subjects)]
 
 
 def findings_of(error: BaseException) -> tuple[Finding, ...]:
@@ -139,5 +146,8 @@ def findings_of(error: BaseException) -> tuple[Finding, ...]:
     while cause is not None:
         if isinstance(cause, FoundError) and cause.findings:
             return cause.findings
+        if isinstance(cause, LightrigError) and cause.subjects:
+            kind = INSTRUMENT if isinstance(cause, InstrumentError) else FAILED
+            return FoundError(str(cause), each_at(kind, cause.subjects)).findings
         cause = cause.__cause__
     return ()

@@ -29,6 +29,7 @@ from lightrig.testbeds.baselines import Rule
 
 if TYPE_CHECKING:
     from lightrig.harness.bench import Bench, Fabric
+    from lightrig.harness.findings import Finding
     from lightrig.harness.measure.recording import Recording
     from lightrig.harness.record import Results, Row
     from lightrig.harness.report.plots import bit_error_curve, latency, loss_matrix
@@ -41,6 +42,7 @@ __all__ = [
     "Circuit",
     "ClimateChamber",
     "Fabric",
+    "Finding",
     "HasNic",
     "InstrumentError",
     "LightSource",
@@ -75,6 +77,7 @@ _LOADED_AT_FIRST_USE = {
     "NotEnough": "lightrig.harness.statistics.quantiles",
     "Recording": "lightrig.harness.measure.recording",
     "Results": "lightrig.harness.record",
+    "Finding": "lightrig.harness.findings",
     "Row": "lightrig.harness.record",
     "bit_error_curve": "lightrig.harness.report.plots",
     "latency": "lightrig.harness.report.plots",

@@ -12,7 +12,15 @@ class LightrigError(Exception):
     """Base of every error that Lightrig raises on purpose.
 
     Its text may quote what an instrument or a file holds, and is shown without control characters.
+
+    subjects: the components that it is about, by their names in the testbed's file.
     """
+
+    subjects: tuple[str, ...] = ()
+
+    def __init__(self, *arguments: object, subjects: Iterable[str] = ()) -> None:
+        super().__init__(*arguments)
+        self.subjects = tuple(subjects)
 
     def __str__(self) -> str:
         return escape_control(super().__str__())

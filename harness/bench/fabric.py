@@ -289,7 +289,7 @@ class Fabric:
 
     def _check_undisturbed(self, present: Mapping[str, frozenset[Circuit]]) -> None:
         """Raise `ForeignChangeError` where circuits are not as this process has left them."""
-        lines = []
+        lines, changed = [], list[str]()
         for name, circuits in present.items():
             ours, state = self._ours(name, circuits), self._saved.get(name)
             if state is None:
@@ -299,12 +299,14 @@ class Fabric:
             if removed := state.missing(ours):
                 lines.append(f"{name}: {_listed(removed)} removed")
             if made or removed:
+                changed.append(name)
                 self._saved[name] = replace(state, before=ours, after=ours)  # reported once
         if lines:
             raise ForeignChangeError(
                 f"circuits of testbed {self.testbed.name} were changed, and not by this run: "
                 + "; ".join(lines)
-                + "\n  try       its front panel, other programs, and whether it has restarted"
+                + "\n  try       its front panel, other programs, and whether it has restarted",
+                subjects=changed,
             )
 
     def _store(self, name: str) -> SavedStates | None:

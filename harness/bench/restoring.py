@@ -38,7 +38,7 @@ class NotRestoredError(LightrigError):
         lines = [f"NOT as found: {', '.join(failures)}; run `lightrig restore {testbed.path}`"]
         for error in failures.values():
             lines += [f"  {line}" for line in str(error).splitlines()]
-        super().__init__("\n".join(lines))
+        super().__init__("\n".join(lines), subjects=failures)
 
 
 class RestoreCutError(LightrigError):

@@ -71,7 +71,8 @@ def _steady_temperature(chamber: ClimateChamber, clock: Clock) -> float:
             raise NotWarmError(
                 f"{chamber.name} is at {seen[-1]:g} °C and still changes by more than "
                 f"{TOLERANCE_K:g} K in {SOAK / 60e9:g} min, after {_TIMEOUT / 3.6e12:g} h; is its "
-                "door open, does it run a program?"
+                "door open, does it run a program?",
+                subjects=[chamber.name],
             )
         clock.sleep(_POLL)
 
@@ -101,6 +102,7 @@ def settled_temperature(chamber: ClimateChamber, celsius: float, clock: Clock) -
         if now - begun > _TIMEOUT:
             raise NotWarmError(
                 f"{chamber.name} is at {found:g} °C, {_TIMEOUT / 3.6e12:g} h after it was set to "
-                f"{celsius:g} °C; is its door open, is too much heat in it?"
+                f"{celsius:g} °C; is its door open, is too much heat in it?",
+                subjects=[chamber.name],
             )
         clock.sleep(_POLL)

@@ -6,6 +6,7 @@ fails: the harness, not the device, has measured wrong.
 
 from collections.abc import Iterable, Iterator
 
+from lightrig.harness.findings import CLOSURE, Finding
 from lightrig.harness.quantities import declarations
 from lightrig.harness.quantities.registry import quantity_of
 from lightrig.harness.record import Row, Scalar
@@ -23,18 +24,19 @@ def closure_row(
     return Row(subject, quantity, share, share, share, "1", time, conditions)
 
 
-def unclosed(rows: Iterable[Row]) -> Iterator[str]:
-    """A sentence for each closure row among `rows` that is not closed."""
+def unclosed(rows: Iterable[Row]) -> Iterator[Finding]:
+    """A finding for each closure row among `rows` that is not closed."""
     for row in rows:
         conditions = row.conditions
         if conditions.get("closed", 1) or not is_closure(row.quantity):
             continue
         event = conditions.get("event")
         where = row.subject if event is None else f"{row.subject}, event {event}"
-        yield (
+        sentence = (
             f"{row.quantity} of {where} is not closed: {row.value:.0%} of {conditions['n']} "
             "intervals hold the true value"
         )
+        yield Finding(CLOSURE, sentence, (row.subject,))
 
 
 def is_closure(quantity: str) -> bool:

@@ -1,11 +1,12 @@
 """Gates that count bit errors: planned, counted and judged; one without valid bits fails."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import NamedTuple
 
+from lightrig.harness.findings import VOID_COUNT, FoundError, each_at
 from lightrig.harness.statistics.bit_errors import (
     ErrorRatio,
     anytime_interval,
@@ -18,7 +19,7 @@ from lightrig.harness.statistics.sequential import Decision, SequentialTest
 from lightrig.harness.statistics.verdicts import Outcome, Verdict
 from lightrig.instruments.clock import Clock
 from lightrig.instruments.core.capabilities import ErrorCount, ErrorCounter
-from lightrig.testbeds import LightrigError, Limit, format_duration
+from lightrig.testbeds import Limit, format_duration
 
 _SPARE = 1.01
 """A tester may close its gate a little early."""
@@ -29,11 +30,17 @@ _RATE_ERROR = 2e-4
 _LOOKS = 24
 """Number of looks at a running gate per shortest deciding duration, or its fixed one."""
 
+_NOTHING = "counted nothing that bounds a ratio"
 _RANK: tuple[Outcome, ...] = ("pass", "marginal", "not enough data", "fail")
 
 
-class NothingCountedError(LightrigError):
+class NothingCountedError(FoundError):
     """A gate bounds no ratio: the pattern or the signal was lost, or counters began anew."""
+
+    def __init__(self, reasons: Mapping[str, str]) -> None:
+        """`reasons`: why, by counter."""
+        each = (f"{counter} {_NOTHING}: {reason}" for counter, reason in reasons.items())
+        super().__init__("; ".join(each), each_at(VOID_COUNT, reasons))
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,12 +235,14 @@ def judge_counts(limit: Limit, counts: Sequence[Counted]) -> Verdict:
     doubtful = sum(one.outcome in {"fail", "not enough data"} for one in each)
     several = f"Of {len(counts)} gates the worst: " if len(counts) > 1 else ""
     reason = several + worst.reason
-    return Verdict(worst.outcome, len(counts), bad, doubtful, worst.needed, reason)
+    outcome, needed, name = worst.outcome, worst.needed, worst.counter
+    return Verdict(outcome, len(counts), bad, doubtful, needed, reason, name)
 
 
 class _Judged(NamedTuple):
-    """Outcome of gates, further bits that are needed, and upper bound of the error ratio."""
+    """Outcome of a counter's gates, bits still needed, and upper bound of the error ratio."""
 
+    counter: str
     outcome: Outcome
     needed: int | None
     reason: str
@@ -249,15 +258,15 @@ def _stands_alone(limit: Limit, one: Counted) -> bool:
 def _judge_alone(limit: Limit, counted: Counted) -> _Judged:
     name = counted.counter
     if (void_reason := counted.void_reason) is not None:
-        reason = f"{name} counted nothing that bounds a ratio: {void_reason}."
-        return _Judged("fail", None, reason, math.inf)
+        reason = f"{name} {_NOTHING}: {void_reason}."
+        return _Judged(name, "fail", None, reason, math.inf)
     retained = counted.decision == "accept"
     text = "accepted" if retained else "rejected"
     errors, bits = counted.count.errors, counted.count.bits
     counted_as = f"{name}: {errors:,} errors in {bits:.4g} bits"
     reason = f"{counted_as}, {text} by the sequential test for independent errors."
     upper = counted.ratio.upper if counted.ratio else math.inf
-    return _Judged("pass" if retained else "fail", None, reason, upper)
+    return _Judged(name, "pass" if retained else "fail", None, reason, upper)
 
 
 def _judge_together(limit: Limit, counts: Sequence[Counted]) -> _Judged:
@@ -269,5 +278,6 @@ def _judge_together(limit: Limit, counts: Sequence[Counted]) -> _Judged:
         warned = judge_gates(gates, limit.warn, confidence, burst)
         if warned.outcome != "pass":
             reason = f"{name}: {found.reason} But to warn: {warned.reason}"
-            return _Judged("marginal", None, reason, found.upper)
-    return _Judged(found.outcome, found.needed, f"{name}: {found.reason}", found.upper)
+            return _Judged(name, "marginal", None, reason, found.upper)
+    reason = f"{name}: {found.reason}"
+    return _Judged(name, found.outcome, found.needed, reason, found.upper)

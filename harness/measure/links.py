@@ -6,7 +6,14 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, field
 
 from lightrig.harness.bench import Bench
-from lightrig.harness.findings import LINK_DOWN, NO_LIGHT, SWAPPED_FIBERS, FoundError
+from lightrig.harness.findings import (
+    LINK_DOWN,
+    NO_LIGHT,
+    SWAPPED_FIBERS,
+    Finding,
+    FoundError,
+    each_at,
+)
 from lightrig.instruments.clock import Span
 from lightrig.instruments.core.capabilities import (
     ClockStatus,
@@ -70,8 +77,11 @@ class LinksDownError(FoundError):
         if dark is not None:
             sentence += f"; no light at {', '.join(dark)}" if dark else f"; {_SWAPPED}"
         names = [str(port) for port in self.ports]
-        found = [(LINK_DOWN, [name]) for name in names] + [(NO_LIGHT, [at]) for at in dark or ()]
-        super().__init__(sentence, [(SWAPPED_FIBERS, names)] if dark == [] else found)
+        found = each_at(LINK_DOWN, names) + each_at(NO_LIGHT, dark or ())
+        swapped = dark is not None and not dark
+        super().__init__(
+            sentence, [Finding(SWAPPED_FIBERS, "", tuple(names))] if swapped else found
+        )
 
     def with_dark(self, dark: Sequence[str] | None) -> "LinksDownError":
         """Return the error with what is known of the light."""

@@ -13,6 +13,7 @@ from lightrig.harness.measure.links import LinkObservation
 from lightrig.instruments.clock import Span
 from lightrig.instruments.core.capabilities import Gap
 from lightrig.testbeds import Port
+from lightrig.testbeds.plans import direction_subject
 
 _MOST_QUESTIONS = 5
 """Questions to the servers about one event: with a link that flaps, each may bring a new gap."""
@@ -59,9 +60,7 @@ class LossWindow:
     @property
     def direction(self) -> str:
         """Sender and receiver; where another sends afterwards, it too."""
-        if self.before == self.after:
-            return f"{self.before} > {self.receiver}"
-        return f"{self.before} > {self.receiver} < {self.after}"
+        return direction_subject(self.before, self.receiver, self.after)
 
 
 def loss_windows(links: LinkObservation, since: int) -> list[LossWindow]:

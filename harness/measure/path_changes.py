@@ -12,6 +12,7 @@ from functools import partial
 from typing import Literal, NamedTuple
 
 from lightrig.harness.bench import Fabric, Transition
+from lightrig.harness.findings import NOT_SEEN, each_at
 from lightrig.harness.measure.climate import await_steady_temperature
 from lightrig.harness.measure.closure import closure_row
 from lightrig.harness.measure.edges import Edge, edges
@@ -229,7 +230,8 @@ def _only(log: PowerLog, module: Module, *, rising: bool) -> Edge:
         what = "come onto its new path" if rising else "leave its old path"
         raise IncompleteError(
             f"the light of {module} was seen to {what} {len(found)} times within "
-            f"{len(log.milliwatt) * log.period / 1e6:g} ms, expected once"
+            f"{len(log.milliwatt) * log.period / 1e6:g} ms, expected once",
+            each_at(NOT_SEEN, [str(module)]),
         )
     return found[0]
 

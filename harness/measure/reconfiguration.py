@@ -4,6 +4,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from lightrig.harness.bench import Bench, Fabric, Transition
+from lightrig.harness.findings import NOT_SEEN, FoundError, each_at
 from lightrig.harness.measure.insertion_loss.readings import DARK_DBM
 from lightrig.harness.measure.late_monitors import late_monitors, late_sentence
 from lightrig.harness.measure.light import LightWatch, dither, take_all, watch_until_complete
@@ -33,14 +34,14 @@ from lightrig.instruments.core.stages import (
     StageName,
     stage_of,
 )
-from lightrig.testbeds import LightrigError, Plan, Port, Testbed
+from lightrig.testbeds import Plan, Port, Testbed
 
 _OF_LIGHT = frozenset({LOS.name, SIGNAL_RECOVERED.name})
 _LATE_WINDOWS = 2
 """Windows of a monitor between two readings from which on the harness was late to read it."""
 
 
-class IncompleteError(LightrigError):
+class IncompleteError(FoundError):
     """Something that a reconfiguration must bring about was not seen in time."""
 
 
@@ -161,7 +162,8 @@ def measure_reconfiguration(
                 f"; up to {event.reading_gap / 1e6:.0f} ms passed between two readings of a "
                 "switch's monitors, and a shorter darkness may go unseen"
             )
-        raise IncompleteError(sentence)
+        subjects = (subject for subject, _ in event.missing)
+        raise IncompleteError(sentence, each_at(NOT_SEEN, subjects))
     return event
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol
 
 from lightrig.harness.bench import Bench
+from lightrig.harness.findings import LIMIT, Finding, FoundError
 from lightrig.harness.measure.gates import Counted, judge_counts
 from lightrig.harness.measure.port_times import PortTimes
 from lightrig.harness.quantities.declarations import LOOK
@@ -58,7 +59,7 @@ class NightsBefore(Protocol):
         """Return them by subject, the oldest night first."""
 
 
-class LimitExceededError(LightrigError, AssertionError):
+class LimitExceededError(FoundError, AssertionError):
     """A measured quantity exceeds a limit of the testbed."""
 
 
@@ -124,9 +125,11 @@ class Recording:
         undecided: is called with the limits that need more samples; `judge` raises without it.
         note: takes sentences for the terminal and, with `in_report`, the report.
         before: gives the values of this test in earlier nights.
+        found: takes what is found wrong.
         test: name of the test, in sentences.
 
     Attributes:
+        found: takes findings, which are kept with the test's outcome.
         conditions: conditions of all later rows, such as a temperature that is held.
         port_times: of its reconfigurations, by port.
         events: number of events so far.
@@ -144,10 +147,12 @@ class Recording:
         undecided: Callable[[str], None] | None = None,
         note: Note = lambda _sentence, *, in_report: None,
         before: NightsBefore = lambda _quantity, _conditions: (),
+        found: Callable[[Iterable[Finding]], None] = lambda _findings: None,
         test: str = "a test",
     ) -> None:
         self.test = test
         self.before = before
+        self.found = found
         self.conditions: dict[str, Scalar] = {}
         self.port_times = PortTimes()
         self.events = 0
@@ -277,7 +282,11 @@ class Recording:
         for limit, verdict in verdicts:
             self._judged(limit, verdict)
         if broken := [pair for pair in verdicts if pair[1].outcome == "fail"]:
-            raise LimitExceededError(_sentences(broken))
+            found = (
+                Finding(LIMIT, _sentences([pair]), (pair[1].subject,) if pair[1].subject else ())
+                for pair in broken
+            )
+            raise LimitExceededError(_sentences(broken), found)
         if unclear := [pair for pair in verdicts if pair[1].outcome == "not enough data"]:
             if self._undecided is None:
                 raise NotEnoughDataError(_sentences(unclear))

@@ -20,9 +20,9 @@ from lightrig.harness.plugin.keys import (
     ATTEMPTS,
     BENCHES,
     FAULTS,
+    FOUND,
     INCONCLUSIVE,
     NO_TESTBED,
-    NOT_CLOSED,
     RUN,
     SETTINGS,
     UNRESTORED,
@@ -30,6 +30,7 @@ from lightrig.harness.plugin.keys import (
 
 if TYPE_CHECKING:
     from lightrig.harness.bench import Bench, Fabric
+    from lightrig.harness.findings import Finding
     from lightrig.harness.measure.links import LinkObservation
     from lightrig.harness.measure.recording import Recording
     from lightrig.harness.measure.sampling import Events
@@ -391,9 +392,9 @@ def measure(
     test = request.node.nodeid
     conditions = {**_conditions(request), **_attempt(request.node)}
     undecided: list[str] = []
-    not_closed: list[str] = []
+    found: list[Finding] = []
     request.node.stash[INCONCLUSIVE] = undecided
-    request.node.stash[NOT_CLOSED] = not_closed
+    request.node.stash[FOUND] = found
 
     def store_on(given: Bench | None, more: Mapping[str, Any]) -> Callable[[Sequence[Row]], None]:
         record = run.recorder(given or bench, test, {**conditions, **more})
@@ -402,7 +403,7 @@ def measure(
             if any(ATTEMPT in row.conditions for row in rows):
                 raise RowError(f"the condition {ATTEMPT!r} is the test's own; name it otherwise")
             record(rows)
-            not_closed.extend(unclosed(rows))
+            found.extend(unclosed(rows))
 
         return recorded
 
@@ -423,6 +424,7 @@ def measure(
         undecided=undecided.append,
         note=partial(run.note, bench.testbed.name),
         before=before,
+        found=found.extend,
         test=request.node.name,
     )
     yield recording

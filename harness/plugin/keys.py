@@ -9,6 +9,7 @@ import pytest
 if TYPE_CHECKING:
     from lightrig.harness.bench import Bench
     from lightrig.harness.bench.settings import SavedInstruments
+    from lightrig.harness.findings import Finding
     from lightrig.harness.plugin.observed import ObservedRun
     from lightrig.harness.plugin.worker_run import WorkerRun
     from lightrig.testbeds import Testbed
@@ -42,8 +43,8 @@ INCONCLUSIVE = pytest.StashKey[list[str]]()
 FAULTS = pytest.StashKey[list[str]]()
 """Of an item: the faults that are injected while it runs, and those that outlast another."""
 
-NOT_CLOSED = pytest.StashKey[list[str]]()
-"""Of an item: what it measured wrong beside the truth of a simulated world, a sentence each."""
+FOUND: pytest.StashKey[list[Finding]] = pytest.StashKey()
+"""Of an item: what its measurements found wrong, closure that failed among it."""
 
 NO_TESTBED = (
     "no testbed: give --testbed FILE, set LIGHTRIG_TESTBED, or name one as lightrig_testbed in "

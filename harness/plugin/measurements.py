@@ -16,9 +16,9 @@ import pytest
 
 if TYPE_CHECKING:
     from lightrig.harness.bench import Bench, Fabric
+    from lightrig.harness.findings import Finding
     from lightrig.harness.measure.bit_errors.counting import BitErrors
     from lightrig.harness.measure.insertion_loss.end_to_end import PathLosses
-    from lightrig.harness.measure.insertion_loss.faults import Fault
     from lightrig.harness.measure.links import LinkObservation
     from lightrig.harness.measure.loss_windows import LossWindow
     from lightrig.harness.measure.recording import Recording
@@ -55,7 +55,7 @@ def measure_outage(
 
 
 @pytest.fixture
-def measure_insertion_loss(fabric: Fabric, measure: Recording) -> Callable[[], list[Fault]]:
+def measure_insertion_loss(fabric: Fabric, measure: Recording) -> Callable[[], list[Finding]]:
     """`measure_insertion_loss()`: every measurable circuit; returns the faults found."""
     from lightrig.harness.measure.insertion_loss.rows import measure_insertion_loss
 

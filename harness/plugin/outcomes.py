@@ -8,11 +8,11 @@ import pytest
 
 from lightrig.harness.bench import Bench
 from lightrig.harness.components import Components
-from lightrig.harness.findings import Finding, findings_of
+from lightrig.harness.findings import CLOSURE, FAILED, Finding, findings_of
 from lightrig.harness.measure.recording import NotEnoughDataError
 from lightrig.harness.plugin.collection import testbed_of
 from lightrig.harness.plugin.ending import ending_unrecorded
-from lightrig.harness.plugin.keys import BENCHES, INCONCLUSIVE, NOT_CLOSED, RUN
+from lightrig.harness.plugin.keys import BENCHES, FOUND, INCONCLUSIVE, RUN
 from lightrig.harness.plugin.observed import ObservedRun
 from lightrig.harness.plugin.repeating import Repeats
 from lightrig.harness.plugin.worker_run import WorkerRun, show
@@ -27,7 +27,7 @@ RERUN_OUTCOME = "rerun"
 """Of an attempt that pytest-rerunfailures lets another one follow."""
 
 MOST_NOT_CLOSED = 5
-"""Sentences on closure in the reason of a failure."""
+"""Findings of closure that a test keeps, and that the reason of its failure names."""
 
 MOST_LINES = 400
 """Of all wires of one failed test, shared by its instruments."""
@@ -62,11 +62,13 @@ class Reports:
             self._inconclusive(item, report, [*undecided, str(error)])
         elif report.when == "call" and report.passed and undecided:
             self._inconclusive(item, report, undecided)
-        not_closed = item.stash.get(NOT_CLOSED, [])
+        measured = item.stash.get(FOUND, []) if report.when == "call" else []
+        not_closed = [one for one in measured if one.kind == CLOSURE]
+        found = [one for one in measured if one.kind != CLOSURE] + not_closed[:MOST_NOT_CLOSED]
         details: dict[str, Any] = {}
         if report.when == "setup":  # the first report of every test
             details["command"] = self._repeats.command(item)
-        if report.when == "call" and not_closed and not report.failed:
+        if not_closed and not report.failed:
             report.outcome, report.longrepr = "failed", _wrong_beside_truth(not_closed)
             details["why"] = report.longrepr
         elif report.outcome == INCONCLUSIVE_OUTCOME:
@@ -80,7 +82,10 @@ class Reports:
                 text = details["why"] if ours else crash.message
                 crash.message = text.partition("\n")[0]
         if report.failed and error is not None:
-            self._findings(item, report, details, findings_of(error))
+            sentence = details["why"].partition("\n")[0].removeprefix("AssertionError: ")
+            found = [*found, *findings_of(error)] or [Finding(FAILED, sentence)]
+        if found:
+            self._findings(item, report, details, found)
         if report.failed and error is not None:
             benches = self._config.stash[BENCHES]
             details["wire"] = wires_of(item, benches, error)
@@ -97,12 +102,12 @@ class Reports:
         """Keep findings for the journal, and show those that are located."""
         components = Components(testbed_of(item))
         found = [one.located(components) for one in found]
-        if found:
-            details["findings"] = [one.document() for one in found]
-            lines = [line for one in found for line in one.lines()]
-            report.sections.append(("found wrong", "\n".join(lines)))
+        details["findings"] = [one.document() for one in found]
+        shown = ["\n".join(one.lines()) for one in found if one.components]
+        if shown:
+            report.sections.append(("found wrong", "\n".join(shown)))
         # Reach JUnit XML as those of an inconclusive test.
-        item.user_properties += [("finding", "\n".join(one.lines())) for one in found]
+        item.user_properties += [("finding", lines) for lines in shown]
 
     @staticmethod
     def _inconclusive(item: pytest.Item, report: Any, undecided: Sequence[str]) -> None:
@@ -113,9 +118,9 @@ class Reports:
             item.user_properties.append((name, value))
 
 
-def _wrong_beside_truth(not_closed: Sequence[str]) -> str:
+def _wrong_beside_truth(not_closed: Sequence[Finding]) -> str:
     more = len(not_closed) - MOST_NOT_CLOSED
-    shown = [*not_closed[:MOST_NOT_CLOSED], *([f"{more:,} more"] if more > 0 else [])]
+    shown = [*map(str, not_closed[:MOST_NOT_CLOSED]), *([f"{more:,} more"] if more > 0 else [])]
     return (
         "the harness measured a simulated world wrong, so its figures cannot be trusted on "
         f"hardware either: {'; '.join(shown)}"
@@ -243,8 +248,7 @@ def wires_of(
     cause: BaseException | None = error
     while cause is not None:
         if isinstance(cause, InstrumentError) and cause.trace:
-            name = cause.instrument.partition(" ")[0]
-            found.setdefault(name, list(cause.trace))
+            found.setdefault(cause.subjects[0], list(cause.trace))
         cause = cause.__cause__ or cause.__context__
     return found
 

@@ -48,6 +48,7 @@ class Verdict:
     possibly_exceeding: those, and the samples whose interval holds the limit.
     needed: further samples within the limit that would make it pass; None when decided.
     reason: one sentence for people.
+    subject: whose samples decided it; empty where all are judged together.
     """
 
     outcome: Outcome
@@ -56,6 +57,7 @@ class Verdict:
     possibly_exceeding: int
     needed: int | None
     reason: str
+    subject: str = ""
 
 
 def judge_quantile(

@@ -32,7 +32,8 @@ class InstrumentError(LightrigError):
         if trace:
             lines.append("  last on the wire")
             lines += [f"    {line}" for line in trace]
-        super().__init__("\n".join(lines))
+        # Some drivers add to its name what answered.
+        super().__init__("\n".join(lines), subjects=[instrument.partition(" ")[0]])
 
 
 class UnreachableError(InstrumentError):

@@ -50,7 +50,7 @@ def test_a_lossy_port_of_four_is_found_by_its_references(tmp_path, seed):
     losses, (fault,), _ = of_four_ports(tmp_path, seed)
     assert outliers(take_apart(losses.matrix())) == []
     assert (fault.kind, fault.subject) == ("dirty connector or bent fiber", "ocs.2")
-    assert "than when its references were taken" in fault.about
+    assert "than when its references were taken" in fault.evidence
     assert fault.lower <= 1.2 <= fault.upper
 
 
@@ -78,7 +78,7 @@ def test_a_lossy_port_of_four_is_found_by_the_nights_before(tmp_path):
         (fault,) = find_faults(losses, bench.testbed, before=before)
         assert find_faults(losses, bench.testbed, before=before[:2]) == []
     assert (fault.kind, fault.subject) == ("dirty connector", "ocs.8")
-    assert "than in the 5 nights before" in fault.about
+    assert "than in the 5 nights before" in fault.evidence
 
 
 def test_a_bent_fiber_is_no_dirty_port(tmp_path):
@@ -122,7 +122,7 @@ def test_a_drifting_laser_is_named(tmp_path, monitors, drift):
     lasted = (losses.times[-1] - losses.times[0]) / 60e9
     assert fault.subject == "server1.nic0.p0"
     assert fault.value == pytest.approx(-drift * lasted, rel=0.3)
-    assert ("free of it" in fault.about) == (monitors == "both")
+    assert ("free of it" in fault.evidence) == (monitors == "both")
     if monitors == "both":
         assert [each.kind for each in faults] == ["drifting laser"]
         assert np.mean(held) >= 0.85

@@ -345,7 +345,9 @@ def test_swapped_ends_of_the_command_are_not_closed(
     rig = unkind_lab()
     rig.change("crossed")
     assert rig.closures("latency")[0] < 1
-    assert "closure.latency of lab, event 0 is not closed" in "; ".join(unclosed(rig.rows))
+    assert "closure.latency of lab, event 0 is not closed" in "; ".join(
+        map(str, unclosed(rig.rows))
+    )
 
 
 @pytest.fixture
@@ -386,7 +388,7 @@ def test_a_biased_measurement_is_not_closed(
     biased_truth(stage, 40 * MS, up=up)
     rig = lab()
     rig.change("crossed")
-    sentences = "; ".join(unclosed(rig.rows))
+    sentences = "; ".join(map(str, unclosed(rig.rows)))
     for name in closures:
         (share,) = rig.closures(name)
         assert share <= 0.5, name

@@ -143,7 +143,8 @@ def test_a_biased_switching_time_is_not_closed(
 
     monkeypatch.setattr(GroundTruth, "note", late)
     lab.switch(1)
-    assert "closure.switching of switchlab, event 0 is not closed" in "; ".join(unclosed(lab.rows))
+    (found,) = unclosed(lab.rows)
+    assert "closure.switching of switchlab, event 0 is not closed" in found.evidence
 
 
 def test_an_oscilloscope_that_sees_no_circuit_is_an_error(lab: Lab) -> None:

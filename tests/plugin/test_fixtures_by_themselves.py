@@ -11,6 +11,7 @@ from lightrig.harness.bench import UnsupportedHostError, settings
 from lightrig.harness.bench.lease import LeaseConflictError
 from lightrig.harness.bench.restoring import NotRestoredError
 from lightrig.harness.bench.saved_state import SavedStateError
+from lightrig.harness.findings import Finding
 from lightrig.harness.jobs import fixtures as jobs
 from lightrig.harness.measure import closure, sampling
 from lightrig.harness.modes import SAMPLES
@@ -19,9 +20,9 @@ from lightrig.harness.plugin.collection import InstrumentSelection
 from lightrig.harness.plugin.keys import (
     BENCHES,
     FAULTS,
+    FOUND,
     INCONCLUSIVE,
     NO_TESTBED,
-    NOT_CLOSED,
     RUN,
     SETTINGS,
     UNRESTORED,
@@ -399,7 +400,7 @@ def test_rows_go_to_the_run_with_their_conditions_and_are_looked_at(
         return lambda rows: lab.noted.append((bench, test, conditions, rows))
 
     monkeypatch.setattr("lightrig.harness.measure.recording.Recording", Recording)
-    monkeypatch.setattr(closure, "unclosed", lambda rows: [f"{len(rows)} are not closed"])
+    monkeypatch.setattr(closure, "unclosed", lambda rows: [Finding("of", f"{len(rows)} rows")])
     before: list[Any] = []
     module = importlib.import_module("lightrig.harness.record.earlier_nights")
     monkeypatch.setattr(module, "values_before", lambda *given: before.append(given) or 5)
@@ -421,7 +422,8 @@ def test_rows_go_to_the_run_with_their_conditions_and_are_looked_at(
         (second, test, {"size": 7, "lane": 1}, rows[:2]),
         (lab.bench, test, {"size": 64}, rows[:1]),
     ]
-    assert stash[NOT_CLOSED] == [f"{n} are not closed" for n in (3, 2, 1)]
+    made["found"]([Finding("no light", "dark")])
+    assert list(map(str, stash[FOUND])) == ["3 rows", "2 rows", "1 rows", "dark"]
     made["undecided"]("9 more")
     assert stash[INCONCLUSIVE] == ["9 more"]
     lab.noted.clear()

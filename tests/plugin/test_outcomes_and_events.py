@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from lightrig.harness.findings import CLOSURE, Finding
 from lightrig.harness.measure.recording import NotEnoughDataError
 from lightrig.harness.plugin.collection import DESELECTED
 from lightrig.harness.plugin.events import Events
@@ -17,8 +18,8 @@ from lightrig.harness.plugin.junit import add_outcomes
 from lightrig.harness.plugin.keys import (
     BENCHES,
     ENDED,
+    FOUND,
     INCONCLUSIVE,
-    NOT_CLOSED,
     RUN,
     TESTBEDS,
 )
@@ -94,8 +95,8 @@ def reported(when: str, outcome: str, error: BaseException | None = None, **know
     stash = pytest.Stash()
     if "undecided" in known:
         stash[INCONCLUSIVE] = known["undecided"]
-    if "not_closed" in known:
-        stash[NOT_CLOSED] = known["not_closed"]
+    if "found" in known:
+        stash[FOUND] = known["found"]
     of_run = pytest.Stash()
     of_run[BENCHES] = {}
     of_run[RUN] = SimpleNamespace()  # type: ignore[assignment]
@@ -135,12 +136,15 @@ def test_limits_that_are_not_decided_make_a_test_inconclusive(raised: bool) -> N
 @pytest.mark.parametrize("count", [1, 5, 7])
 def test_what_does_not_close_fails_a_test_that_passed(count: int) -> None:
     sentences = [f"loss {n}" for n in range(count)]
-    details, found, _ = reported("call", "passed", not_closed=sentences)
+    closures = [Finding(CLOSURE, one, ("lab",)) for one in sentences]
+    details, found, _ = reported("call", "passed", found=closures)
     assert found.outcome == "failed"
-    assert details == {"why": found.longrepr}
+    assert details["why"] == found.longrepr
+    assert [one["evidence"] for one in details["findings"]] == sentences[:5]
+    assert {one["components"][0]["kind"] for one in details["findings"]} == {"harness"}
     more = "; 2 more" if count == 7 else ""
     assert found.longrepr.endswith(f": {'; '.join(sentences[:5])}{more}")
-    assert reported("setup", "passed", not_closed=sentences)[1].outcome == "passed"
+    assert reported("setup", "passed", found=closures)[1].outcome == "passed"
 
 
 @pytest.mark.parametrize(

@@ -62,3 +62,43 @@ def test_swapped_fibers_reach_every_reader_of_a_run(tmp_path: Path) -> None:
     card = re.search(r'class="lr-cause">.*?</article>', ended.page.read_text("utf-8"), re.DOTALL)
     assert card is not None
     assert "two of 8 fibers, swapped" in unescape(card[0])
+
+
+SUITE = """
+import pytest
+
+def test_losses(measure_insertion_loss):
+    assert [str(one) for one in measure_insertion_loss()] == []
+
+def test_losses_alone(measure_insertion_loss):
+    assert len(measure_insertion_loss()) == 1
+
+def test_words(bench):
+    assert bench is None, "ocs.4: no light"
+
+@pytest.mark.fault("instrument silent", at="ocs")
+def test_silent(bench):
+    bench.switches["ocs"].circuits()
+"""
+
+
+def test_findings_of_measurements_and_errors_are_recorded_with_their_tests(tmp_path: Path) -> None:
+    """The light of server1.nic0.p0 would come to ingress 3; a word in a sentence is no finding."""
+    ended, events = run_with(tmp_path, "{fault: dark laser, at: [server1.nic0.p0]}", SUITE)
+    assert ended.code == 1, ended.output
+    told = [(one["test"].partition("::test_")[2], one["kind"], one["subjects"]) for one in events]
+    assert told == [
+        ("losses[lab]", "no light", ["ocs.3"]),
+        ("losses_alone[lab]", "no light", ["ocs.3"]),
+        ("words[lab]", "failed", []),
+        ("silent[lab]", "instrument failed", ["ocs"]),
+    ]
+    dark, _, words, silent = recorded(ended)
+    assert {"kind": "port", "name": "server1.nic0.p0"} in dark["components"]
+    assert words["components"] == []
+    assert words["evidence"] == "ocs.4: no light"
+    assert silent["components"] == [{"kind": "switch", "name": "ocs"}]
+    properties = [one.get("value", "") for one in ET.parse(tmp_path / "junit.xml").iter("property")]
+    assert [one.partition("\n")[0] for one in properties] == [
+        *("no light at ocs.3", "no light at ocs.3", "instrument failed at ocs")
+    ]

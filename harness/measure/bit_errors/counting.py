@@ -143,7 +143,7 @@ class BitErrors:
         self._recording.add_count(self.quantity, counted)
         self._record(counted, self.quantity, {**light, "planned_ns": self.plan.duration})
         if counted.void_reason is not None:
-            raise NothingCountedError(_nothing(counted))
+            raise NothingCountedError({counted.counter: counted.void_reason})
 
     # --------------------------------------------------------------------------- inside
 
@@ -180,20 +180,16 @@ def count_all(each: Sequence[BitErrors]) -> None:
 
     Raises `NothingCountedError`, naming all that bound nothing, once all are recorded.
     """
-    void = []
+    void = {}
     each[0].say_plan(len(each))
     counts = count_together([(one.counter, one.plan) for one in each])
     for one, counted in zip(each, counts, strict=True):
         try:
             one.keep(counted)
-        except NothingCountedError as error:
-            void.append(str(error))
+        except NothingCountedError:
+            void[counted.counter] = str(counted.void_reason)
     if void:
-        raise NothingCountedError("; ".join(void))
-
-
-def _nothing(counted: Counted) -> str:
-    return f"{counted.counter} counted nothing that bounds a ratio: {counted.void_reason}"
+        raise NothingCountedError(void)
 
 
 def _light_conditions(arrival: Arrival | None) -> dict[str, Scalar]:

@@ -44,11 +44,11 @@ def measure_frame_loss(bench: Bench, recording: Recording, ports: Iterable[Port]
     gates = [(port, _gate(bench, port)) for port in ports]
     limit = bench.testbed.limits.get(FRAME_LOSS)
     confidence = (limit.confidence if limit else None) or CONFIDENCE
-    event, void = recording.next_event(), []
+    event, void = recording.next_event(), dict[str, str]()
     for port, gate in gates:
         counted = gate.result()
         if counted.void is not None:
-            void.append(f"{port}: {counted.void}")
+            void[str(port)] = counted.void
             continue
         _, nic = bench.testbed.nic_of(port)
         interleaved = 2 if nic.rate_bps >= _TWO_CODEWORDS_BPS else 1
@@ -57,7 +57,7 @@ def measure_frame_loss(bench: Bench, recording: Recording, ports: Iterable[Port]
         recording.record(_rows(bench, port, counted, loss, code, event))
         recording.announce(f"{port}: {loss.reason}")
     if void:
-        raise NothingCountedError("; ".join(void))
+        raise NothingCountedError(void)
 
 
 def _gate(bench: Bench, port: Port) -> PendingHistogram:

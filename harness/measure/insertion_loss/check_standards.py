@@ -17,6 +17,7 @@ from lightrig.harness.measure.insertion_loss.chains import Chain, Plane, shared_
 from lightrig.harness.record import Row, Scalar
 from lightrig.harness.statistics.uncertainty import Budget, Component, combine
 from lightrig.testbeds import Circuit, format_db
+from lightrig.testbeds.plans import circuit_subject
 
 Phase: TypeAlias = Literal["before", "during", "after"]
 
@@ -168,7 +169,7 @@ def _standards(chain: Chain, circuits: Collection[Circuit]) -> dict[Circuit, flo
     for circuit in circuits:
         first, second = (plane.of for plane in chain.ends(*circuit))
         if first is not None and first is second:
-            value = first.checks.get(f"{chain.switch} {circuit}")
+            value = first.checks.get(circuit_subject(chain.switch, circuit))
             found |= {} if value is None else {circuit: value}
     return found
 
@@ -265,7 +266,12 @@ def check_rows(
         stated = {**conditions, "phase": one.phase}
         for circuit, db in one.losses.items():
             yield Row(
-                f"{switch} {circuit}", "check_standard.loss", *(db,) * 3, "dB", one.at, stated
+                circuit_subject(switch, circuit),
+                "check_standard.loss",
+                *(db,) * 3,
+                "dB",
+                one.at,
+                stated,
             )
         for ingress, dbm in one.entering.items():
             budget = one.budgets.get(ingress)

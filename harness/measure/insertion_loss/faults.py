@@ -2,13 +2,14 @@
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import scipy
 
+from lightrig.harness.findings import Finding
 from lightrig.harness.measure.insertion_loss.chains import Chain, shared_components
 from lightrig.harness.measure.insertion_loss.check_standards import (
     Shift,
@@ -30,6 +31,7 @@ from lightrig.harness.statistics.loss_matrix import (
 )
 from lightrig.harness.statistics.uncertainty import Budget, Component, combine
 from lightrig.testbeds import Circuit, Port, Testbed, format_db
+from lightrig.testbeds.plans import circuit_subject
 
 FaultKind: TypeAlias = Literal[
     "dirty connector",
@@ -59,35 +61,9 @@ _ERROR = 0.01
 """Rate of false alarms of each kind of search, for all switches of a testbed together."""
 
 
-@dataclass(frozen=True, slots=True)
-class Fault:
-    """Something that is wrong.
-
-    Attributes:
-        kind: what it is.
-        subject: where: a port of a switch, a circuit, a transmitter.
-        value: by how much, in dB; of a drift, over the whole measurement.
-        lower, upper: 95 % interval.
-        about: what follows from it, and what to do.
-    """
-
-    kind: FaultKind
-    subject: str
-    value: float
-    lower: float
-    upper: float
-    about: str
-
-    def __str__(self) -> str:
-        if self.kind in {"stuck monitor", "saturated monitor", "no light"}:
-            return f"{self.subject}: {self.kind}: {self.about}"
-        interval = f"95 % interval {format_db(self.lower)} … {format_db(self.upper)}"
-        return f"{self.subject}: {self.kind}: {format_db(self.value)} ({interval}); {self.about}"
-
-
 def find_faults(
     losses: Losses, testbed: Testbed, *, switches: int = 1, before: Sequence[Numbers] = ()
-) -> list[Fault]:
+) -> list[Finding]:
     """Return the faults in `losses`; deviations that one fault explains are reported once.
 
     switches: number of switches that are searched, which share the rate of false alarms. before:
@@ -107,7 +83,7 @@ def find_faults(
     ]
 
 
-def misread(losses: Losses, faults: Iterable[Fault]) -> set[Circuit]:
+def misread(losses: Losses, faults: Iterable[Finding]) -> set[Circuit]:
     """Return the circuits whose losses say nothing: their monitor is stuck, or was saturated.
 
     All of them, where the check standard shows that a meter has shifted.
@@ -121,7 +97,7 @@ def misread(losses: Losses, faults: Iterable[Fault]) -> set[Circuit]:
     }
 
 
-def check_shifts(losses: Losses, faults: Iterable[Fault]) -> list[Shift]:
+def check_shifts(losses: Losses, faults: Iterable[Finding]) -> list[Shift]:
     """Return the shifts of the check standard, circuits whose monitors are misread left out."""
     if not losses.checks:
         return []
@@ -136,7 +112,7 @@ def _check_noise(losses: Losses) -> tuple[Component, Component | None]:
     return noise, losses.repeatability
 
 
-def _misread_checks(losses: Losses, faults: Iterable[Fault]) -> set[Circuit]:
+def _misread_checks(losses: Losses, faults: Iterable[Finding]) -> set[Circuit]:
     """Return the circuits of the check standard with a monitor that is stuck or saturated."""
     stuck = {fault.subject for fault in faults if fault.kind == "stuck monitor"}
     name, ceilings = losses.chain.switch, _ceilings(losses)
@@ -200,21 +176,21 @@ class _Search:
         self._seconds = (np.array(losses.times) - losses.times[0]) / 1e9
         self._odd: set[int] = set()
 
-    def saturated_monitors(self) -> Iterator[Fault]:
+    def saturated_monitors(self) -> Iterator[Finding]:
         """Monitors that show the greatest value of their side again and again, without noise."""
         chain = self._chain
         for dbm, circuits in saturated(self._losses):
             for circuit in circuits:
                 row, column = chain.ingress.index(circuit[0]), chain.egress.index(circuit[1])
                 self._matrix[row, column] = np.nan
-            yield _of_kind(
+            yield _fault(
                 "saturated monitor",
                 chain.switch,
                 f"monitors show no more than {dbm:.2f} dBm; the losses of {len(circuits)} circuits "
                 "with more light are left out: send less light",
             )
 
-    def stuck_monitors(self) -> Iterator[Fault]:
+    def stuck_monitors(self) -> Iterator[Finding]:
         """Monitors whose readings have no noise and do not care which light they see."""
         chain = self._chain
         found = [(chain.ingress[n], 0, n) for n in self._still(self._losses.entered)]
@@ -222,23 +198,23 @@ class _Search:
         for port, axis, index in found:
             self._odd.add(port)
             self._matrix[(index, slice(None)) if axis == 0 else (slice(None), index)] = np.nan
-            yield _of_kind(
+            yield _fault(
                 "stuck monitor",
                 f"{chain.switch}.{port}",
                 "it reads the same whatever light it gets; losses of this port say nothing",
             )
 
-    def shifted_meters(self, faults: Iterable[Fault]) -> Iterator[Fault]:
+    def shifted_meters(self, faults: Iterable[Finding]) -> Iterator[Finding]:
         """Meters whose check standard is beyond the limit: the first time that it was."""
         limit = self._testbed.switches[self._chain.switch].check_standard.limit_db
         for shift in check_shifts(self._losses, faults):
             if shift.exceeds(limit):
                 ends = shift.value, shift.value - shift.half, shift.value + shift.half
                 about = sentence(self._chain, shift, limit)
-                yield Fault("shifted meter", self._chain.switch, *ends, about)
+                yield _fault("shifted meter", self._chain.switch, about, ends)
                 return
 
-    def drifting_lasers(self) -> Iterator[Fault]:
+    def drifting_lasers(self) -> Iterator[Finding]:
         """Lasers whose light becomes less, or more, from setting to setting."""
         for index, ingress in enumerate(self._chain.ingress):
             observed = ingress not in self._chain.launched
@@ -256,16 +232,14 @@ class _Search:
             what = "both sides were read at once, so the losses are free of it"
             if not observed:
                 what = f"losses of ingress {ingress} are wrong by up to as much"
-            yield Fault(
+            yield _fault(
                 "drifting laser",
                 str(source),
-                change,
-                fair.lower * lasted,
-                fair.upper * lasted,
                 f"in {lasted:.1f} s, {found.value * 60:.2g} dB a minute; {what}",
+                (change, fair.lower * lasted, fair.upper * lasted),
             )
 
-    def bent_fibers(self) -> Iterator[Fault]:
+    def bent_fibers(self) -> Iterator[Finding]:
         """Fibers of which less comes than should, at ports that lose nothing themselves."""
         for ingress, (level, plane) in self._chain.entering.items():
             index = self._chain.ingress.index(ingress)
@@ -280,17 +254,15 @@ class _Search:
             half = combine(parts).expanded
             if missing - 2 * half > WORTH_DB:
                 fiber = self._testbed.cabling.fiber_to(Port(self._chain.switch, str(ingress)))
-                yield Fault(
-                    kind="bent fiber",
-                    subject=str(fiber),
-                    value=missing,
-                    lower=missing - half,
-                    upper=missing + half,
-                    about=f"that much less enters {self._chain.switch}.{ingress} than when its "
-                    "reference was taken: is the fiber bent, or its far end dirty?",
+                yield _fault(
+                    "bent fiber",
+                    str(fiber),
+                    f"that much less enters {self._chain.switch}.{ingress} than when its reference "
+                    "was taken: is the fiber bent, or its far end dirty?",
+                    (missing, missing - half, missing + half),
                 )
 
-    def without_light(self) -> Iterator[Fault]:
+    def without_light(self) -> Iterator[Finding]:
         """Ports that no light came to, or from."""
         dark = set(self._losses.dark)
         for side, ports, rest in (
@@ -301,14 +273,14 @@ class _Search:
                 all_of = {Circuit(port, o) if side == "ingress" else Circuit(o, port) for o in rest}
                 tried = all_of & (dark | self._losses.losses.keys())
                 if tried and tried <= dark:
-                    yield _of_kind(
+                    yield _fault(
                         "no light",
                         f"{self._chain.switch}.{port}",
                         f"no circuit of this {side} brought light: is its fiber plugged in, is "
                         "its transmitter on?",
                     )
 
-    def lossy_ports_and_circuits(self, faults: Iterable[Fault]) -> Iterator[Fault]:
+    def lossy_ports_and_circuits(self, faults: Iterable[Finding]) -> Iterator[Finding]:
         """Rows, columns and cells that lose more: than others, than at references, than before.
 
         A few ports say little of how far they scatter, so that what is stored of them is compared
@@ -337,11 +309,11 @@ class _Search:
                 span = (one.value, one.lower, one.upper)
                 if one.row is not None and one.column is not None:
                     circuit = Circuit(chain.ingress[one.row], chain.egress[one.column])
-                    yield Fault(
+                    yield _fault(
                         "lossy circuit",
-                        f"{chain.switch} {circuit}",
-                        *span,
+                        circuit_subject(chain.switch, circuit),
                         "more than its two ports explain: do its mirrors need to be aligned anew?",
+                        span,
                     )
                     continue
                 side, port = (
@@ -352,17 +324,17 @@ class _Search:
                 # A monitor behind the connector does not see what the fiber before it loses.
                 inside = chain.method == "monitors" and port not in chain.launched
                 kind: FaultKind = "dirty connector" if inside else "dirty connector or bent fiber"
-                yield Fault(
+                yield _fault(
                     kind,
                     f"{chain.switch}.{port}",
-                    *span,
                     f"every circuit of this {side} loses that much more than {than}: "
                     f"clean {side} {port}" + ("" if inside else " and look along its fiber"),
+                    span,
                 )
 
     # ------------------------------------------------------------------------- inside
 
-    def _changes(self, faults: Iterable[Fault]) -> dict[Circuit, tuple[float, Budget]]:
+    def _changes(self, faults: Iterable[Finding]) -> dict[Circuit, tuple[float, Budget]]:
         """Return by how much the check standard's circuits lost more since the references."""
         losses = self._losses
         if not losses.checks:
@@ -422,6 +394,17 @@ class _Search:
         return levels
 
 
-def _of_kind(kind: FaultKind, subject: str, about: str) -> Fault:
-    """A fault that has no size."""
-    return Fault(kind, subject, 0.0, 0.0, 0.0, about)
+def _fault(
+    kind: FaultKind, subject: str, about: str, size: tuple[float, float, float] | None = None
+) -> Finding:
+    """Return a fault.
+
+    size: by how much, in dB, with its 95 % interval; of a drift, over the whole measurement. about:
+    what follows from it, and what to do.
+    """
+    if size is None:
+        return Finding(kind, f"{subject}: {kind}: {about}", (subject,))
+    value, lower, upper = size
+    interval = f"95 % interval {format_db(lower)} … {format_db(upper)}"
+    sentence = f"{subject}: {kind}: {format_db(value)} ({interval}); {about}"
+    return Finding(kind, sentence, (subject,), (), value, lower, upper, "dB")

@@ -8,11 +8,11 @@ import numpy as np
 import scipy
 
 from lightrig.harness.bench import Bench, Fabric
+from lightrig.harness.findings import Finding
 from lightrig.harness.measure.closure import closure_row
 from lightrig.harness.measure.insertion_loss.chains import chains
 from lightrig.harness.measure.insertion_loss.check_standards import check_rows
 from lightrig.harness.measure.insertion_loss.faults import (
-    Fault,
     check_shifts,
     find_faults,
     misread,
@@ -26,6 +26,7 @@ from lightrig.harness.statistics.uncertainty import Component, combine, en_numbe
 from lightrig.instruments.core.capabilities import ClimateChamber, FactoryCalibrated
 from lightrig.instruments.core.errors import DeniedError
 from lightrig.testbeds import Circuit, Port
+from lightrig.testbeds.plans import circuit_subject
 from lightrig.testbeds.references import SAME_NM, Calibration, ReferenceSet
 
 LOSS, RELATIVE = "insertion_loss", "insertion_loss.relative"
@@ -36,7 +37,7 @@ _C_NM_THZ = 299_792.458
 """Speed of light: wavelength in nm times frequency in THz."""
 
 
-def measure_insertion_loss(fabric: Fabric, recording: Recording) -> list[Fault]:
+def measure_insertion_loss(fabric: Fabric, recording: Recording) -> list[Finding]:
     """Measure the insertion loss of every measurable circuit; return the faults found.
 
     Losses without a reference are recorded as `insertion_loss.relative` and have no limit.
@@ -63,6 +64,7 @@ def measure_insertion_loss(fabric: Fabric, recording: Recording) -> list[Fault]:
         recording.record(all_rows(losses, faults, bench, conditions))
         if (lack := not_included(losses)) is not None:
             recording.note_once(f"polarization {chain.switch}", lack)
+        recording.found(faults)
         found += faults
     return found
 
@@ -85,7 +87,7 @@ def loss_rows(losses: Losses, conditions: Mapping[str, Scalar]) -> Iterator[Row]
     row_conditions = {"wavelength_nm": round(losses.chain.wavelength_nm), **conditions}
     for circuit, loss in losses.losses.items():
         ends = loss.value - loss.budget.expanded, loss.value + loss.budget.expanded
-        subject = f"{losses.chain.switch} {circuit}"
+        subject = circuit_subject(losses.chain.switch, circuit)
         yield Row(subject, quantity_of(loss), loss.value, *ends, "dB", loss.at, row_conditions)
 
 
@@ -164,7 +166,7 @@ def repeatability_rows(losses: Losses, conditions: Mapping[str, Scalar]) -> Iter
             more = making - mean
             stated = {**conditions, "repetition": number}
             ends = more - half, more + half
-            yield Row(f"{name} {circuit}", "loss.remade", more, *ends, "dB", at, stated)
+            yield Row(circuit_subject(name, circuit), "loss.remade", more, *ends, "dB", at, stated)
     found = pooled(losses.makings.values(), "repeatability")
     low, high = (
         math.sqrt(max(found.standard**2 * found.degrees / quantile - mean_of**2, 0.0))
@@ -175,11 +177,11 @@ def repeatability_rows(losses: Losses, conditions: Mapping[str, Scalar]) -> Iter
 
 
 def fault_rows(
-    losses: Losses, faults: Sequence[Fault], conditions: Mapping[str, Scalar]
+    losses: Losses, faults: Sequence[Finding], conditions: Mapping[str, Scalar]
 ) -> Iterator[Row]:
     """A row for each thing that is wrong: by how many dB, and as condition what it is."""
     for fault in faults:
-        size = fault.value, fault.lower, fault.upper
+        size = fault.value or 0.0, fault.lower or 0.0, fault.upper or 0.0
         stated = {**conditions, "fault": fault.kind}
         yield Row(fault.subject, "loss.fault", *size, "dB", losses.times[-1], stated)
 
@@ -211,7 +213,7 @@ def factory_rows(losses: Losses, bench: Bench, conditions: Mapping[str, Scalar])
             "factory_thz": factory.frequency_thz,
             "factory_c": factory.temperature_c,
         }
-        subject = f"{losses.chain.switch} {circuit}"
+        subject = circuit_subject(losses.chain.switch, circuit)
         yield Row(subject, "insertion_loss.factory_en", value, value, value, "1", loss.at, stated)
 
 
@@ -264,7 +266,7 @@ def inside(losses: Losses, bench: Bench) -> Iterable[bool]:
 
 
 def all_rows(
-    losses: Losses, faults: Sequence[Fault], bench: Bench, conditions: Mapping[str, Scalar]
+    losses: Losses, faults: Sequence[Finding], bench: Bench, conditions: Mapping[str, Scalar]
 ) -> list[Row]:
     """Return everything that is to be recorded of one switch."""
     return [

@@ -18,6 +18,7 @@ from lightrig.harness.measure.switch_optics.light_paths import (
 )
 from lightrig.harness.measure.switch_optics.results import Result, record_results
 from lightrig.harness.statistics.uncertainty import Component, coverage_factor, pooled
+from lightrig.testbeds.plans import circuit_subject
 
 QUANTITY = "crosstalk"
 METER_DB = 0.06
@@ -60,7 +61,7 @@ def measure_crosstalk(fabric: Fabric, recording: Recording, *, switch: str | Non
                     value, components, factor = crosstalk(wanted, light.read(egress), dark[egress])
                     world = bench.world
                     true = world.crosstalk(paths.switch, circuit, egress) if world else None
-                    subject = f"{paths.switch} {circuit} at {egress}"
+                    subject = f"{circuit_subject(paths.switch, circuit)} at {egress}"
                     results.append(
                         Result(subject, value, components, factor, at, true, least=LEAST_DB)
                     )

@@ -27,6 +27,7 @@ from lightrig.harness.measure.switch_optics.results import Result, record_result
 from lightrig.harness.statistics.uncertainty import Component, pooled
 from lightrig.instruments.core.capabilities import PolarizationController
 from lightrig.testbeds import Circuit
+from lightrig.testbeds.plans import circuit_subject
 
 QUANTITY = "polarization_dependent_loss"
 AXES = ((1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0))
@@ -65,7 +66,7 @@ def measure_polarization_dependence(
                 loss, components, factor = dependence(_readings(light, circuit))
                 world = bench.world
                 true = world.polarization_dependence(paths.switch) if world else None
-                subject = f"{paths.switch} {circuit}"
+                subject = circuit_subject(paths.switch, circuit)
                 results.append(Result(subject, loss, components, factor, at, true, least=0.0))
         record_results(recording, bench, paths.switch, QUANTITY, results)
 

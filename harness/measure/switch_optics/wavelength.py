@@ -16,6 +16,7 @@ from lightrig.harness.measure.recording import Recording
 from lightrig.harness.measure.switch_optics.light_paths import light_on, meter_paths
 from lightrig.harness.measure.switch_optics.results import Result, record_results
 from lightrig.harness.statistics.uncertainty import Component, pooled
+from lightrig.testbeds.plans import circuit_subject
 
 QUANTITY = "wavelength_dependent_loss"
 WAVELENGTHS_NM = (1530.0, 1540.0, 1550.0, 1560.0, 1570.0)
@@ -55,7 +56,7 @@ def measure_wavelength_dependence(
                         true.append(bench.world.loss(paths.switch, circuit))
                 loss, components, factor = dependence(readings)
                 known = max(true) - min(true) if true else None
-                subject = f"{paths.switch} {circuit}"
+                subject = circuit_subject(paths.switch, circuit)
                 results.append(Result(subject, loss, components, factor, at, known, least=0.0))
         stated = {"wavelengths_nm": ", ".join(f"{nm:g}" for nm in wavelengths_nm)}
         record_results(recording, bench, paths.switch, QUANTITY, results, stated)

@@ -137,8 +137,8 @@ class RdmaPair:
         return rows[0]
 
     def _unlike(self, program: str, expected: str, found: str) -> ToolOutputError:
-        where = f"{self._source.commands.server}: {program}"
-        return ToolOutputError(perftest.TOOL, expected, found, where=where)
+        error = ToolOutputError(perftest.TOOL, expected, found)
+        return error.at(self._source.commands.server, program)
 
 
 def _give_up(waiting: Started, timeout: int) -> CommandResult | None:

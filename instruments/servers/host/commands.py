@@ -165,7 +165,7 @@ class Commands:
         try:
             return Reading(parse(result.stdout), result.at)
         except ToolOutputError as error:
-            raise error.at(f"{self.server}: {shlex.join(command)}") from error
+            raise error.at(self.server, shlex.join(command)) from error
 
     def start(self, command: Sequence[str], limit_ns: int | None = None) -> "Started":
         """Start `command` and return at once; it is not looked for in /usr/sbin.

@@ -45,9 +45,11 @@ class ToolOutputError(LightrigError):
             lines.append(f"  found     {self.found}")
         super().__init__("\n".join(lines))
 
-    def at(self, where: str) -> "ToolOutputError":
-        """Return the same error with its place, such as `server0: ethtool -m ens1f0`."""
-        return type(self)(self.tool, self.expected, self.found, where=where)
+    def at(self, server: str, command: str) -> "ToolOutputError":
+        """Return the same error with its server and its command, such as `ethtool -m ens1f0`."""
+        error = type(self)(self.tool, self.expected, self.found, where=f"{server}: {command}")
+        error.subjects = (server,)
+        return error
 
 
 class ToolReportedError(ToolOutputError):

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 from lightrig.harness.bench import Fabric
+from lightrig.harness.findings import NOT_SEEN, each_at
 from lightrig.harness.jobs.measure.recovery import WrongTrafficError
 from lightrig.harness.measure.links import LinkObservation
 from lightrig.harness.measure.reconfiguration import (
@@ -197,7 +198,8 @@ def _close(
     if unfinished:
         fabric.bench.check_world()
         missing = ", ".join(f"{port} {stage}" for port, stage in unfinished)
-        raise IncompleteError(f"the ring did not close past {found.server}; not seen: {missing}")
+        sentence = f"the ring did not close past {found.server}; not seen: {missing}"
+        raise IncompleteError(sentence, each_at(NOT_SEEN, [found.server]))
     of_new_links = [(port, event) for port, event in changes if port in rising]
     seen = [*link_stages(of_new_links), *datagram_stages(of_new_links, (), {})]
     for stage in (CARRIER_UP, FIRST_DATAGRAM):
