@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
@@ -18,13 +17,10 @@ from lightrig.harness.statistics.quantiles import NotEnough, Quantile, quantile,
 from lightrig.harness.statistics.sample_plans import Look, SamplePlan
 from lightrig.harness.statistics.verdicts import Verdict
 from lightrig.testbeds import Limit
+from lightrig.testbeds.plans import circuit_in
 
 CONFIDENCE = 0.95
 """Confidence of every interval and bound in the report."""
-
-
-_CIRCUIT = re.compile(r"(\S+ |)(\d+)>(\d+)(?:,|$)")
-"""Subject of a row of one circuit: its switch, ingress and egress."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +75,8 @@ def _effective(series: Series, values: Numbers, q: float) -> int | None:
     """Return as how many independent samples events count, or circuits; None for other subjects."""
     if (series.event >= 0).all():
         return effective_samples(values, q)
-    circuits = [_CIRCUIT.match(subject) for subject in series.subject]
-    ports = [(f"{one[1]} {one[2]}", f"{one[1]} {one[3]}") for one in circuits if one]
+    circuits = [one for subject in series.subject if (one := circuit_in(subject)) is not None]
+    ports = [(f"{name} {one.ingress}", f"{name} {one.egress}") for name, one in circuits]
     if len(ports) < values.size:
         return None
     # An interval from the least sample to the greatest is the widest that there is.

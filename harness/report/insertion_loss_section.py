@@ -7,7 +7,6 @@ budget of each loss, and, in simulation, closure.
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -40,6 +39,7 @@ from lightrig.harness.report.units import Value, shown, span
 from lightrig.harness.statistics.binomial import clopper_pearson
 from lightrig.harness.statistics.quantiles import quantile
 from lightrig.harness.statistics.uncertainty import rounded
+from lightrig.testbeds.plans import circuit_in
 
 LOSSES = ("insertion_loss", "insertion_loss.relative")
 _REPEATABILITY = "insertion_loss.repeatability"
@@ -172,17 +172,16 @@ class _PortLosses:
 def _ports(test: TestFrame, quantity: str) -> Iterator[_PortLosses]:
     """Yield the ports of the test's grid, if it is close to full."""
     series = test.series[quantity]
-    ports: dict[tuple[str, str], _PortLosses] = {}
+    ports: dict[tuple[str, int], _PortLosses] = {}
     circuits = set()
     for subject, low, high in zip(
         series.subject, series.lower.tolist(), series.upper.tolist(), strict=True
     ):
-        found = re.fullmatch(r"(?:(\S+)\s)?(\d+)>(\d+)", subject)
-        if found is None:
+        if (found := circuit_in(subject)) is None:
             continue
         circuits.add(subject)
-        switch = f"{found[1]}." if found[1] else ""
-        for side, number in (("ingress", found[2]), ("egress", found[3])):
+        switch, circuit = f"{found[0]}." if found[0] else "", found[1]
+        for side, number in (("ingress", circuit.ingress), ("egress", circuit.egress)):
             port = ports.setdefault(
                 (side, number), _PortLosses(test, f"{switch}{number}", side, [], [])
             )

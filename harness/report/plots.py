@@ -6,13 +6,13 @@ rows says so in the title.
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from lightrig.harness.report.frames import natural
 from lightrig.testbeds import LightrigError
+from lightrig.testbeds.plans import pair_in
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -46,7 +46,7 @@ def loss_matrix(frame: pd.DataFrame, axes: Axes | None = None) -> Axes:
     """
     losses = frame[(frame["quantity"] == "insertion_loss") & frame["subject"].str.contains(">")]
     median = _checked(losses, "insertion_loss of circuits").groupby("subject")["value"].median()
-    ends = [re.split(r"[ .]", subject)[-1].split(">") for subject in median.index]
+    ends = [pair[1:] for subject in median.index if (pair := pair_in(subject)) is not None]
     ingress, egress = (sorted({end[side] for end in ends}, key=natural) for side in (0, 1))
     matrix = np.full((len(ingress), len(egress)), np.nan)
     for (start, end), value in zip(ends, median, strict=True):

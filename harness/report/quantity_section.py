@@ -6,7 +6,6 @@ one numeric condition that was varied makes a curve, many samples a distribution
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -43,6 +42,7 @@ from lightrig.harness.report.sections import (
     verdict_column,
 )
 from lightrig.harness.statistics.quantiles import Quantile, quantile
+from lightrig.testbeds.plans import pair_in
 
 _UNSPECIFIED = "Other quantities"
 _LEAST_POINTS, _LEAST_SAMPLES, _MOST_LINES = 3, 10, 6
@@ -133,10 +133,10 @@ def _grids(test: TestFrame, quantity: str) -> Iterator[Figure]:
     series = test.series[quantity]
     cells: dict[str, dict[tuple[str, str], list[float]]] = {}
     for subject, value in zip(series.subject, series.value.tolist(), strict=True):
-        found = re.fullmatch(r"(?:(.*\S)\s+)?(\S+?)\s?>\s?(\S+)", subject)
-        if found is None:
+        if (found := pair_in(subject)) is None:
             return
-        cells.setdefault(found[1] or "", {}).setdefault((found[2], found[3]), []).append(value)
+        switch, *ends = found
+        cells.setdefault(switch, {}).setdefault((ends[0], ends[1]), []).append(value)
     for name, grid in cells.items():
         rows = sorted({ingress for ingress, _ in grid}, key=natural)
         columns = sorted({egress for _, egress in grid}, key=natural)

@@ -115,9 +115,9 @@ def parts_of_fiber(port: str) -> frozenset[str]:
     if owner == "ocs":
         number = int(rest) - 17
         far = f"server{number // 2}.nic0.p{number % 2}"
-        return frozenset([port, f"fiber {port} -> {far}", far])
+        return frozenset([f"connector {port}", f"fiber {port} -> {far}", far])
     ingress = f"ocs.{1 + 2 * int(owner.removeprefix('server')) + int(rest[-1])}"
-    return frozenset([port, f"fiber {port} -> {ingress}", ingress])
+    return frozenset([port, f"fiber {port} -> {ingress}", f"connector {ingress}"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +143,7 @@ DARK = fault("dark laser", "server1.nic0.p0")
 LEAVING = [f"server{server}.nic0.p{port}" for server in (0, 1) for port in (0, 1)]
 # Each light leads to a port, but none to its own: whichever two fibers of an end were exchanged.
 SWAPPED = frozenset().union(*map(parts_of_fiber, [*LEAVING, *(f"ocs.{n}" for n in range(17, 21))]))
-WRONG = parts_of_fiber("server0.nic0.p0") | {"ocs.7"}
+WRONG = parts_of_fiber("server0.nic0.p0") | {"connector ocs.7"}
 KINDS = (
     Kind("dirty connector, 1.2 dB", [dirty("1.2 dB")], [P1]),
     Kind("dirty connector, 0.8 dB", [dirty("0.8 dB")], [P1]),
@@ -169,7 +169,7 @@ KINDS = (
         [SWAPPED],
     ),
     Kind("fiber in a wrong port", [fault("wrong port", "server0.nic0.p0", "ocs.7")], [WRONG]),
-    Kind("stuck monitor", [fault("stuck monitor", "ocs", "19")], [frozenset(["ocs.19"])]),
+    Kind("stuck monitor", [fault("stuck monitor", "ocs", "19")], [frozenset(["connector ocs.19"])]),
     Kind("silent switch", [fault("silent instrument", "ocs", answers=40)], [SWITCH]),
     Kind(
         "server without ethtool",
@@ -329,7 +329,7 @@ def _cards(results: Path) -> list[dict[str, Any]]:
     def page(_history: object, _boards: object, _last: object, causes: Any) -> str:
         for _, each in causes:
             for one in each:
-                names = {"components": one.components, "title": one.title}
+                names = {"components": [*map(str, one.components)], "title": one.title}
                 evidence = [f"{part.text}: {part.size}" for part in one.evidence]
                 found.append({**names, "since": one.since, "evidence": evidence})
         return ""

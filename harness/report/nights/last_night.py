@@ -5,8 +5,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from lightrig.harness.findings import Finding
 from lightrig.harness.night.outcomes import not_run
-from lightrig.harness.record import RecordError, Results, RunFacts, read_journal
+from lightrig.harness.record import RecordError, Results, RunFacts, TestOutcome, read_journal
+from lightrig.harness.report.causes import recorded_findings
 
 FAILED = frozenset(("failed", "error", "xpassed"))
 INCONCLUSIVE = "inconclusive"
@@ -16,13 +18,15 @@ INCONCLUSIVE = "inconclusive"
 class Ended:
     """Outcome of a test in the last run of a night that has it.
 
-    reason: the failure, or what is missing for a verdict; empty where the run keeps none.
+    reason: the failure, or what is missing for a verdict; empty where the run keeps none. findings:
+    what a failed test found wrong.
     """
 
     nodeid: str
     outcome: str
     reason: str
     run: str
+    findings: tuple[Finding, ...] = ()
 
     @property
     def failed(self) -> bool:
@@ -89,7 +93,7 @@ def _last_night(results: Path, testbed: str, nights: Mapping[str, Sequence[RunFa
     earlier = _ended(testbed, nights[before[0]]) if before else None
     details = {facts.run: _details(results, facts.run) for facts in runs}
     problems = [
-        Ended(nodeid, outcome, details[run].get(nodeid, {}).get("why", ""), run)
+        _problem(run, details[run].get(nodeid) or TestOutcome(nodeid, outcome, 0.0), outcome)
         for nodeid, (outcome, run) in now.items()
         if _is_problem(outcome)
     ]
@@ -108,7 +112,9 @@ def _last_night(results: Path, testbed: str, nights: Mapping[str, Sequence[RunFa
         any(measured.simulated for facts in runs if (measured := facts.testbeds[testbed])),
         since=_since(testbed, nights, [one.nodeid for one in problems if one.failed]),
         commands={
-            test: details[run].get(test, {}).get("command", "") for test, (_, run) in now.items()
+            test: str(ended.details.get("command", ""))
+            for test, (_, run) in now.items()
+            if (ended := details[run].get(test)) is not None
         },
     )
 
@@ -149,13 +155,15 @@ def _is_of(testbed: str, nodeid: str, testbeds: Mapping[str, object]) -> bool:
     return first == testbed or first not in testbeds
 
 
-def _details(results: Path, run: str) -> Mapping[str, Mapping[str, str]]:
-    """Return reason and command of a run's tests by node id; nothing without its journal."""
+def _problem(run: str, test: TestOutcome, outcome: str) -> Ended:
+    findings = recorded_findings(test) if outcome in FAILED else ()
+    return Ended(test.nodeid, outcome, str(test.details.get("why", "")), run, tuple(findings))
+
+
+def _details(results: Path, run: str) -> Mapping[str, TestOutcome]:
+    """Return a run's tests by node id, the last attempt of each; nothing without its journal."""
     try:
         record = read_journal(results / "runs" / run / "journal.jsonl")
     except (RecordError, OSError):
         return {}
-    return {
-        test.nodeid: {name: str(test.details.get(name, "")) for name in ("why", "command")}
-        for test in record.tests
-    }
+    return {test.nodeid: test for test in record.tests}

@@ -7,13 +7,14 @@ from dataclasses import replace
 
 import numpy as np
 
+from lightrig.harness.components import Components, LabComponent
+from lightrig.harness.findings import CHANGED, FACTOR, Finding
 from lightrig.harness.quantities.registry import quantity_of
-from lightrig.harness.report.causes import Cause, Components, Evidence, find_causes
+from lightrig.harness.report.causes import Cause, Evidence, as_ever, find_causes
 from lightrig.harness.report.nights.last_night import LastNight
 from lightrig.harness.report.nights.overview import Board
 from lightrig.harness.report.nights.series import Series
-from lightrig.harness.report.nights.trend_figures import far
-from lightrig.harness.report.units import shown, span
+from lightrig.harness.report.nights.trend_figures import are_far_apart
 from lightrig.harness.statistics.confirmation import CONFIRMING
 from lightrig.testbeds import Testbed
 
@@ -27,21 +28,21 @@ def night_causes(board: Board, last: LastNight | None, testbed: Testbed | None) 
 
     last: how the tests of that night ended, if its runs are here. testbed: its description.
     """
-    by_monitors = any("method monitors" in one.case for one in board.lab.series)
+    by_monitors = any(one.conditions.get("method") == "monitors" for one in board.lab.series)
     components = Components(testbed, by_monitors=by_monitors)
     night = max(night for night, runs in enumerate(board.lab.runs) if runs)
     measured = [one for one in board.lab.series if one.n[night] > 0]
     found = list(_series_evidence(board, components, night, measured))
     commands = last.commands if last else {}
     evidence = [replace(one, command=commands.get(series.test, "")) for series, one in found]
-    as_ever: dict[Hashable, list[frozenset[str]]] = {}
+    healthy: dict[Hashable, list[frozenset[LabComponent]]] = {}
     for family in {one.family for one in evidence}:
         apart = {id(series): one.nights for series, one in found if one.family == family}
         alike = [one for one in measured if one.family == family]
         shifts = (_shift(one, apart[id(one)]) for one in alike if id(one) in apart)
         least = min(map(abs, shifts)) / 2
         nights = max(apart.values())
-        as_ever[family] = [
+        healthy[family] = [
             components.of(one.subject, one.quantity)
             for one in alike
             if id(one) not in apart and abs(_shift(one, nights)) <= least
@@ -49,23 +50,15 @@ def night_causes(board: Board, last: LastNight | None, testbed: Testbed | None) 
     for ended in last.problems if last and board.lab.simulated >= last.simulated else ():
         if last is None or not ended.failed:
             continue
-        failed = components.failed(ended.nodeid, ended.reason)
+        family = "failed", ended.nodeid
         subjects = [one.subject for one in measured if one.test == ended.nodeid]
-        as_ever["failed", ended.nodeid] = components.as_ever(ended.reason, subjects)
+        healthy[family] = as_ever(ended.findings, subjects, components)
         since, nights = last.since[ended.nodeid]
         link = f"runs/{ended.run}/report.html" if ended.run in last.reported else ""
-        evidence += [
-            replace(
-                one,
-                since=since,
-                nights=nights,
-                confirmed=nights >= CONFIRMING,
-                command=commands.get(ended.nodeid, ""),
-                link=link,
-            )
-            for one in failed
-        ]
-    return find_causes(evidence, as_ever)
+        about = (family, ended.nodeid, since, nights, nights >= CONFIRMING)
+        command = commands.get(ended.nodeid, "")
+        evidence += [Evidence(one, *about, command, link) for one in ended.findings]
+    return find_causes(evidence, healthy, components)
 
 
 def _series_evidence(
@@ -74,13 +67,13 @@ def _series_evidence(
     """Yield faults of loss matrices, and series that are worse than before."""
     for one in measured:
         if one.quantity == _FAULT:
+            kind = str(one.conditions.get("fault", ""))
+            finding = Finding(kind, f"{one.subject}: {kind}", (one.subject,))
+            if one.median[night]:
+                value, low, high = (float(of[night]) for of in (one.median, one.lower, one.upper))
+                finding = replace(finding, value=value, lower=low, upper=high, unit=one.unit)
             nights = _in_a_row(board, one, night)
-            value = shown(float(one.median[night]), one.unit)
-            ends = span(float(one.lower[night]), float(one.upper[night]), one.unit, value)
-            size = f"{value} ({ends})" if one.median[night] else ""
-            text = f"{one.subject}: {one.case.partition(': fault ')[2] or one.case}"
-            candidates = components.of(one.subject, text)
-            yield one, _evidence(board, one, text, candidates, size, nights, night)
+            yield one, _evidence(board, one, finding.located(components), nights, night)
     departed = {id(each.series): each.departure for each in board.departures}
     for one in measured:
         if one.quantity.partition(".")[0] in _NO_EVIDENCE:
@@ -100,36 +93,23 @@ def _series_evidence(
             continue
         if not _worse(one, before, level):
             continue
-        by = far(before, level, one.unit)
-        ends = span(low, high, "dB" if one.unit == "dBm" else one.unit, by)
-        text = f"{one.quantity} of {one.subject}, {one.case}"
         find = components.of if one.statistic == "median" else components.explaining
-        candidates = find(one.subject, one.quantity)
-        size = f"{by} ({ends})" if low < high else by
-        yield (
-            one,
-            replace(
-                _evidence(board, one, text, candidates, size, nights, night), confirmed=confirmed
-            ),
-        )
+        found = tuple(find(one.subject, one.quantity))
+        sentence = f"{one.quantity} of {one.subject}, {one.case}"
+        unit, size = "dB" if one.unit == "dBm" else one.unit, (level - before, low, high)
+        if are_far_apart(before, level, one.unit):
+            unit, size = FACTOR, (level / before, 1 + low / before, 1 + high / before)
+        finding = Finding(CHANGED, sentence, (one.subject,), found, *size, unit)
+        yield one, replace(_evidence(board, one, finding, nights, night), confirmed=confirmed)
 
 
-def _evidence(
-    board: Board,
-    series: Series,
-    text: str,
-    candidates: frozenset[str],
-    size: str,
-    nights: int,
-    night: int,
-) -> Evidence:
+def _evidence(board: Board, series: Series, finding: Finding, nights: int, night: int) -> Evidence:
     first = int(np.flatnonzero(series.n[: night + 1])[-nights])
     number = board.number(series)
     link = f"#{board.fold(series.quantity)}" if number is None else f"#{board.anchor(number)}"
     since = str(board.history.date(first))
-    return Evidence(
-        text, candidates, series.family, size, since, nights, nights >= CONFIRMING, "", link
-    )
+    confirmed = nights >= CONFIRMING
+    return Evidence(finding, series.family, "", since, nights, confirmed, link=link)
 
 
 def _shift(series: Series, nights: int) -> float:

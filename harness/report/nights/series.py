@@ -8,16 +8,16 @@ are no part of it.
 
 import datetime
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Literal
 
 import numpy as np
 
 from lightrig.harness.quantities.registry import quantity_of
-from lightrig.harness.record import Context
+from lightrig.harness.record import Context, Scalar
 from lightrig.harness.report.estimates import CONFIDENCE
 from lightrig.harness.report.frames import label_of
 from lightrig.harness.report.nights.cells import COLUMNS, TEXTS, Cells, Numbers, cells_of
@@ -52,7 +52,7 @@ OF_THE_NIGHT = {
 class Series:
     """One series; arrays have one element a night, NaN where it has no data.
 
-    case: the test and what it set, for people.
+    case: the test and what it set, for people. conditions: what it set.
     n: samples a night, one an event.
     median: with `lower` and `upper`, its interval; below `MEDIAN_NEEDS` samples they are the
         ends of all of them.
@@ -78,6 +78,7 @@ class Series:
     level: Numbers
     greatest: Numbers
     statistic: Statistic = "median"
+    conditions: Mapping[str, Scalar] = field(default_factory=dict)
 
     @property
     def is_of_tails(self) -> bool:
@@ -222,6 +223,7 @@ def _series(
             test=key.test,
             case=_label(testbed, key.simulated, key.test, key.conditions),
             unit=key.unit,
+            conditions=_conditions(key.conditions),
             **{name: found[index] for name, found in estimates.items()},
         )
         by_mode.setdefault(key.simulated, []).append(one)
@@ -230,7 +232,13 @@ def _series(
 
 @cache
 def _label(testbed: str, simulated: bool, test: str, conditions: str) -> str:
-    return label_of(Context(testbed, test, (), simulated, json.loads(conditions)))
+    return label_of(Context(testbed, test, (), simulated, _conditions(conditions)))
+
+
+@cache
+def _conditions(text: str) -> Mapping[str, Scalar]:
+    found: Mapping[str, Scalar] = json.loads(text)
+    return found
 
 
 def _estimates(cells: Cells) -> dict[str, Numbers]:

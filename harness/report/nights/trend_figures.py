@@ -223,9 +223,15 @@ def _drift(plot: Plot, series: Series, drift: Trend) -> None:
     plot.line(ends, level, 3, "ln-drift")
 
 
+def are_far_apart(before: float, after: float, unit: str) -> bool:
+    """Whether the quotient of two levels says more than their difference."""
+    numbers = unit == "1" and before > 0 and after > 0
+    return numbers and not 1 / _SPREAD < after / before < _SPREAD
+
+
 def far(before: float, after: float, unit: str) -> str:
     """Return the difference of two levels with its sign; a factor where they are far apart."""
-    if unit == "1" and before > 0 and after > 0 and not 1 / _SPREAD < after / before < _SPREAD:
+    if are_far_apart(before, after, unit):
         return f"\N{MULTIPLICATION SIGN} {after / before:.2g}"
     sign = "+" if after > before else "\N{MINUS SIGN}"
     return f"{sign}{shown(abs(after - before), 'dB' if unit == 'dBm' else unit)}"
