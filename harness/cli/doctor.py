@@ -1,7 +1,6 @@
 """`lightrig doctor`: compare the lab with its testbed file."""
 
 import sys
-from dataclasses import asdict
 from typing import Annotated
 
 import typer
@@ -68,7 +67,7 @@ def doctor(
         read_only = not (yes or _allowed(testbed))
     findings = lab(lambda: examine(testbed, simulated=simulated, seed=seed, read_only=read_only))
     if as_json:
-        print_json([{**asdict(f), "simulated": simulated} for f in findings.found])
+        print_json([{**check.document(), "simulated": simulated} for check in findings.found])
     else:
         _print(findings, simulated=simulated, only_problems=only_problems or wrong)
     if not any(f.check == "identity" for f in findings.found):

@@ -1,6 +1,6 @@
 """Comparison of a lab with its testbed file: findings, each with a fix."""
 
 from lightrig.harness.doctor.examination import examine
-from lightrig.harness.doctor.findings import Finding, Findings
+from lightrig.harness.doctor.findings import Findings
 
-__all__ = ["Finding", "Findings", "examine"]
+__all__ = ["Findings", "examine"]

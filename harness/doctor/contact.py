@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 from lightrig.harness.doctor.connect import ConnectedLab
 from lightrig.harness.doctor.findings import Findings
+from lightrig.harness.findings import INSTRUMENT
 from lightrig.instruments.core.capabilities import HasErrorQueue, Identified
 from lightrig.instruments.core.wire_facts import WireFact
 from lightrig.testbeds import Identity as Expected
@@ -20,7 +21,8 @@ def contact(lab: ConnectedLab, findings: Findings) -> None:
     for name, error in lab.failures.items():
         first, *rest = str(error).splitlines()
         fix = next((line.split(maxsplit=1)[1] for line in rest if _is_advice(line)), "")
-        findings.wrong(name, "contact", first.removeprefix(f"{name} "), fix or _advice(name))
+        text = first.removeprefix(f"{name} ")
+        findings.wrong(name, "contact", text, fix or _advice(name), INSTRUMENT)
     instruments: dict[str, Identified] = {
         **lab.bench.switches,
         **lab.bench.instruments,
@@ -72,7 +74,8 @@ def _round_trip(name: str, instrument: Identified, lab: ConnectedLab, findings: 
                 instrument.identity()
             took.append((clock.now() - before) / 1e6)
     except LightrigError as error:
-        findings.wrong(name, "round trip", str(error).splitlines()[0], "see its trace")
+        text = str(error).splitlines()[0]
+        findings.wrong(name, "round trip", text, "see its trace", INSTRUMENT)
         return
     middle, low, high = statistics.median(took), min(took), max(took)
     text = f"{middle:.2f} ms (median of {len(took)}; {low:.2f} ... {high:.2f})"

@@ -1,11 +1,13 @@
 """One examination of a lab, from the first contact to the light on every port."""
 
 from lightrig.harness.bench import Bench, Fabric
+from lightrig.harness.components import Components
 from lightrig.harness.doctor.connect import connect_lab
 from lightrig.harness.doctor.contact import contact
 from lightrig.harness.doctor.findings import Findings
 from lightrig.harness.doctor.light import examine_light, stale_circuits
 from lightrig.harness.doctor.servers import examine_server
+from lightrig.harness.findings import INSTRUMENT
 from lightrig.instruments.servers.host.linux import LinuxServer
 from lightrig.testbeds import LightrigError, Testbed
 
@@ -22,7 +24,7 @@ def examine(
     Unless `read_only`, the plan with the most circuits is applied, and every transmitter is
     switched off for a moment; the state of the switches is restored at the end.
     """
-    findings = Findings()
+    findings = Findings(Components(testbed))
     lab = connect_lab(testbed, simulated=simulated, seed=seed)
     bench = lab.bench
     try:
@@ -33,7 +35,9 @@ def examine(
                 try:
                     examine_server(server, testbed.servers[name], bench.clock, findings)
                 except LightrigError as error:
-                    findings.wrong(name, "server", str(error).splitlines()[0], "see its trace")
+                    findings.wrong(
+                        *(name, "server", str(error).splitlines()[0], "see its trace"), INSTRUMENT
+                    )
         for name in bench.switches:
             stale_circuits(bench, name, findings)
         if read_only:

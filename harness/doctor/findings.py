@@ -1,13 +1,16 @@
-"""Findings of an examination: facts, and problems with their fixes."""
+"""Checks of an examination: facts, and findings with their fixes."""
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
+
+from lightrig.harness.components import Components, LabComponent
+from lightrig.harness.findings import Finding
 
 Grade = Literal["ok", "note", "wrong"]
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class Check:
     """One check and its outcome.
 
     Attributes:
@@ -16,6 +19,7 @@ class Finding:
         grade: "ok", "note" for a check that was impossible, "wrong".
         text: the outcome in one sentence.
         fix: what to try, empty where nothing is wrong.
+        finding: what is wrong.
     """
 
     subject: str
@@ -23,27 +27,52 @@ class Finding:
     grade: Grade
     text: str
     fix: str = ""
+    finding: Finding | None = None
+
+    def document(self) -> dict[str, Any]:
+        """Return it as plain values."""
+        plain = {"subject": self.subject, "check": self.check, "grade": self.grade}
+        finding = self.finding and self.finding.document()
+        return {**plain, "text": self.text, "fix": self.fix, "finding": finding}
 
 
 @dataclass
 class Findings:
-    """All findings in the order of the checks."""
+    """All checks in their order; `components`: of the testbed."""
 
-    found: list[Finding] = field(default_factory=list)
+    components: Components
+    found: list[Check] = field(default_factory=list)
 
     def ok(self, subject: str, check: str, text: str) -> None:
         """Add a check that passed."""
-        self.found.append(Finding(subject, check, "ok", text))
+        self.found.append(Check(subject, check, "ok", text))
 
     def note(self, subject: str, check: str, text: str, fix: str = "") -> None:
         """Add a check that was impossible."""
-        self.found.append(Finding(subject, check, "note", text, fix))
+        self.found.append(Check(subject, check, "note", text, fix))
 
-    def wrong(self, subject: str, check: str, text: str, fix: str) -> None:
-        """Add a problem."""
-        self.found.append(Finding(subject, check, "wrong", text, fix))
+    def wrong(
+        self,
+        subject: str,
+        check: str,
+        text: str,
+        fix: str,
+        kind: str = "",
+        *,
+        also: str = "",
+        components: tuple[LabComponent, ...] = (),
+    ) -> None:
+        """Add a finding.
+
+        kind: what is wrong, the check's name unless stated. also: a second subject. components:
+        that would explain it; without, those that would of its kind.
+        """
+        subjects = (subject, also) if also else (subject,)
+        found = Finding(kind or check, f"{subject}: {text}", subjects, components, next_step=fix)
+        located = found.located(self.components)
+        self.found.append(Check(subject, check, "wrong", text, fix, located))
 
     @property
-    def problems(self) -> list[Finding]:
-        """The problems among them."""
-        return [finding for finding in self.found if finding.grade == "wrong"]
+    def problems(self) -> list[Check]:
+        """The checks that found something wrong."""
+        return [check for check in self.found if check.grade == "wrong"]

@@ -10,7 +10,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from lightrig.harness.bench import Bench, Fabric
+from lightrig.harness.components import LabComponent
 from lightrig.harness.doctor.findings import Findings
+from lightrig.harness.findings import LINK_DOWN, NO_LIGHT, SWAPPED_FIBERS
 from lightrig.instruments.core.capabilities import PowerMonitor
 from lightrig.instruments.core.errors import InstrumentError
 from lightrig.instruments.servers.host.linux import LinuxServer
@@ -185,7 +187,8 @@ class _Side:
     ) -> None:
         where = f"{self._switch}.{ingress}"
         if dbm <= _DARK_DBM:
-            self._findings.wrong(str(port), "light", f"no light at {where}, {because}", advice)
+            text = f"no light at {where}, {because}"
+            self._findings.wrong(str(port), "light", text, advice, NO_LIGHT, also=where)
         else:
             self._findings.ok(str(port), "light", f"{dbm:.2f} dBm at {where}")
 
@@ -208,6 +211,8 @@ class _Side:
                 "light",
                 f"its laser is dark: {netdev} reports no transmitted power",
                 f"`ip link set dev {netdev} up`, `ethtool -m {netdev}`; else replace it",
+                "dark laser",
+                components=(LabComponent("port", str(port)),),
             )
             return None
         darkened = self._darkened(server, netdev, monitors, before)
@@ -261,9 +266,14 @@ class _Side:
                 f"{arrival}, and {most:.1f} dB is the most that clean connectors lose: "
                 "a dirty connector or a bent fiber",
                 f"clean both ends of its transmit fiber ({port} -> {where}), then look again",
+                "dirty connector or bent fiber",
+                components=self._fiber_at(ingress),
             )
         else:
             self._findings.ok(str(port), "light", arrival)
+
+    def _fiber_at(self, ingress: int) -> tuple[LabComponent, ...]:
+        return (LabComponent("fiber", str(self._cabled[ingress])),)
 
     def _misplaced(self, arrives: Mapping[Port, int | None]) -> None:
         expected = {fiber.source: ingress for ingress, fiber in self._cabled.items()}
@@ -282,6 +292,9 @@ class _Side:
                     f"its transmit fiber and that of {swapped} are swapped: they end at "
                     f"{self._switch}.{ingress} and {where}",
                     "swap them at the switch, or in the testbed file",
+                    SWAPPED_FIBERS,
+                    also=str(swapped),
+                    components=(*self._fiber_at(expected[port]), *self._fiber_at(ingress)),
                 )
             elif ingress:
                 self._findings.wrong(
@@ -290,6 +303,8 @@ class _Side:
                     f"its transmit fiber is in the wrong port: {self._switch}.{ingress}, and the "
                     f"file says {where}",
                     f"move it to {where}, or change the testbed file",
+                    "fiber in a wrong port",
+                    components=self._fiber_at(expected[port]),
                 )
             else:
                 self._findings.wrong(
@@ -297,6 +312,8 @@ class _Side:
                     "light",
                     f"no light of it arrives at {where}, and it says that it sends some",
                     "is its transmit fiber plugged in, and in that port?",
+                    NO_LIGHT,
+                    components=self._fiber_at(expected[port]),
                 )
 
 
@@ -332,20 +349,23 @@ def _receivers(bench: Bench, name: str, plan: Plan, findings: Findings) -> None:
                 f"{name}.{egress} sends {dbm:.2f} dBm and {arriving} arrives: its receive fiber is "
                 "dirty, bent, or in another port",
                 f"clean and check {name}.{egress} -> {fiber.sink}",
+                "dirty connector or bent fiber",
+                components=(LabComponent("fiber", str(fiber)),),
             )
 
 
 def _links(bench: Bench, plan: Plan, findings: Findings) -> None:
     """Check that the plan's links come up, where no other problem is known."""
-    suspect = {finding.subject for finding in findings.problems}
-    named = " ".join(finding.text for finding in findings.problems)
+    suspect = {
+        subject
+        for check in findings.problems
+        if check.finding
+        for subject in check.finding.subjects
+    }
     waiting = {
         port
         for link in bench.testbed.links(plan)
-        if not any(
-            str(end) in suspect or str(end) in named or end.owner in suspect
-            for end in (link.a, link.b)
-        )
+        if not any(str(end) in suspect or end.owner in suspect for end in (link.a, link.b))
         for port in (link.a, link.b)
         if isinstance(bench.servers.get(port.owner), LinuxServer)
     }
@@ -360,6 +380,7 @@ def _links(bench: Bench, plan: Plan, findings: Findings) -> None:
             "link",
             f"no carrier {_LINKS / 1e9:g} s after plan {plan.name} was made",
             "light arrives: is its receive fiber swapped with another's, is autonegotiation off?",
+            LINK_DOWN,
         )
 
 

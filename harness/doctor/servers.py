@@ -3,6 +3,7 @@
 import math
 
 from lightrig.harness.doctor.findings import Findings
+from lightrig.harness.findings import INSTRUMENT
 from lightrig.instruments.clock import Clock
 from lightrig.instruments.servers.host.commands import PACKAGES, ToolMissingError
 from lightrig.instruments.servers.host.linux import LinuxServer
@@ -102,7 +103,8 @@ def _kernel_port(server: LinuxServer, port: str, netdev: str, findings: Findings
 
 def _unreadable(port: str, netdev: str, error: LightrigError, findings: Findings) -> None:
     findings.wrong(
-        port, "NIC", str(error).splitlines()[0], f"is `netdev: {netdev}` right for {port}?"
+        *(port, "NIC", str(error).splitlines()[0], f"is `netdev: {netdev}` right for {port}?"),
+        INSTRUMENT,
     )
 
 

@@ -11,6 +11,7 @@ from bench.served_lab import describe
 from typer.testing import CliRunner
 
 from lightrig.harness.cli.app import application
+from lightrig.harness.components import Components
 from lightrig.harness.doctor import Findings
 
 
@@ -27,7 +28,7 @@ def doctor(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
     """Run the command on findings; note what is asked, and on which terminal."""
     command = module_of("doctor")
     asked: list[Any] = []
-    findings = Findings()
+    findings = Findings(Components(None))
 
     def examine(testbed: Any, **options: Any) -> Findings:
         asked.append((testbed.name, options))
@@ -67,10 +68,11 @@ def test_findings_have_a_line_each_and_decide_the_status(doctor: Any) -> None:
     assert done.stdout.splitlines()[-1] == "1 problem in the lab, 3 checks"
     found.wrong("laser", "power", "-9 dBm", "clean it")
     assert doctor("--wrong", "--look").stdout.endswith("2 problems in the lab, 4 checks\n")
-    first = json.loads(doctor("--json", "--simulated").stdout)[0]
+    first, *_, last = json.loads(doctor("--json", "--simulated").stdout)
+    assert last["finding"]["components"] == [{"kind": "other", "name": "laser"}]
     assert first == {
         "subject": "ocs", "check": "identity", "grade": "ok", "text": "Polatis, serial 7",
-        "fix": first["fix"], "simulated": True,
+        "fix": first["fix"], "simulated": True, "finding": None,
     }  # fmt: skip
 
 

@@ -10,6 +10,7 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from lightrig.harness.cli.app import application
+from lightrig.harness.components import Components
 from lightrig.harness.doctor import Findings
 
 OPUS = Path(__file__).parents[2] / "testbeds" / "opus.yaml"
@@ -45,7 +46,7 @@ def run(request, monkeypatch):
 
 
 def test_doctor_prints_names_and_fixes_whole(run, monkeypatch):
-    findings = Findings()
+    findings = Findings(Components(None))
     findings.wrong(NAME, "identity", "it answered [none]", FIX)
     module = importlib.import_module("lightrig.harness.cli.doctor")
     monkeypatch.setattr(module, "examine", lambda *_, **__: findings)

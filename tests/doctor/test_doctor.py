@@ -8,6 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from lightrig.harness.cli.app import application
+from lightrig.harness.components import Components
 from lightrig.harness.doctor import Findings, examine
 from lightrig.harness.doctor.servers import _tools
 from lightrig.instruments.servers.host.commands import ToolMissingError
@@ -70,6 +71,19 @@ NAMED = {
 }
 
 
+LOCATED = {
+    "server0.nic0.p0": (
+        "swapped fibers",
+        ("fiber server0.nic0.p0 -> ocs.1", "fiber server3.nic0.p1 -> ocs.8"),
+    ),
+    "server0.nic0.p1": ("dirty connector or bent fiber", ("fiber server0.nic0.p1 -> ocs.2",)),
+    "server2.nic0.p0": ("fiber in a wrong port", ("fiber server2.nic0.p0 -> ocs.5",)),
+    "server3.nic0.p0": ("dark laser", ("server3.nic0.p0",)),
+    "server1": ("instrument failed", ("server1",)),
+}
+"""Kind and components by subject; the file counts the ingress ports up from server0.nic0.p0."""
+
+
 def lab(folder: Path, *faults: str, firmware: str = FIRMWARE, monitors: str = "both") -> Path:
     path = folder / "lab.yaml"
     listed = ", ".join(f"{{fault: {fault}, {FAULTS[fault]}}}" for fault in faults)
@@ -90,6 +104,15 @@ def test_all_ten_faults_together_are_found_and_nothing_else(tmp_path: Path) -> N
     for fault, (subject, excerpt) in NAMED.items():
         assert any(subject == s and excerpt in text for s, text in found), (fault, found)
     assert len(found) == len(NAMED), found
+
+
+def test_what_is_wrong_has_its_kind_and_the_components_that_explain_it(tmp_path: Path) -> None:
+    found = {one.subject: one.finding for one in seen(lab(tmp_path, *FAULTS)).problems}
+    for subject, (kind, components) in LOCATED.items():
+        finding = found[subject]
+        assert finding is not None
+        assert (finding.kind, tuple(map(str, finding.components))) == (kind, components)
+        assert finding.next_step
 
 
 @pytest.mark.parametrize("monitors", ["both", "egress"])
@@ -210,7 +233,7 @@ def test_a_tool_that_a_namespace_lacks_is_a_note(tmp_path: Path, address: str, g
             if argv[0] == "ethtool":
                 raise ToolMissingError("a", "ethtool", "ethtool --version")
 
-    findings = Findings()
+    findings = Findings(Components(None))
     server: Any = WithoutEthtool()
     assert _tools(server, load(path).servers["a"], rdma=False, findings=findings) == {"ethtool"}
     (found,) = findings.found
