@@ -7,7 +7,6 @@ the evidence cannot tell from it; what it explains is taken away, and the rest i
 
 from __future__ import annotations
 
-import re
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -210,7 +209,8 @@ def run_causes(
         rows = {test.name: test for test in frame.tests}
         for ended in tests:
             name = ended.nodeid
-            alone = len(names) == 1 or testbed in re.split(r"[]/[-]", name)
+            parameters = name.partition("[")[2].rstrip("]").replace("/", "-").split("-")
+            alone = len(names) == 1 or testbed in parameters
             if ended.outcome not in {"failed", "error"} or not (name in rows or alone):
                 continue
             command, link = str(ended.details.get("command", "")), test_link(name)

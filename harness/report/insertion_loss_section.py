@@ -49,7 +49,6 @@ _BUDGET = "loss.budget."
 _COMBINED = "loss.budget.combined"
 _WORST = 6
 _LEAST_SAMPLES, _DRAWN_ELSEWHERE = 5, 10
-_WITHOUT_SIZE = frozenset(("stuck monitor", "saturated monitor", "no light"))
 
 
 class _Entry(NamedTuple):
@@ -130,9 +129,9 @@ _CHECK_STANDARD = Table(
 
 
 def _fault_size(one: _Entry) -> Cell:
-    if one.subject.partition(", ")[2] in _WITHOUT_SIZE:
-        return None
     value, low, high = one.bounds
+    if low == value == high == 0:
+        return None
     interval = f"95 % interval {span(low, high, 'dB', shown(value, 'dB'))}"
     return Value(shown(value, "dB"), (interval, "simulated" if one.test.simulated else ""))
 
@@ -323,7 +322,7 @@ class _BudgetLine(NamedTuple):
 def _budget_lines(data: SectionData) -> Iterator[_BudgetLine]:
     """Yield the components of each budget, the combined uncertainty last."""
     for combined in _entries(_COMBINED)(data):
-        switch = combined.subject.partition(", ")[0]
+        switch, *stated = combined.subject.split(", ")
         names = [n for n in combined.test.series if n.startswith(_BUDGET) and n != _COMBINED]
         for name in names:
             series = combined.test.series[name]
@@ -333,7 +332,7 @@ def _budget_lines(data: SectionData) -> Iterator[_BudgetLine]:
                     break
         yield _BudgetLine(combined, _COMBINED, combined.at)
         for lacking in (f"{_BUDGET}{name}" for name in NOT_INCLUDED):
-            if lacking not in names and "modules" not in combined.subject:
+            if lacking not in names and "modules" not in stated:
                 yield _BudgetLine(combined, lacking, None)
 
 
