@@ -173,8 +173,10 @@ class Session:
         self.steps = 2
         self.closed = False
 
-    def run(self, *given: Any, module: Any, beside: Any, ended: Any) -> Any:
-        self.given, self.module, self.ended = given, module, ended
+    def run(
+        self, *given: Any, control: Any, groups: Any, module: Any, beside: Any, ended: Any
+    ) -> Any:
+        self.given, self.module, self.ended = (*given, control, groups), module, ended
         for rank in (3, 0, 2, 1):
             self.ranks[rank].wants()
         (loop,) = beside
