@@ -20,7 +20,10 @@ from lightrig.harness.findings import (
     SWAPPED_FIBERS,
     VOID_COUNT,
     Finding,
+    FoundError,
+    each_at,
     findings_of,
+    next_step,
 )
 from lightrig.harness.measure.gates import NothingCountedError
 from lightrig.harness.measure.links import LinksDownError
@@ -113,6 +116,34 @@ def test_what_would_explain_a_finding_follows_from_its_kind(lab: testbeds.Testbe
     assert of("lossy circuit", "ocs 2>19") == circuit | fibers
     assert {"server1.nic0.p0", "server1.nic0.p1"} <= of(LINK_DOWN, "server0.nic0.p1")
     assert of("unknown", "chamber") == {"chamber"}
+
+
+@pytest.mark.parametrize("stage", ["acknowledged", "los", "signal_recovered", "carrier_up"])
+def test_servers_have_no_part_in_the_light_of_a_whole_event(
+    lab: testbeds.Testbed, stage: str
+) -> None:
+    """The switch has 4 + 4 cabled ports and 8 fibers, the servers 2 + 4 names more."""
+    found = Components(lab).of("lab", f"reconfiguration.{stage}")
+    kinds = {one.kind for one in found}
+    assert kinds >= {"switch", "connector", "fiber"}
+    assert len(found) == (23 if stage == "carrier_up" else 17)
+    assert kinds.isdisjoint({"server", "port"}) is (stage != "carrier_up")
+
+
+def test_the_next_step_follows_from_the_components() -> None:
+    link, fiber = LabComponent("link", "a - b"), LabComponent("fiber", "a -> b")
+    assert next_step((link,), {LINK_DOWN}).startswith("exchange its fibers one by one")
+    assert next_step((link, fiber), {LINK_DOWN}).startswith("clean the connector")
+    assert next_step((LabComponent("server", "a"),), {FAILED}).startswith("compare its log")
+    assert next_step((fiber,), {FAILED, SWAPPED_FIBERS}).startswith("two of these fibers")
+    assert next_step((), {SWAPPED_FIBERS}) == ""
+
+
+def test_each_subject_is_one_finding_and_evidence_of_its_own_stays() -> None:
+    two = each_at(NO_LIGHT, ["ocs.19", "ocs.17", "ocs.19"])
+    error = FoundError("no light\n  try  this", [*two, Finding(FAILED, "seen by itself")])
+    assert [one.subject for one in error.findings] == ["ocs.19", "ocs.17", ""]
+    assert [one.evidence for one in error.findings] == ["no light", "no light", "seen by itself"]
 
 
 def test_a_terminal_has_no_long_lists() -> None:

@@ -5,6 +5,7 @@ switch, server1 on 3, 4, 19 and 20.
 """
 
 import re
+from dataclasses import replace
 from html import unescape
 from pathlib import Path
 
@@ -12,7 +13,7 @@ import pytest
 from planted_nights import TEST, Grown, write_nights_of
 
 from lightrig import testbeds
-from lightrig.harness.components import HARNESS, Components
+from lightrig.harness.components import HARNESS, Components, LabComponent
 from lightrig.harness.findings import (
     CLOSURE,
     FAILED,
@@ -26,7 +27,8 @@ from lightrig.harness.findings import (
 from lightrig.harness.record import Context, Journal, Row, TestOutcome, read_journal
 from lightrig.harness.record.recovery import settle
 from lightrig.harness.report import write_page
-from lightrig.harness.report.causes import Evidence, as_ever, find_causes
+from lightrig.harness.report.causes import Cause, Evidence, as_ever, find_causes, run_causes
+from lightrig.harness.report.frames import RunFrame
 from lightrig.harness.report.nights import write_nights
 
 LAB = Path(__file__).with_name("causes_lab.yaml")
@@ -90,6 +92,8 @@ def test_a_monitor_at_the_egress_does_not_see_the_fiber_behind_it(lab):
     healthy = [each[one] for one in CIRCUITS if one not in CIRCUITS[2::4]]
     (cause,) = find_causes(evidence, {"loss": healthy}, components)
     assert names_of(cause) == ("connector ocs.19",)
+    beside = components.of("ocs 2>19", "check_standard.loss") - each["ocs 2>19"]
+    assert {str(one) for one in beside} == {"fiber ocs.19 -> server1.nic0.p0"}
 
 
 def test_two_faults_are_two_causes(lab):
@@ -195,11 +199,12 @@ def test_a_size_without_a_width_has_no_interval(tmp_path):
     assert re.search(r"check_standard.loss of ocs 2>18, \w[^+]*\+1\.\d+ dB  ", card)
 
 
-def test_a_cause_is_confirmed_on_its_third_night_and_leaves_with_it(tmp_path):
+@pytest.mark.parametrize("rows", [[fault("ocs.2")], []], ids=["by rows too", "by the test"])
+def test_a_cause_is_confirmed_on_its_third_night_and_leaves_with_it(tmp_path, rows):
     why = "ocs.2: dirty connector: 1.2 dB"
     write_run(tmp_path, "2026-11-20", "passed", rows=[Row("p", "los", 5, 5, 5, "ns", 1, {})])
     for night, word in ((21, "unconfirmed"), (22, "unconfirmed"), (23, "confirmed")):
-        write_run(tmp_path, f"2026-11-{night}", "failed", why, [fault("ocs.2")], [DIRTY])
+        write_run(tmp_path, f"2026-11-{night}", "failed", why, rows, [DIRTY])
         card = card_of(write_nights(tmp_path, tmp_path / "nights.html").read_text())
         since = f"since  2026-11-21 , {night - 20} night{'s' * (night > 21)} in a row"
         assert f" {word} , {since}" in card
@@ -225,6 +230,65 @@ def test_a_night_that_left_no_row_has_a_card_too(tmp_path):
     card = card_of(write_nights(tmp_path, tmp_path / "nights.html").read_text())
     assert " ocs  lab" in card
     assert "ocs did not answer" in card
+
+
+def test_a_cause_began_with_its_first_evidence(lab):
+    """Three pieces of evidence: the second began first, and the third has no date."""
+    dirty = DIRTY.located(Components(lab))
+    dates = (("2026-11-21", 3, False), ("2026-11-19", 5, True), ("", 1, False))
+    evidence = [
+        Evidence(replace(dirty, evidence=f"{number}"), number, "", *about)
+        for number, about in enumerate(dates)
+    ]
+    (cause,) = find_causes(evidence, {}, Components(lab))
+    assert (cause.since, cause.nights, cause.confirmed) == ("2026-11-19", 5, True)
+
+
+@pytest.mark.parametrize(("apart", "located"), [(3, True), (2, True), (1, False)])
+def test_a_component_must_explain_more_than_there_is_that_shows_nothing(lab, apart, located):
+    """One circuit through the ingress is as ever: 3 - 1 and 2 - 1 are above 0, 1 - 1 is not."""
+    components = Components(lab)
+    dirty = DIRTY.located(components).components
+    evidence = [Evidence(Finding("", f"{n}", (), dirty), "loss") for n in range(apart)]
+    (cause,) = find_causes(evidence, {"loss": [components.of("ocs 2>18")]}, components)
+    assert bool(cause.components) is located
+    assert len(cause.evidence) == apart
+
+
+@pytest.mark.parametrize(
+    ("faulty", "since", "word"),
+    [
+        ({20, 21, 23}, "2026-11-20 , 3 nights in a row", "confirmed"),
+        ({19, 21, 23}, "2026-11-21 , 2 nights in a row", "unconfirmed"),
+    ],
+)
+def test_a_night_without_a_run_does_not_end_a_row(tmp_path, faulty, since, word):
+    """Nothing is measured on the 22nd; on the 20th of the second case all is well."""
+    for night in (18, 19, 20, 21, 23):
+        rows = [fault("ocs.2")] if night in faulty else []
+        other = Row("p", "los", 5, 5, 5, "ns", 1, {})
+        write_run(tmp_path, f"2026-11-{night}", "passed", rows=[other, *rows])
+    card = card_of(write_nights(tmp_path, tmp_path / "nights.html").read_text())
+    assert f" {word} , since  {since}" in card
+
+
+@pytest.mark.parametrize("count", [1, 8, 9])
+def test_more_than_eight_components_are_not_listed(count):
+    ports = tuple(LabComponent("connector", f"ocs.{number}") for number in range(count))
+    cause = Cause(ports, (Evidence(DIRTY, 0),))
+    assert cause.title.count("connector") == (count if count < 9 else 0)
+    assert cause.title.startswith("not located: one of 9") is (count == 9)
+
+
+@pytest.mark.parametrize("outcome", ["failed", "error", "inconclusive", "passed"])
+def test_cards_of_a_run_are_of_failed_tests_of_each_testbed(lab, outcome):
+    """Of two testbeds of a run, the test is of the second by its parameter."""
+    labs = {"fab": lab, "lab": lab}
+    details = {"findings": [DIRTY.located(Components(lab)).document()]}
+    tests = [TestOutcome(name, outcome, 1.0, details) for name in (LOSSES, "t.py::a[x]")]
+    card = card_of(str(run_causes(tests, labs, RunFrame((), 0, None))))
+    assert card.count("ocs.2: dirty connector") == (outcome in {"failed", "error"})
+    assert ("-> ocs.2 or ocs  lab" in card) is (outcome in {"failed", "error"})
 
 
 def test_quiet_nights_have_no_card(tmp_path):
