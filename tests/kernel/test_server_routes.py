@@ -214,35 +214,36 @@ def test_a_refusal_of_the_kernel_names_the_command(servers: dict[str, LinuxServe
     routes.close()
 
 
-def test_a_server_without_ip_is_named(
-    servers: dict[str, LinuxServer], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    whole = ServerRoutes._sh
-    monkeypatch.setattr(ServerRoutes, "_sh", lambda self, *lines: whole(self, "exit 44", *lines))
+class Shell:
+    """Runs commands of routes on no server: they are noted, and all end with `status`."""
+
+    def __init__(self, server: str) -> None:
+        self.server, self.status, self.scripts = server, 0, list[str]()
+        self.ended = False
+
+    def start(self, _: Sequence[str]) -> "Shell":
+        return self
+
+    def query(self, _: Sequence[str]) -> str:
+        return "1: lo"
+
+    def close(self) -> None:
+        self.ended = True
+
+    def run(self, command: Sequence[str]) -> CommandResult:
+        self.scripts.append(command[-1])
+        settings = "0\n" * command[-1].count("/proc/sys/")
+        return CommandResult(settings, "Operation not permitted", self.status, Span(0, 0))
+
+
+def test_a_server_without_ip_is_named() -> None:
+    shell = Shell("a")
+    shell.status = 44  # of the script where it finds no ip
     with pytest.raises(ToolMissingError, match="a has no program ip"):
-        ServerRoutes(servers["a"].commands).open(ADDRESS["a"], [])
+        ServerRoutes(shell).open(ADDRESS["a"], [])  # type: ignore[arg-type]
 
 
 def test_routes_are_closed_on_all_servers_though_one_refuses() -> None:
-    class Shell:
-        def __init__(self, server: str) -> None:
-            self.server, self.status, self.scripts = server, 0, list[str]()
-            self.ended = False
-
-        def start(self, _: Sequence[str]) -> "Shell":
-            return self
-
-        def query(self, _: Sequence[str]) -> str:
-            return "1: lo"
-
-        def close(self) -> None:
-            self.ended = True
-
-        def run(self, command: Sequence[str]) -> CommandResult:
-            self.scripts.append(command[-1])
-            settings = "0\n" * command[-1].count("/proc/sys/")
-            return CommandResult(settings, "Operation not permitted", self.status, Span(0, 0))
-
     shells = [Shell(name) for name in "abc"]
     opened = [ServerRoutes(shell) for shell in shells]  # type: ignore[arg-type]
     for routes in opened:

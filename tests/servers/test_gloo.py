@@ -5,13 +5,14 @@ import os
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import get_args
+from types import SimpleNamespace
+from typing import Any, get_args
 
 import pytest
 from program_host import Here
 from real_time import until
 
-from lightrig.instruments.clock import Span, SystemClock
+from lightrig.instruments.clock import SystemClock
 from lightrig.instruments.jobs.core.collectives import (
     CollectiveCall,
     CollectiveFailedError,
@@ -97,11 +98,29 @@ def test_each_operation_is_timed_and_checked(
     assert second.wrong == 3
 
 
-def test_of_several_ranks_the_slowest_counts(runner: Callable[..., GlooRunner]) -> None:
-    answers = [{"size": 96, "times": [5, 1], "wrong": 0}, {"size": 96, "times": [2, 3], "wrong": 2}]
-    asked = call("all_to_all", 2, 100)
-    found = runner(2)._measurement(asked, answers, Span(0, 1))
+class Answering(LinuxServer):
+    """A server whose rank answers by hand: two operations, `times` ns each, `wrong` values."""
+
+    def __init__(self, name: str, times: list[int], wrong: int) -> None:
+        super().__init__(name, Here(), SystemClock(), {})
+        measured = {"size": 96, "times": times, "wrong": wrong}
+        self.answers = {"hello": {"torch": "2.11.0"}, "run": {"sizes": [measured]}}
+
+    def start(self, *_: Any, **__: Any) -> Any:
+        def submit(verb: str, body: Any, duration: int = 0) -> Any:
+            return SimpleNamespace(result=lambda *_: self.answers.get(verb, {}))
+
+        return SimpleNamespace(submit=submit, over=False, close=lambda: None)
+
+
+def test_of_several_ranks_the_slowest_counts() -> None:
+    servers = {
+        "server0": Answering("server0", [5, 1], 0), "server1": Answering("server1", [2, 3], 2),
+    }  # fmt: skip
+    gloo = GlooRunner(servers, dict.fromkeys(servers, "127.0.0.1"), SystemClock())
+    (found,) = gloo.run(call("all_to_all", 2, 100))
     assert (found.times_ns, found.size, found.wrong) == ((5, 3), 96, 2)
+    assert found.tool == "Gloo of PyTorch 2.11.0"
 
 
 def test_traffic_goes_on_until_it_is_stopped(

@@ -28,7 +28,8 @@ def kernel(monkeypatch: pytest.MonkeyPatch, state: int, *fields: int) -> None:
 
     def adjtimex(timex: Any) -> int:
         # The layout of linux/timex.h: modes, offset, freq, maxerror, esterror, status.
-        struct.pack_into("@Illlli", timex._obj, 0, 0, *fields)
+        data = struct.pack("@Illlli", 0, *fields)
+        ctypes.memmove(timex, data, len(data))
         return state
 
     monkeypatch.setattr(ctypes, "CDLL", lambda name: SimpleNamespace(adjtimex=adjtimex))

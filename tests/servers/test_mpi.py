@@ -8,6 +8,7 @@ from typing import Any, get_args
 
 import pytest
 from program_host import Here
+from real_time import LONG
 
 from lightrig.instruments.clock import SystemClock
 from lightrig.instruments.jobs.core.collectives import (
@@ -57,11 +58,11 @@ def test_every_collective_is_timed_and_checked_and_traffic_goes_on_until_it_is_s
         assert len(small.times_ns) == 3
         assert small.tool.startswith("MPICH 5")
         assert small.environment["MPIR_CVAR_NOLOCAL"] == "1"
-    processes = {worker.pid for worker in found._workers.values()}
+    processes = [found.program(rank).pid for rank in PAIR]
     turned = PAIR[::-1]
     (second,) = found.run(CollectiveCall("send_receive", turned, (4000,), 0, 1))
     assert (second.ranks, second.wrong) == (turned, 0)
-    assert {worker.pid for worker in found._workers.values()} == processes
+    assert [found.program(rank).pid for rank in PAIR] == processes
     before = SystemClock().now()
     traffic = found.start(PAIR, 4096).stop()
     completed = traffic.completed()
@@ -85,7 +86,8 @@ def test_an_exchange_runs_on_a_process_for_each_lane_in_any_order_of_ranks() -> 
             assert (exchanged.wrong, len(exchanged.times_ns)) == (0, 3)
         unused = found.exchange(Exchange(PAIR, lanes[:1]), iterations=1)
         assert unused.wrong == 0
-        assert len({worker.pid for worker in found._workers.values()}) == 4
+        names = [*PAIR, *(f"{rank} on lane 1" for rank in PAIR)]
+        assert len({found.program(name).pid for name in names}) == 4
         (reduced,) = found.run(call("all_reduce", 64))
         assert reduced.wrong == 0
     finally:
@@ -97,7 +99,7 @@ def test_a_rank_that_ends_fails_the_collective_and_the_next_begins_anew(
 ) -> None:
     found = runner()
     running = found.start(PAIR, 4096)
-    os.kill(found._workers["server0"].pid, signal.SIGKILL)
+    os.kill(found.program("server0").pid, signal.SIGKILL)
     with pytest.raises(CollectiveFailedError, match="in a collective of 2 ranks"):
         running.stop()
     (again,) = found.run(call("all_reduce", 64))
@@ -109,11 +111,12 @@ def test_an_operation_that_does_not_end_fails_within_its_timeout(
     runner: Callable[..., MpiRunner],
 ) -> None:
     found = runner(timeout=2_000_000_000)
-    running = found.start(PAIR, 4096)
-    stopped = found._workers["server0"].pid
+    found.form(PAIR)
+    running = [found.program(rank).submit("loop", {"size": 4096}, LONG) for rank in PAIR]
+    stopped = found.program("server0").pid
     os.kill(stopped, signal.SIGSTOP)  # as a server behind links that stay parted
-    found._workers["server1"].submit("stop", {}).result()
-    answer = running._pending["server1"].result()
+    found.program("server1").submit("stop", {}).result()
+    answer = running[PAIR.index("server1")].result()
     assert "not complete after 2 s" in answer["failure"]
     os.kill(stopped, signal.SIGKILL)
 

@@ -1,9 +1,12 @@
 """The driver of a Linux server that is a network namespace of this machine."""
 
 import contextlib
+import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from real_time import LONG
@@ -49,9 +52,17 @@ def pair(spaces: kernel.Namespaces, links: KernelLinks) -> Iterator[list[LinuxSe
         server.close()
 
 
-def program(server: LinuxServer) -> "subprocess.Popen[bytes]":
-    process: subprocess.Popen[bytes] = server._run._channel._process  # type: ignore[union-attr]
-    return process
+def probe(spaces: kernel.Namespaces, name: str) -> int | None:
+    """Return the process of the probe that runs in a server's namespace; None without one."""
+    space = os.readlink(f"/proc/{spaces.pid(name)}/ns/net")
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if (
+                b"lightrig-probe" in (process / "cmdline").read_bytes()
+                and os.readlink(process / "ns/net") == space
+            ):
+                return int(process.name)
+    return None
 
 
 def test_carrier_and_datagrams_are_seen_on_this_machines_clock(
@@ -84,7 +95,9 @@ def test_a_stopped_namespace_program_ends_every_wait(
     server = pair[0]
     server.watch([PortWatch(PORT)], period=1_000_000, datagram_period=None)
     waiting = server.settle({PORT: ["carrier"]}, timeout=LONG)
-    program(server).kill()
+    running = probe(spaces, "a")
+    assert running is not None
+    os.kill(running, signal.SIGKILL)
     with pytest.raises(DisconnectedError, match="the program ended"):
         waiting.result()
     assert server.identity().manufacturer == "Linux"
@@ -101,12 +114,13 @@ def test_ended_namespace_is_reported() -> None:
     assert "because" in str(lost.value)
 
 
-def test_closing_leaves_no_program_behind(pair: list[LinuxServer]) -> None:
+def test_closing_leaves_no_program_behind(
+    pair: list[LinuxServer], spaces: kernel.Namespaces
+) -> None:
     for server in pair:
         server.watch([PortWatch(PORT)], period=1_000_000, datagram_period=1_000_000)
-    programs = list(map(program, pair))
-    assert [running.poll() for running in programs] == [None, None]
+    assert None not in [probe(spaces, name) for name in "ab"]
     for server in pair:
         server.close()
         server.close()
-    assert [running.poll() for running in programs] == [0, 0]
+    assert [probe(spaces, name) for name in "ab"] == [None, None]

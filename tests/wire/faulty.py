@@ -147,11 +147,11 @@ class Faulty:
         self.repeats_until = 0
         self.done = 0
         self._plan: Iterator[Fault] = iter(plan)
-        self._gateway = gateway
+        self.gateway = gateway
         self._connections: list[Connection] = []
 
     def session(self, connection: DeviceConnection, index: int) -> "Connection":
-        if self._gateway and self._connections:
+        if self.gateway and self._connections:
             self._connections[0].connection = connection
             return self._connections[0]
         self._connections.append(
@@ -191,7 +191,7 @@ class Connection:
             self._next()
 
     def closed(self) -> None:
-        if not self._owner._gateway:
+        if not self._owner.gateway:
             self._waiting.clear()
 
     def _next(self) -> None:

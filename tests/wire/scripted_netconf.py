@@ -62,6 +62,7 @@ class ScriptedServer:
     script: Script
     hello: str | None = HELLO
     line: Any = None
+    channel: Any = None
     calls: list[str] = field(default_factory=list)
     sessions: int = 0
 
@@ -99,6 +100,18 @@ class _Session:
         pass
 
 
+class _Channels(NetconfServer):
+    """A NETCONF server that hands its device the SSH channel of the newest session."""
+
+    def __init__(self, device: Any, clock: Clock) -> None:
+        super().__init__(device, clock, LOGIN)
+        self._device = device
+
+    def run_session(self, channel: Any, ends: Any) -> None:
+        self._device.channel = channel
+        super().run_session(channel, ends)
+
+
 @contextlib.contextmanager
 def scripted_netconf(
     clock: Clock, folder: Path, script: Script, **options: Any
@@ -114,7 +127,7 @@ def served_netconf(
     device: SessionFactory, clock: Clock, folder: Path, **options: Any
 ) -> Iterator[NetconfSession]:
     """Open a session with the sessions of `device`."""
-    server = NetconfServer(device, clock, LOGIN)
+    server = _Channels(device, clock)
     known_hosts = folder / "known_hosts"
     known_hosts.write_text(server.known_hosts_line())
     options = {"login": LOGIN, "known_hosts": known_hosts, **options}

@@ -78,10 +78,12 @@ def over_session(
     question: Callable[[int], bytes],
     show: Callable[[int], str],
     longest: int = TIMEOUT,
+    *,
+    sized: bool = False,
 ) -> Querier:
     def query(number: int) -> int:
         data = session.query(question(number), TIMEOUT).data
-        if isinstance(session._framing, framing.Sized):
+        if sized:
             if (found := Sized.number(data)) is None:
                 raise session.failed(GarbledError, f"answered {data!r}", show(number))
             return found
@@ -161,7 +163,8 @@ def asker_on(bench: Bench, form: str) -> Querier:
     session = QuerySession(
         "meter", lambda: tcp_stream("meter", *bench.tcp, bench.clock), bench.clock, cut
     )
-    return over_session(session, encoded(question), show)
+    sized = isinstance(cut, framing.Sized)
+    return over_session(session, encoded(question), show, sized=sized)
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +192,8 @@ def querier_on_line(device: str, clock: VirtualClock, form: str) -> Querier:
         cut,
         resync=RESYNCS.get(form, Resync(QUIET)),
     )
-    return over_session(session, encoded(question), show, LONGEST_ON_LINE)
+    sized = isinstance(cut, framing.Sized)
+    return over_session(session, encoded(question), show, LONGEST_ON_LINE, sized=sized)
 
 
 def dialect_of(form: str) -> Dialect:

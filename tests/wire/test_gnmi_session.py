@@ -45,11 +45,13 @@ class Servicer(gnmi_pb2_grpc.gNMIServicer):  # type: ignore[misc]
 
     def __init__(self) -> None:
         self.seen: list[Any] = []
+        self.peers: list[str] = []
         self.metadata: dict[str, str] = {}
         self.over = threading.Event()
 
     def Get(self, request: Any, context: Any) -> Any:  # noqa: N802
         self.seen.append(request)
+        self.peers.append(context.peer())
         self.metadata = {each.key: each.value for each in context.invocation_metadata()}
         match request.path[0].elem[0].name:
             case "denied":
@@ -160,10 +162,16 @@ def test_a_status_is_a_denial_with_its_text_and_no_secret(session: GnmiSession) 
     assert session.call("Get", get("a"), LONG).message.notification
 
 
-def test_a_late_reply_is_an_error_in_time_and_is_never_anothers(session: GnmiSession) -> None:
+def test_a_late_reply_is_an_error_in_time_and_is_never_anothers(
+    session: GnmiSession, server: tuple[Servicer, Any, int]
+) -> None:
+    """The connection on which a reply may still come is given up; those before share one."""
+    session.call("Get", get("a"), LONG)
     with over_soon(after=300 * MS), pytest.raises(NoReplyError, match=r"within 0\.3 s"):
         session.call("Get", get("late"), 300 * MS)
     assert session.call("Get", get("a"), LONG).message.notification[0].update
+    first, late, after = server[0].peers
+    assert first == late != after
 
 
 def test_the_arrival_of_an_encrypted_reply_is_known_from_both_sides(session: GnmiSession) -> None:
@@ -192,6 +200,14 @@ def test_a_subscription_gives_what_comes_until_it_is_closed(
     assert stream.next(LONG).message.sync_response
     with over_soon(after=200 * MS), pytest.raises(NoReplyError, match="nothing more"):
         stream.next(200 * MS)
+    # Of bytes without a stamp of the kernel the bound may be that of a read long before.
+    more = gnmi_pb2.SubscribeResponse(update=gnmi_pb2.Notification(timestamp=8))
+    session.message(int(stream.tag), more.SerializeToString(), not_before=17)
+    reply = stream.next(LONG)
+    assert reply.message.update.timestamp == 8
+    assert reply.not_before == stream.since < reply.received
+    session.message(int(stream.tag), more.SerializeToString(), not_before=reply.received)
+    assert stream.next(LONG).not_before == reply.received
     stream.close()
     assert server[0].over.wait(LONG / 1e9)  # the server has seen the end
 

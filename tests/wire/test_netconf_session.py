@@ -28,7 +28,7 @@ from lightrig.instruments.core.errors import (
     UnreachableError,
 )
 from lightrig.instruments.simulated.faults.wire_faults import FaultInjector
-from lightrig.instruments.simulated.protocols.netconf_server import _NetconfService
+from lightrig.instruments.simulated.protocols.netconf_server import NetconfService
 from lightrig.instruments.wire import netconf, netconf_ssh
 from lightrig.instruments.wire.netconf import NetconfSession
 from lightrig.instruments.wire.netconf_ssh import NcSession, open_session
@@ -53,6 +53,11 @@ def against(system_clock, tmp_path):
             return stack.enter_context(scripted_netconf(system_clock, tmp_path, script, **options))
 
         yield make
+
+
+def ends(session):
+    """Return how many times the switch has closed the session."""
+    return sum("closed" in piece.text for piece in session.trace.pieces())
 
 
 def leaf(session, timeout=LONG):
@@ -265,7 +270,7 @@ def test_close_is_noticed_at_once(against, fault):
 def test_close_between_commands_is_no_error(against, system_clock):
     session, server = against(lambda call: (call.data("one"), call.line.close()))
     assert leaf(session) == "one"
-    until(lambda: session._session is None, system_clock)
+    until(lambda: ends(session) == 1, system_clock)
     assert leaf(session) == "next"
     assert server.sessions == 2
 
@@ -288,7 +293,7 @@ def test_close_during_opening_fails_the_command(against, system_clock, monkeypat
 
     def open_late(*arguments):
         made = open_session(*arguments)
-        server.line._channel.shutdown_write()
+        server.channel.shutdown_write()
         until(lambda: any("closed" in piece.text for piece in session.trace.pieces()), system_clock)
         return made
 
@@ -311,9 +316,8 @@ HELLOS = {
 def test_server_without_hello_is_unreachable(against, monkeypatch, hello, message):
     session, server = against()
     server.hello = hello
-    greet = NcSession._post_connect
     with monkeypatch.context() as patched:
-        patched.setattr(NcSession, "_post_connect", lambda session, _: greet(session, 0.2))
+        patched.setattr(netconf_ssh, "CONNECT_TIMEOUT", 1.5)
         with pytest.raises(UnreachableError, match=message) as raised:
             leaf(session)
     assert "is NETCONF on?" in str(raised.value)
@@ -406,9 +410,9 @@ def test_close_by_the_server_does_not_stall_virtual_time(make_clock, tmp_path):
         clock.schedule(clock.now() + 5 * MS, "server", lambda: (call.data("x"), call.line.close()))
 
     with scripted_netconf(clock, tmp_path, script) as (session, _):
-        for _ in range(3):
+        for number in range(3):
             assert leaf(session) == "x"
-            until(lambda: session._session is None, clock)
+            until(lambda number=number: ends(session) > number, clock)
     clock.close()
 
 
@@ -426,7 +430,7 @@ def test_close_before_the_reader_starts_does_not_stall_virtual_time(tmp_path, fa
 
     with served_netconf(device, clock, tmp_path) as session:
         with pytest.MonkeyPatch.context() as patched:
-            patched.setattr(_NetconfService, "check_channel_subsystem_request", confirm_late)
+            patched.setattr(NetconfService, "check_channel_subsystem_request", confirm_late)
             for _ in range(3):
                 with pytest.raises(UnreachableError, match="no NETCONF session"):
                     leaf(session)

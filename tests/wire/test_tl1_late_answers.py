@@ -1,13 +1,16 @@
 """A reply after its timeout is never taken for another command's."""
 
+import socket
+from collections.abc import Iterator
+
 import hypothesis.strategies as st
+import pytest
 from hypothesis import given, settings
 from scripted_tl1 import block, denial, report
 
 from lightrig.instruments.clock.virtual import VirtualClock
 from lightrig.instruments.core.errors import GarbledError, InstrumentError, NoReplyError
 from lightrig.instruments.simulated.protocols.device_server import DeviceServer
-from lightrig.instruments.wire.pipelined import Pending
 from lightrig.instruments.wire.tl1 import Tl1Session
 
 MS = 1_000_000
@@ -94,27 +97,35 @@ def test_each_command_gets_its_reply_or_a_timeout(behaviours):
         clock.close()
 
 
-class _Outcomes:
-    """Feed bytes to a session with commands 1 to 9 in flight; return their outcomes."""
+@pytest.fixture(scope="module")
+def listening() -> Iterator[socket.socket]:
+    """A switch that answers nothing by itself."""
+    with socket.create_server(("127.0.0.1", 0)) as made:
+        yield made
 
-    def __init__(self, pieces):
-        clock = VirtualClock()
-        session = Tl1Session("ocs", "ocs.invalid", 3082, clock)
-        waiting = {str(n): Pending(session, f"RTRV-HDR:::{n}:;", str(n), clock) for n in range(10)}
-        session._pending = dict(waiting)
-        for piece in pieces:
-            session.received(piece, 0)
-        for pending in session._pending.copy().values():
-            session.cancel(pending, 1)
-        self.outcomes = [
-            str(pending._outcome)
-            if isinstance(pending._outcome, InstrumentError)
-            else pending._outcome
-            for pending in waiting.values()
-        ]
-        self.reports = list(session.reports)
-        self.trace = [str(piece) for piece in session.trace.pieces()]
-        clock.close()
+
+def outcomes(listening, pieces):
+    """Feed bytes to a session with commands 1 to 10 in flight; return what they come to."""
+    clock = VirtualClock()
+    session = Tl1Session("ocs", *listening.getsockname(), clock)
+    waiting = [session.submit("RTRV-HDR") for _ in range(10)]
+    line, _ = listening.accept()
+    for piece in pieces:
+        session.received(piece, 0)
+    for pending in waiting:
+        session.cancel(pending, 1)
+    found = []
+    for pending in waiting:
+        try:
+            found.append(pending.result())
+        except InstrumentError as error:
+            found.append(str(error))
+    trace = [str(piece) for piece in session.trace.pieces()]
+    reports = list(session.reports)
+    line.close()
+    session.close()
+    clock.close()
+    return found, reports, trace
 
 
 _TAGS = st.integers(0, 12).map(str)
@@ -132,10 +143,10 @@ _MESSAGES = st.one_of(
 
 @settings(max_examples=50)
 @given(st.lists(_MESSAGES, max_size=12), st.data())
-def test_result_does_not_depend_on_segmentation(messages, data):
+def test_result_does_not_depend_on_segmentation(listening, messages, data):
     stream = "".join(messages).encode("latin-1")
     cuts = data.draw(st.lists(st.integers(0, len(stream)), max_size=20).map(sorted))
     pieces = [stream[a:b] for a, b in zip([0, *cuts], [*cuts, len(stream)], strict=True)]
-    whole = _Outcomes([stream])
-    assert vars(_Outcomes(pieces)) == vars(whole)
-    assert vars(_Outcomes([bytes([byte]) for byte in stream])) == vars(whole)
+    whole = outcomes(listening, [stream])
+    assert outcomes(listening, pieces) == whole
+    assert outcomes(listening, [bytes([byte]) for byte in stream]) == whole

@@ -280,7 +280,7 @@ def test_close_is_noticed_at_once(against, fault, login):
 def test_close_between_commands_is_no_error(against, system_clock):
     session, server = against(scripted(lambda call: (call.done("1"), call.hang_up())))
     assert session.command("RTRV-PATCH").lines == ("1",)
-    until(lambda: session._connection is None, system_clock)
+    until(lambda: "closed" in session.trace.tail()[-1], system_clock)
     assert_next_works(session)
     assert server.connections == 2
 

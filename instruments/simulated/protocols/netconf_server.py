@@ -37,7 +37,7 @@ class NetconfServer(SshListener):
         self._factory = factory
         self._count = 0
         super().__init__(
-            "netconf", lambda connection: _NetconfService(self, login, connection), port, host_key
+            "netconf", lambda connection: NetconfService(self, login, connection), port, host_key
         )
 
     def run_session(self, channel: paramiko.Channel, ends: frozenset[object]) -> None:
@@ -83,7 +83,9 @@ class _Channel:
                 self._channel.close()
 
 
-class _NetconfService(SshService):
+class NetconfService(SshService):
+    """What the SSH server of a NETCONF server offers: its subsystem."""
+
     def __init__(
         self, server: NetconfServer, login: tuple[str, str], connection: socket.socket
     ) -> None:
