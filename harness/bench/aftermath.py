@@ -34,7 +34,7 @@ def restore_after(file: Path, began: str, *, keep_trying: int = RESTORE_TIME) ->
 
 def _restored(testbed: Testbed, began: str, keep_trying: int) -> str:
     found = leftovers(testbed)
-    if not _of_run(found, began):
+    if not is_of_run(found, began):
         return ""
     clock = SystemClock()
     ends = clock.now() + _WORKERS_END
@@ -48,7 +48,7 @@ def _restored(testbed: Testbed, began: str, keep_trying: int) -> str:
                     raise
                 clock.sleep(_PAUSE)
                 found = leftovers(testbed)
-                if not _of_run(found, began):
+                if not is_of_run(found, began):
                     return AS_FOUND
     finally:
         clock.close()
@@ -61,6 +61,6 @@ def _restored(testbed: Testbed, began: str, keep_trying: int) -> str:
     return "\n".join((f"NOT as found; run `{command}`", *problems))
 
 
-def _of_run(found: Found, began: str) -> bool:
+def is_of_run(found: Found, began: str) -> bool:
     """Whether a state was saved or changed since then: texts of times compare as times do."""
     return any(max(each.state.origin.saved, each.state.changed) >= began for each in found.left)

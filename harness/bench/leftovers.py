@@ -288,7 +288,7 @@ def restore(
     """
     done = Restoration()
     unsafe = set(not_as_found)
-    _await_last_commands(benches)
+    await_last_commands(benches)
     for bench in benches.values():
         bench.neighbours = benches
     settings = {name: SavedInstruments(bench) for name, bench in benches.items()}
@@ -328,7 +328,7 @@ def restore(
     return done
 
 
-def _await_last_commands(benches: Mapping[str, Bench]) -> None:
+def await_last_commands(benches: Mapping[str, Bench]) -> None:
     """Wait until what a run sent just before it was killed has been carried out.
 
     A laser that is read as off, and switched on by that command a moment later, would stay on.

@@ -275,9 +275,14 @@ class SharedClaim:
 
     def _renew_on(self) -> None:
         while not self._over.wait(self._term / _RENEWALS / SECOND):
-            with self._lock:
-                if self._lost:
-                    return
+            self.renew()
+            if self._lost:
+                return
+
+    def renew(self) -> None:
+        """Renew the record now, beside the renewals by itself; a lost lease stays lost."""
+        with self._lock:
+            if not self._lost:
                 self._renew()
 
     def _renew(self) -> None:

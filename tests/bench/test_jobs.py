@@ -57,7 +57,7 @@ def test_each_library_is_made_of_the_overlay(
     log: list[Any], library: Any, setting: JobSetting, name: str, further: Any, settings: Any
 ) -> None:
     made: Any = Jobs(BENCH, library, setting)
-    overlay, runner = made._overlay, made._runner
+    overlay, runner = made.overlay, made.runner
     assert overlay.given == (BENCH,)
     retries = {} if setting.retries is None else {"tcp_retries2": "4"}
     kernel = {"neigh/{netdev}/retrans_time_ms": "1000", **retries}
@@ -104,7 +104,7 @@ def test_kernels_of_each_server_lose_packets_at_its_own_ports(log: list[Any]) ->
             commands=SimpleNamespace(run=run),
         )
 
-    made._overlay.servers = {name: server(name) for name in answers}
+    made.overlay.servers = {name: server(name) for name in answers}
     ports = [other.port, others[0].port, first.port]
     assert made.lose(ports, 0.025) == Span(700, 790)
     assert [name for name, _ in ran] == ["server0", "server1"]
@@ -113,7 +113,7 @@ def test_kernels_of_each_server_lose_packets_at_its_own_ports(log: list[Any]) ->
     assert "def main" in text
     assert ran[0][1][5:] == sorted([first.netdev, others[0].netdev])
     assert ran[1][1][5:] == [other.netdev]
-    made._overlay.servers["server1"] = server("server1", status=1)
+    made.overlay.servers["server1"] = server("server1", status=1)
     with pytest.raises(ToolFailedError, match="nftables"):
         made.lose(ports, 0.025)
 
@@ -170,5 +170,5 @@ def test_what_a_killed_run_sent_last_is_awaited(
         "lab": SimpleNamespace(saved_states=states, clock=clock),
         "same": SimpleNamespace(saved_states=states, clock=clock),
     }
-    leftovers._await_last_commands(benches)
+    leftovers.await_last_commands(benches)
     assert waited == [each * S for each in waited_s]

@@ -1,6 +1,7 @@
 """Restoring with pauses, leases by a clock that is set, and the reach of light, by hand."""
 
 import json
+import threading
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -9,7 +10,7 @@ import pytest
 
 from lightrig import testbeds
 from lightrig.harness.bench import shared_lease
-from lightrig.harness.bench.aftermath import _of_run
+from lightrig.harness.bench.aftermath import is_of_run
 from lightrig.harness.bench.lab_folder import file_name
 from lightrig.harness.bench.lease import LeaseLostError, this_owner
 from lightrig.harness.bench.light_reach import light_reach
@@ -124,13 +125,13 @@ def test_lease_is_valid_for_five_sixths_of_a_term_of_30_s(
 def test_renewed_lease_is_valid_from_its_renewal(tmp_path: Path, boot: _Clock) -> None:
     claim: Any = SharedFolder(tmp_path).claim("ocs", OWNER)
     boot.at += 20 * SECOND
-    claim._renew()
+    claim.renew()
     boot.at += 20 * SECOND
     claim.check()
     (record,) = tmp_path.glob("ocs-*.lease")
     assert json.loads(record.read_text())["renewed"] == 1
     boot.at += 5 * SECOND
-    claim._renew()
+    claim.renew()
     with pytest.raises(LeaseLostError, match="in time"):
         claim.check()
 
@@ -139,7 +140,7 @@ def test_renewal_of_a_removed_record_ends_the_lease(tmp_path: Path, boot: _Clock
     claim: Any = SharedFolder(tmp_path).claim("ocs", OWNER)
     (record,) = tmp_path.glob("ocs-*.lease")
     record.unlink()
-    claim._renew()
+    claim.renew()
     with pytest.raises(LeaseLostError, match="its record was removed"):
         claim.check()
     claim.release()
@@ -147,11 +148,12 @@ def test_renewal_of_a_removed_record_ends_the_lease(tmp_path: Path, boot: _Clock
 
 
 def test_released_record_says_so_and_is_not_renewed(tmp_path: Path, boot: _Clock) -> None:
+    before = set(threading.enumerate())
     claim: Any = SharedFolder(tmp_path).claim("ocs", OWNER)
     claim.release()
     (record,) = tmp_path.glob("ocs-*.lease")
     assert json.loads(record.read_text())["released"] is True
-    assert not claim._renewer.is_alive()
+    assert set(threading.enumerate()) <= before
     assert SharedFolder(tmp_path).claim("ocs", OWNER).number == 2  # type: ignore[attr-defined]
 
 
@@ -185,7 +187,7 @@ def test_states_are_of_a_run_if_saved_or_changed_since(
         SimpleNamespace(state=SimpleNamespace(origin=SimpleNamespace(saved=saved), changed=changed))
         for saved, changed in states
     ]
-    assert _of_run(SimpleNamespace(left=left), "2026-03-04") is expected  # type: ignore[arg-type]
+    assert is_of_run(SimpleNamespace(left=left), "2026-03-04") is expected  # type: ignore[arg-type]
 
 
 CHAIN = """\

@@ -19,7 +19,7 @@ from lightrig.instruments.jobs.flows.steps import Costs, duration
 from lightrig.instruments.jobs.simulated import nccl_tests_tool
 from lightrig.instruments.jobs.simulated.fabric_traffic import traffic_of
 from lightrig.instruments.jobs.traffic.launchers import Launcher, Mpirun, Srun
-from lightrig.instruments.jobs.traffic.nccl_runner import PROGRAMS, _progressions
+from lightrig.instruments.jobs.traffic.nccl_runner import PROGRAMS, progressions
 from lightrig.instruments.servers.host.commands import ToolMissingError
 from lightrig.instruments.servers.host.linux import LinuxServer
 from lightrig.instruments.servers.tools.output import ToolOutputError
@@ -90,8 +90,8 @@ def test_sizes_of_no_single_progression(bench: Bench, giant_ring: Fabric) -> Non
 
 
 def test_progressions() -> None:
-    assert _progressions((8,)) == [([8], 2)]
-    assert _progressions((8, 16, 64, 256, 300)) == [([8, 16], 2), ([64, 256], 4), ([300], 2)]
+    assert progressions((8,)) == [([8], 2)]
+    assert progressions((8, 16, 64, 256, 300)) == [([8, 16], 2), ([64, 256], 4), ([300], 2)]
 
 
 def test_a_link_that_is_missing_is_an_error_after_the_retries(

@@ -88,13 +88,13 @@ def test_servers_without_perftest(bench: Bench) -> None:
 def test_a_row_of_another_size(
     bench: Bench, giant_ring: Fabric, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = perftest_tool._table
+    real = perftest_tool.printed_table
 
     def sink(*arguments: object) -> tuple[str, int]:
         table, took = real(*arguments)  # type: ignore[arg-type]
         return table.replace(" 2       1000", " 4       1000"), took
 
-    monkeypatch.setattr(perftest_tool, "_table", sink)
+    monkeypatch.setattr(perftest_tool, "printed_table", sink)
     pair = RdmaPair(end(bench, "server0", "mlx5_01"), end(bench, "server1", "mlx5_01"), port=18700)
     with pytest.raises(ToolOutputError, match="one row of 2 B"):
         pair.latency()

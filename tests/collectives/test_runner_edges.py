@@ -30,7 +30,7 @@ from lightrig.instruments.servers.tools.output import ToolOutputError
     ],
 )
 def test_sizes_are_split_into_progressions(sizes: tuple[int, ...], found: Any) -> None:
-    assert nccl_runner._progressions(sizes) == found
+    assert nccl_runner.progressions(sizes) == found
 
 
 def test_a_size_may_lack_less_than_16_bytes_a_rank() -> None:
@@ -38,7 +38,7 @@ def test_a_size_may_lack_less_than_16_bytes_a_rank() -> None:
 
     def differs(size: int, count: int, asked: int) -> bool:
         row: Any = SimpleNamespace(size=size, count=count)
-        return nccl_runner._size_differs(row, asked)
+        return nccl_runner.size_differs(row, asked)
 
     assert not differs(1000, 250, 1000)
     assert differs(1004, 251, 1000)

@@ -79,6 +79,9 @@ class Jobs:
 
     environment: virtual environment with Open MPI.
 
+    Attributes:
+        overlay: addresses and routes of the servers. runner: of the library.
+
     Raises `NoJobsError`, and `InstrumentError` where a server refuses.
     """
 
@@ -96,15 +99,15 @@ class Jobs:
         kernel = {"neigh/{netdev}/retrans_time_ms": _NEIGHBOUR_QUERIES_MS}
         if setting.retries is not None:
             kernel["tcp_retries2"] = str(setting.retries)
-        self._overlay = Overlay(bench, settings=kernel)
+        self.overlay = Overlay(bench, settings=kernel)
         try:
-            self._runner = self._made()
+            self.runner = self._made()
         except LightrigError:
-            self._overlay.close()
+            self.overlay.close()
             raise
 
     def _made(self) -> RankPrograms:
-        servers, clock = self._overlay.servers, self._bench.clock
+        servers, clock = self.overlay.servers, self._bench.clock
         timeout = self._setting.timeout or _PYTORCH
         if self._library == "mpich":
             return MpiRunner(servers, clock, timeout=timeout)
@@ -113,7 +116,7 @@ class Jobs:
             return OpenMpiRunner(
                 servers, clock, environment=where, timeout=timeout, detector=setting.detector
             )
-        addresses = self._overlay.addresses
+        addresses = self.overlay.addresses
         if self._library == "torchft":
             detector, timeout = self._setting.detector, self._setting.timeout or _TORCHFT
             return TorchftRunner(servers, addresses, clock, timeout=timeout, detector=detector)
@@ -132,14 +135,14 @@ class Jobs:
         if self._library == "torchft" and collective not in _MANAGED:
             raise NoJobsError(f"torchft has no {collective}; try {' or '.join(_MANAGED)}")
         links = self._bench.testbed.links(plan)
-        self._overlay.route(links)
-        ranks = ring_order(list(self._overlay.servers), links)
-        self._runner.form(ranks)
-        return CheckedJob(self._runner, ranks, collective, _VALUES)
+        self.overlay.route(links)
+        ranks = ring_order(list(self.overlay.servers), links)
+        self.runner.form(ranks)
+        return CheckedJob(self.runner, ranks, collective, _VALUES)
 
     def route(self, links: Iterable[Link]) -> None:
         """Lead packets over `links` alone; raises `InstrumentError` where a server refuses."""
-        self._overlay.route(links)
+        self.overlay.route(links)
 
     def lose(self, ports: Collection[Port], share: float) -> Span:
         """Have the kernels of `ports` lose a share of the packets that they receive.
@@ -153,7 +156,7 @@ class Jobs:
         stamps: list[int] = []
         netdevs = {spec.port: spec.netdev for spec in self._bench.testbed.nic_ports}
         for name in sorted({port.owner for port in ports}):
-            server = self._overlay.servers[name]
+            server = self.overlay.servers[name]
             shell = server.local_shell()
             assert shell is not None  # `without_streams`
             devices = sorted(netdevs[port] for port in ports if port.owner == name)
@@ -168,9 +171,9 @@ class Jobs:
     def close(self) -> None:
         """End the programs; remove addresses and routes."""
         try:
-            self._runner.close()
+            self.runner.close()
         finally:
-            self._overlay.close()
+            self.overlay.close()
 
 
 class CommandJobs:

@@ -95,7 +95,7 @@ def _meet(
     server_arguments = _arguments(listener.argv)
     sink = _device(traffic, traffic.server(asked.host) or "", server_arguments)
     try:
-        table, took = _table(traffic, asked, source, sink)
+        table, took = printed_table(traffic, asked, source, sink)
     except NoRouteError:
         took = _START_UP + _TRIES * 4096 * 2**asked.timeout
         failed = (
@@ -112,7 +112,10 @@ def _meet(
     )
 
 
-def _table(traffic: FabricTraffic, asked: _Asked, source: Port, sink: Port) -> tuple[str, int]:
+def printed_table(
+    traffic: FabricTraffic, asked: _Asked, source: Port, sink: Port
+) -> tuple[str, int]:
+    """Return the table that both ends print, and how long the messages took in ns."""
     row: Callable[[FabricTraffic, _Asked, float, float, int], tuple[str, float]]
     row = _latency if asked.is_latency else _bandwidth
     unit = "Gb" if asked.gbits else "MiB"

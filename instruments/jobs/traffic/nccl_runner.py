@@ -54,7 +54,7 @@ class NcclTests(LaunchedRunner):
         """
         return [
             measurement
-            for sizes, factor in _progressions(call.sizes)
+            for sizes, factor in progressions(call.sizes)
             for measurement in self._run(call, sizes, factor, timeout)
         ]
 
@@ -70,7 +70,7 @@ class NcclTests(LaunchedRunner):
 
         def parse(text: str) -> CollectiveRun:
             run = self._parsed(call, text)
-            if len(run.rows) != len(sizes) or any(map(_size_differs, run.rows, sizes)):
+            if len(run.rows) != len(sizes) or any(map(size_differs, run.rows, sizes)):
                 raise ToolOutputError(
                     nccl_tests.TOOL,
                     f"rows of {', '.join(map(str, sizes))} B",
@@ -119,11 +119,12 @@ def _single_times(measured: Measured) -> list[int]:
     return [round(us * 1e3) for us in measured.iterations.each_us] if measured.iterations else []
 
 
-def _size_differs(row: CollectiveRow, asked: int) -> bool:
+def size_differs(row: CollectiveRow, asked: int) -> bool:
+    """Whether a row is of another size than `asked`, in bytes, but for what no rank could share."""
     return not asked - _WHOLE_UNITS * max(row.size // max(row.count, 1), 1) < row.size <= asked
 
 
-def _progressions(sizes: Sequence[int]) -> list[tuple[Sequence[int], int]]:
+def progressions(sizes: Sequence[int]) -> list[tuple[Sequence[int], int]]:
     """Split `sizes` into geometric progressions with whole factors, each with its factor."""
     found: list[tuple[list[int], int]] = []
     for size in sizes:
