@@ -88,16 +88,16 @@ def claims(
     except (LightrigError, OSError) as error:
         give_up(str(error), LAB_ERROR)
     if as_json:
-        print_json([_document(one) for one in checked])
+        print_json([document(one) for one in checked])
     else:
-        _print(published.paper, checked)
+        print_claims(published.paper, checked)
         if html is not None:
             echo(f"page  {html}", err=True)
     if any(one.contradicts for one in checked):
         raise typer.Exit(NO)
 
 
-def _print(paper: str, checked: "list[CheckedClaim]") -> None:
+def print_claims(paper: str, checked: "list[CheckedClaim]") -> None:
     """Print a few lines a claim on a terminal, and one line a claim into a pipe or file."""
     from lightrig.harness.claims.counts import counts_by_kind, measured_sentence
 
@@ -208,7 +208,8 @@ def _shown(one: "CheckedClaim") -> tuple[str, str, str]:
     return value, interval_text(one.value, unit), n
 
 
-def _document(one: "CheckedClaim") -> dict[str, Any]:
+def document(one: "CheckedClaim") -> dict[str, Any]:
+    """Return a claim as JSON, absent values as null."""
     from lightrig.harness.claims.verdicts import Estimate
 
     claim, value = one.claim, one.value if isinstance(one.value, Estimate) else None

@@ -17,7 +17,7 @@ _MOST_PPM = 200.0
 def examine_server(server: LinuxServer, spec: ServerSpec, clock: Clock, findings: Findings) -> None:
     """Tools, clock, and the link and transceiver of every NIC port."""
     ports = [port for nic in spec.nics.values() for port in nic.ports]
-    missing = _tools(server, spec, any(port.rdma for port in ports), findings)
+    missing = examine_tools(server, spec, any(port.rdma for port in ports), findings)
     _clock(server, clock, findings)
     if "ethtool" in missing:
         findings.note(server.name, "NIC", "its ports cannot be examined without ethtool")
@@ -29,7 +29,10 @@ def examine_server(server: LinuxServer, spec: ServerSpec, clock: Clock, findings
             _port(server, str(port.port), port.netdev, findings)
 
 
-def _tools(server: LinuxServer, spec: ServerSpec, rdma: bool, findings: Findings) -> set[str]:
+def examine_tools(
+    server: LinuxServer, spec: ServerSpec, rdma: bool, findings: Findings
+) -> set[str]:
+    """Note which programs a server lacks, and return them; rdma: whether it has RDMA devices."""
     missing = set()
     for tool in ("ethtool", "ip", *(("rdma", "mlxlink") if rdma else ())):
         try:

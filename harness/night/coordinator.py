@@ -85,7 +85,7 @@ def run_night(
             host=at.hostname,
             scheduler_port=at.port or 0,
             scheduler_kwargs={"dashboard": False, "dashboard_address": _HTTP_ADDRESS},
-            security=_security(key),
+            security=security_of(key),
             silence_logs="CRITICAL",
         ) as cluster,
         distributed.Client(cluster) as client,
@@ -205,7 +205,7 @@ async def work(lab: LabHosts, host: LabHost, scheduler: str, key: NightKey) -> N
     key is of another authority.
     """
     at = urlsplit(host.address)
-    security = _security(key)
+    security = security_of(key)
     await _await_scheduler(scheduler, security)
     with _configured({"distributed.worker.daemon": False}):
         async with distributed.Worker(
@@ -260,7 +260,7 @@ def _configured(settings: Mapping[str, Any]) -> Iterator[None]:
         yield
 
 
-def _security(key: NightKey) -> distributed.Security:
+def security_of(key: NightKey) -> distributed.Security:
     """Return that scheduler, workers and clients show `key`, and accept those of its authority."""
     parts = {
         f"tls_{role}_{part}": text

@@ -74,7 +74,7 @@ def inspect(
             raise InspectionError(f"its column {field.name!r} is none of rows")
     if len(set(file.schema_arrow.names)) != len(file.schema_arrow):
         raise InspectionError("two of its columns have the same name")
-    groups = [_group(file, number) for number in range(file.metadata.num_row_groups)]
+    groups = [checked_group(file, number) for number in range(file.metadata.num_row_groups)]
     rows = sum(len(group) for group in groups)
     if rows != file.metadata.num_rows:
         raise InspectionError(f"{rows} rows, and {file.metadata.num_rows} are stated")
@@ -110,7 +110,7 @@ def _check_place(stated: Mapping[str, Any], run: str, testbed: str, night: str) 
             raise MisplacedError(f"its header is of a run on other testbeds than {testbed!r}")
 
 
-def _group(file: Any, number: int) -> pa.Table:
+def checked_group(file: Any, number: int) -> pa.Table:
     """Return a row group whose statistics are those of its rows."""
     table = file.read_row_group(number)
     stated = file.metadata.row_group(number)
@@ -149,7 +149,7 @@ def main() -> None:
     for line in sys.stdin:
         path, *about = json.loads(line)
         try:
-            _limit(os.path.getsize(path))
+            limit_time(os.path.getsize(path))
             inspect(path, *about)
             answer = ""
         except (
@@ -160,7 +160,7 @@ def main() -> None:
         print(answer, flush=True)
 
 
-def _limit(size: int) -> None:
+def limit_time(size: int) -> None:
     """Have the system end this process where reading `size` bytes takes too long."""
     used = resource.getrusage(resource.RUSAGE_SELF)
     until = used.ru_utime + used.ru_stime + _LONGEST_S + size / _LEAST_BYTES_A_S

@@ -18,7 +18,7 @@ _NEGLIGIBLE = 1e-3
 """Correlation below which samples are not counted as following each other."""
 
 
-def _ranks(samples: Samples) -> Samples:
+def rank_samples(samples: Samples) -> Samples:
     """Return the rank of each sample from 1; equal ones share the mean of theirs.
 
     As `scipy.stats.rankdata`: that package takes a second to load, in each process that measures.
@@ -37,7 +37,7 @@ def serial_p(values: npt.ArrayLike) -> float:
     """
     samples = as_samples("values", values)
     n = samples.size
-    ranks = _ranks(samples)
+    ranks = rank_samples(samples)
     spread = float(((ranks - ranks.mean()) ** 2).sum())
     if n < _LEAST or not spread:
         return 1.0
@@ -77,7 +77,7 @@ def effective_samples(values: npt.ArrayLike, q: float) -> int:
     n = samples.size
     if min(serial_p(samples), runs_p(samples)) >= DEPENDENT / 2:
         return n
-    ranks = _ranks(samples)
+    ranks = rank_samples(samples)
     before, after = ranks[:-1], ranks[1:]
     # A lone exceedance at either end looks like dependence to the test, and is none.
     if not (np.ptp(before) and np.ptp(after)):
@@ -87,11 +87,11 @@ def effective_samples(values: npt.ArrayLike, q: float) -> int:
         return n
     r = min(r + math.sqrt((1 - r * r) / n), 1 - 1 / n)
     powers = r ** np.arange(1, n)
-    follow = math.fsum(_below_together(powers[powers > _NEGLIGIBLE], q))
+    follow = math.fsum(below_together(powers[powers > _NEGLIGIBLE], q))
     return max(math.floor(n / (1 + 2 * follow)), 1)
 
 
-def _below_together(r: Samples, q: float) -> Samples:
+def below_together(r: Samples, q: float) -> Samples:
     """Return the correlation of two normal values' being below the quantile `q`, from their own.
 
     By the integral over the correlation of the density at the quantile (R. L. Plackett, Biometrika

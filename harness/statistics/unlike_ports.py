@@ -50,7 +50,7 @@ def unlike_ports(
     if low.ndim != 2 or low.shape != high.shape:
         raise SampleError("found bounds of other shapes than (event, port), expected one each")
     ports = low.shape[1]
-    rest_low, rest_high = _medians_of_rest(low), _medians_of_rest(high)
+    rest_low, rest_high = medians_of_rest(low), medians_of_rest(high)
     found = []
     for port in range(ports):
         judged = np.isfinite(low[:, port]) & (np.isfinite(low).sum(axis=1) > 2)
@@ -79,7 +79,7 @@ def unlike_ports(
     return sorted(found, key=lambda one: -abs(one.excess))
 
 
-def _medians_of_rest(values: Numbers) -> Numbers:
+def medians_of_rest(values: Numbers) -> Numbers:
     """Return for each event and port the median of the event's other ports; NaN is no port."""
     order = np.argsort(values, axis=1)  # NaN last
     rank = np.argsort(order, axis=1)

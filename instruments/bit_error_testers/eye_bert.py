@@ -21,7 +21,7 @@ _READING = 100_000_000
 """Largest age of the power in a reading, in ns."""
 
 
-class _TextOrRecord:
+class TextOrRecord:
     """A line of text, or a record of 27 bytes, which ends with a zero byte."""
 
     def cut(self, buffer: bytes) -> tuple[bytes, int] | None:
@@ -68,7 +68,7 @@ class EyeBert(QueryInstrument):
     )
     shared_options = SIGNAL_OPTIONS
     baud = line_speed(115_200)
-    framing = _TextOrRecord()
+    framing = TextOrRecord()
     resync = Resync(question=b"?\r\n", recognises=lambda message: message[:8] == b"Eye-BERT")
 
     def identity(self) -> Identity:
@@ -134,7 +134,7 @@ class EyeBert(QueryInstrument):
         if not data[14] & 0x40:
             raise self.failed(NotDoneError, "has no transceiver in it", "r", ("try", "plug one in"))
         received, sent = ((32768 - raw) / 100 for raw in struct.unpack(">HH", data[5:9]))
-        bits, errors = _decode_count(data[15:19]), _decode_count(data[19:23])
+        bits, errors = decode_count(data[15:19]), decode_count(data[19:23])
         if errors > bits:
             raise self.garbled("r", data.hex(" "), "record of counts")
         status = data[14] & 0x3F
@@ -164,6 +164,6 @@ class OpenGate:
         return self._tester.counted(self._began)
 
 
-def _decode_count(data: bytes) -> int:
+def decode_count(data: bytes) -> int:
     """Decode 24 bits of mantissa and 8 of exponent: m * 2**(e - 24)."""
     return round(int.from_bytes(data[:3], "big") * 2.0 ** (data[3] - 24))

@@ -80,9 +80,7 @@ class WeissSimserv(QueryInstrument):
 
     def identity(self) -> Identity:
         """Return type and serial number; SIMSERV does not report a firmware."""
-        return Identity(
-            "Weiss Technik", self._command(_INFO, 1), self._command(_INFO, 3), "unknown"
-        )
+        return Identity("Weiss Technik", self.command(_INFO, 1), self.command(_INFO, 3), "unknown")
 
     def set_temperature(self, celsius: float) -> None:
         """Go to `celsius`; returns at once.
@@ -103,7 +101,7 @@ class WeissSimserv(QueryInstrument):
         found = self._number(_SET_POINT, 1)
         if abs(found - celsius) > _TOLERANCE:
             raise self._not_done(f"acknowledged, but its set point is {found:g} °C")
-        status = self._command(_STATUS)
+        status = self.command(_STATUS)
         if re.fullmatch(r"\d+", status, re.ASCII) is None:
             raise self.garbled(str(_STATUS), status, "status")
         if int(status) & _ALARM:
@@ -156,26 +154,26 @@ class WeissSimserv(QueryInstrument):
     def _set_point(self, celsius: float) -> None:
         if self.on_setting is not None:
             self.on_setting(_SET_POINT_NAME, celsius)
-        self._command(_SET, 1, f"{celsius:.1f}")
+        self.command(_SET, 1, f"{celsius:.1f}")
 
     def _set_running(self, runs: bool) -> None:
         if self.on_setting is not None:
             self.on_setting(_RUNS_NAME, runs)
-        self._command(_MANUAL, 1, int(runs))
+        self.command(_MANUAL, 1, int(runs))
 
     def _runs(self) -> bool:
-        text = self._command(_RUNS, 1)
+        text = self.command(_RUNS, 1)
         if text not in {"0", "1"}:
             raise self.garbled(str(_RUNS), text, "0 or 1")
         return text == "1"
 
     def _number(self, command: int, *arguments: object) -> float:
-        text = self._command(command, *arguments)
+        text = self.command(command, *arguments)
         if _NUMBER.fullmatch(text) is None:
             raise self.garbled(str(command), text, "number")
         return float(text)
 
-    def _command(self, number: int, *arguments: object) -> str:
+    def command(self, number: int, *arguments: object) -> str:
         """Send a command and return the first field behind the code of its reply, or nothing."""
         shown = _SEPARATOR.join(map(str, (number, 1, *arguments)))
         reply = self.session.query(f"{shown}\r".encode("latin-1"), shown=shown)

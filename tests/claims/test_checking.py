@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 from lightrig.harness.claims.checking import ClaimError, check_claims
 from lightrig.harness.claims.commands import claims
 from lightrig.harness.claims.published import load_published, published_files
-from lightrig.harness.cli.terminal import out
+from lightrig.harness.cli.terminal import PlainConsole
 from lightrig.harness.record import Context, Journal, Results, Row, settle
 
 MS = 1_000_000
@@ -219,9 +219,11 @@ def run(tmp_path):
 
 @pytest.fixture
 def terminal(monkeypatch):
-    monkeypatch.setattr(out, "_force_terminal", True)
-    monkeypatch.setattr(out, "no_color", True)
-    monkeypatch.setattr(out, "width", 80)
+    console = PlainConsole(width=80)
+    console.height, console.no_color = 50, True
+    # To Rich a terminal, whatever it is; a console that was made before has no colours.
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setattr("lightrig.harness.claims.commands.out", console)
 
 
 def test_into_a_pipe_goes_one_line_a_claim(run, lab):

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from lightrig.harness.claims.checking import CheckedClaim, ClaimResult
 from lightrig.harness.claims.published import Claim, ClaimContext, Figure, Lookup
 from lightrig.harness.claims.verdicts import Estimate
-from lightrig.harness.cli.terminal import out
+from lightrig.harness.cli.terminal import PlainConsole
 from lightrig.harness.statistics.quantiles import NotEnough
 
 COMMAND = importlib.import_module("lightrig.harness.claims.commands")
@@ -97,11 +97,13 @@ ALL = [MEASURED, FEW, EXACT, DRAWN, WRONG, NONE, SAME, CONSTANT]
 
 
 def screen(monkeypatch, capsys, width, checked):
-    monkeypatch.setattr(out, "_force_terminal", True)
-    monkeypatch.setattr(out, "no_color", True)
-    for name, size in (("_width", width), ("_height", 50)):  # both, else a dumb terminal has 80
-        monkeypatch.setattr(out, name, size)
-    COMMAND._print("A paper", checked)
+    # Both sizes, else a dumb terminal has 80 columns.
+    console = PlainConsole(width=width)
+    console.height, console.no_color = 50, True
+    # To Rich a terminal, whatever it is; a console that was made before has no colours.
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setattr(COMMAND, "out", console)
+    COMMAND.print_claims("A paper", checked)
     return [line.rstrip() for line in capsys.readouterr().out.splitlines()]
 
 
@@ -172,7 +174,7 @@ def test_counted_claims_precede_the_table_of_uncounted_ones(monkeypatch, capsys)
 
 
 def test_into_a_pipe_goes_each_field_of_each_claim(capsys):
-    COMMAND._print("A paper", ALL)
+    COMMAND.print_claims("A paper", ALL)
     assert [line.split("\t") for line in capsys.readouterr().out.splitlines()] == [
         ["turnaround", "agrees", "hardware", "≈ 40 ms", "41 ms", "39 … 44 ms", "1,234", "§6",
          "5%: Boards differ."],
@@ -206,7 +208,7 @@ def test_the_document_of_a_measured_claim_has_all_of_its_values():
          "night": "2026-03-17"},
         {"ours": None, "lower": None, "upper": None, "n": None, "simulated": None, "night": None},
     ]  # fmt: skip
-    assert COMMAND._document(MEASURED) == {
+    assert COMMAND.document(MEASURED) == {
         **head,
         "beside": [{**related, **one} for one in beside],
     }
@@ -221,11 +223,11 @@ def test_the_document_of_a_measured_claim_has_all_of_its_values():
     ],
 )
 def test_a_document_without_a_value_has_none_in_its_place(one, expected):
-    found = COMMAND._document(one)
+    found = COMMAND.document(one)
     names = ("value", "lower", "upper", "n", "simulated", "published_low", "published_high")
     assert tuple(found[name] for name in names) == expected
     assert (found["tolerance"], found["tolerance_reason"], found["beside"]) == (None, None, [])
-    endless = COMMAND._document(CheckedClaim(one.claim, Estimate(2, 1, math.inf, 7), "hardware",
+    endless = COMMAND.document(CheckedClaim(one.claim, Estimate(2, 1, math.inf, 7), "hardware",
                                              None, "agrees", ""))  # fmt: skip
     assert (endless["lower"], endless["upper"]) == (1, None)
 

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 from lightrig.harness.cli.app import application
 from lightrig.harness.components import Components
 from lightrig.harness.doctor import Findings, examine
-from lightrig.harness.doctor.servers import _tools
+from lightrig.harness.doctor.servers import examine_tools
 from lightrig.instruments.servers.host.commands import ToolMissingError
 from lightrig.testbeds import load
 
@@ -235,7 +235,9 @@ def test_a_tool_that_a_namespace_lacks_is_a_note(tmp_path: Path, address: str, g
 
     findings = Findings(Components(None))
     server: Any = WithoutEthtool()
-    assert _tools(server, load(path).servers["a"], rdma=False, findings=findings) == {"ethtool"}
+    assert examine_tools(server, load(path).servers["a"], rdma=False, findings=findings) == {
+        "ethtool"
+    }
     (found,) = findings.found
     assert (found.grade, found.text, found.fix) == (
         grade,

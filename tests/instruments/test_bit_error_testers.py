@@ -11,10 +11,10 @@ from hypothesis import given
 
 from lightrig.harness.bench import Bench, bind
 from lightrig.harness.statistics.bit_errors import error_ratio
-from lightrig.instruments.bit_error_testers.eye_bert import _decode_count, _TextOrRecord
+from lightrig.instruments.bit_error_testers.eye_bert import TextOrRecord, decode_count
 from lightrig.instruments.core.capabilities import BitErrorTester
 from lightrig.instruments.core.errors import DeniedError, NotDoneError
-from lightrig.instruments.simulated.devices.simulated_eye_bert import _short_float
+from lightrig.instruments.simulated.devices.simulated_eye_bert import short_float
 from lightrig.instruments.simulated.world.bit_receiver import Receiver
 from lightrig.testbeds import load
 
@@ -179,18 +179,18 @@ def test_an_impossible_rate_is_denied_with_the_testers_text(tmp_path: Path) -> N
 
 @given(st.integers(0, 2**60))
 def test_a_short_float_keeps_24_bits(count: int) -> None:
-    assert _decode_count(_short_float(count)) == pytest.approx(count, rel=2**-23)
+    assert decode_count(short_float(count)) == pytest.approx(count, rel=2**-23)
 
 
 @given(st.integers(0, 2**24 - 1))
 def test_a_small_count_is_exact(count: int) -> None:
-    assert _decode_count(_short_float(count)) == count
+    assert decode_count(short_float(count)) == count
 
 
 @given(st.binary(min_size=26, max_size=26), st.integers(0, 26))
 def test_a_record_is_never_cut_early(data: bytes, came: int) -> None:
     record = data + b"\0"
-    framing = _TextOrRecord()
+    framing = TextOrRecord()
     if b"\n" not in record:
         assert framing.cut(record[:came]) is None
         assert framing.cut(record) == (record, 27)

@@ -74,7 +74,7 @@ def test_a_refusal_is_raised_with_its_meaning(chamber):
         ((11001, 1, "warm"), "-6", "missing or wrong"),
     ):
         with pytest.raises(DeniedError, match=meaning) as denied:
-            driver._command(*question)
+            driver.command(*question)
         assert denied.value.code == code
 
 

@@ -19,7 +19,7 @@ import distributed
 from distributed.core import rpc
 from distributed.protocol.pickle import dumps
 
-from lightrig.harness.night.coordinator import _security
+from lightrig.harness.night.coordinator import security_of
 from lightrig.harness.night.keys import temporary_key
 
 PATIENCE_S = 3.0
@@ -51,7 +51,7 @@ def page(host: str, port: int, path: str) -> str:
 
 
 async def attack(host: str, ports: list[int]) -> dict[int, dict[str, str]]:
-    foreign = _security(temporary_key())
+    foreign = security_of(temporary_key())
     found: dict[int, dict[str, str]] = {}
     for port in ports:
         found[port] = {}

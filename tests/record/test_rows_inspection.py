@@ -18,7 +18,7 @@ from lightrig.harness.record.dataset import COLUMNS
 from lightrig.harness.record.rows_inspection import (
     InspectionError,
     MisplacedError,
-    _group,
+    checked_group,
     inspect,
     main,
 )
@@ -169,10 +169,10 @@ def test_statistics_of_a_row_group_are_those_of_its_rows(
     other: dict[str, Any], problem: str | None
 ) -> None:
     if problem is None:
-        assert len(_group(group(**other), 4)) == 3
+        assert len(checked_group(group(**other), 4)) == 3
         return
     with pytest.raises(InspectionError, match=problem):
-        _group(group(**other), 4)
+        checked_group(group(**other), 4)
 
 
 def test_each_path_is_answered_by_a_line(
@@ -183,7 +183,7 @@ def test_each_path_is_answered_by_a_line(
     broken.write_bytes(b"PAR1" * 9)
     missing = tmp_path / "r3.parquet"
     limits: list[int] = []
-    monkeypatch.setattr(rows_inspection, "_limit", limits.append)
+    monkeypatch.setattr(rows_inspection, "limit_time", limits.append)
     asked = [[str(whole), "r1", {}], [str(broken), "r2", {}], [str(missing), "r3", {}]]
     lines = "".join(f"{json.dumps(each)}\n" for each in [*asked, [str(whole), "r2", {}]])
     monkeypatch.setattr(sys, "stdin", io.StringIO(lines))
@@ -209,5 +209,5 @@ def test_reading_may_take_5_s_and_a_second_a_megabyte(
     monkeypatch.setattr(resource, "getrusage", {resource.RUSAGE_SELF: used}.__getitem__)
     monkeypatch.setattr(resource, "getrlimit", {resource.RLIMIT_CPU: (3, hard)}.__getitem__)
     monkeypatch.setattr(resource, "setrlimit", lambda *what: set_to.append(what))
-    rows_inspection._limit(3_000_000)
+    rows_inspection.limit_time(3_000_000)
     assert set_to == [(resource.RLIMIT_CPU, limits)]

@@ -9,6 +9,7 @@ from pathlib import Path
 import paramiko
 import pytest
 from paramiko.common import cMSG_CHANNEL_SUCCESS
+from paramiko.packet import Packetizer
 
 from lightrig.harness.cli.served_lab import ServedLab
 from lightrig.instruments.clock import SystemClock
@@ -115,14 +116,14 @@ def test_root_without_a_capability_sees_which_is_missing() -> None:
 def test_a_command_ends_after_its_client_reads_that_it_was_started(
     client: paramiko.SSHClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    send = paramiko.Transport._send_user_message
+    send = Packetizer.send_message
 
-    def send_late(transport: paramiko.Transport, message: paramiko.Message) -> None:
+    def send_late(line: Packetizer, message: paramiko.Message) -> None:
         if message.asbytes().startswith(cMSG_CHANNEL_SUCCESS):
             SystemClock().sleep(100_000_000)
-        send(transport, message)
+        send(line, message)
 
-    monkeypatch.setattr(paramiko.Transport, "_send_user_message", send_late)
+    monkeypatch.setattr(Packetizer, "send_message", send_late)
     for command in ("true", "echo a | cat", "ethtool -i ens1f1"):
         assert run(client, command)[2] == 0
 

@@ -7,9 +7,9 @@ import pytest
 import scipy
 
 from lightrig.harness.statistics.independence import (
-    _below_together,
-    _ranks,
+    below_together,
     effective_samples,
+    rank_samples,
     runs_p,
     serial_p,
 )
@@ -55,7 +55,7 @@ def test_few_exceedances_at_an_end_are_no_dependence():
 
 def test_ranks_are_those_of_scipy_where_samples_are_equal():
     values = [3.5, -1, 3.5, 0, 3.5, 9, -1, 2]
-    assert _ranks(np.array(values)).tolist() == scipy.stats.rankdata(values).tolist()
+    assert rank_samples(np.array(values)).tolist() == scipy.stats.rankdata(values).tolist()
 
 
 def test_serial_p_is_bartels_table():
@@ -106,8 +106,8 @@ def test_what_follows_is_the_correlation_of_being_below_a_quantile(q):
     z = scipy.special.ndtri(q)
     normal = scipy.stats.multivariate_normal
     both = np.array([normal([0, 0], [[1, each], [each, 1]]).cdf([z, z]) for each in r])
-    assert _below_together(r, q) == pytest.approx((both - q * q) / (q * (1 - q)), abs=1e-4)
-    assert _below_together(r, 0.5) == pytest.approx(2 * np.arcsin(r) / np.pi, abs=1e-9)
+    assert below_together(r, q) == pytest.approx((both - q * q) / (q * (1 - q)), abs=1e-4)
+    assert below_together(r, 0.5) == pytest.approx(2 * np.arcsin(r) / np.pi, abs=1e-9)
 
 
 @pytest.mark.long

@@ -6,8 +6,8 @@ import scipy
 
 from lightrig.harness.statistics.samples import SampleError
 from lightrig.harness.statistics.unlike_ports import (
-    _medians_of_rest,
     by_event_and_port,
+    medians_of_rest,
     unlike_ports,
 )
 
@@ -66,7 +66,7 @@ def test_a_port_is_compared_with_the_median_of_the_remaining_ports():
     draws = np.random.default_rng(11)
     found = draws.integers(0, 6, (40, 7)).astype(float)
     found[draws.random(found.shape) < 0.2] = np.nan
-    medians = _medians_of_rest(found)
+    medians = medians_of_rest(found)
     for port in range(7):
         rest = np.delete(found, port, axis=1)
         there = np.isfinite(found[:, port]) & (np.isfinite(rest).sum(axis=1) > 0)

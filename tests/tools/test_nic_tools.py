@@ -8,6 +8,7 @@ from pathlib import Path
 import paramiko
 import pytest
 from paramiko.common import cMSG_CHANNEL_SUCCESS
+from paramiko.packet import Packetizer
 from simulated_hosts import LR4, MS, SECOND, Pair, served, tools
 
 from lightrig.instruments.clock import Clock
@@ -110,14 +111,14 @@ def test_unknown_port_shows_the_message_of_the_tool(nic: NicTools) -> None:
 def test_a_program_may_have_ended_before_the_host_confirms_its_start(
     nic: NicTools, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    send = paramiko.Transport._send_user_message
+    send = Packetizer.send_message
 
-    def confirm_late(transport: paramiko.Transport, message: paramiko.Message) -> None:
-        if transport.server_mode and message.asbytes()[:1] == cMSG_CHANNEL_SUCCESS:
+    def confirm_late(line: Packetizer, message: paramiko.Message) -> None:
+        if message.asbytes()[:1] == cMSG_CHANNEL_SUCCESS:  # which the server alone sends
             time.sleep(0.05)
-        send(transport, message)
+        send(line, message)
 
-    monkeypatch.setattr(paramiko.Transport, "_send_user_message", confirm_late)
+    monkeypatch.setattr(Packetizer, "send_message", confirm_late)
     (link,) = nic.rdma_links().value
     assert link.device == DEV
 

@@ -117,15 +117,15 @@ class SimulatedEyeBert(TextCommands):
                 round(100 * WAVELENGTH_NM).to_bytes(3, "big"),
                 struct.pack(">H", 32768 - round(100 * TEMPERATURE_C)),
                 bytes([state | 0x40]),
-                _short_float(counted.bits),
-                _short_float(counted.errors),
+                short_float(counted.bits),
+                short_float(counted.errors),
                 bytes([20, 64, 0, 0]),
             )
         )
         return FrameReply(record)
 
 
-def _short_float(count: int) -> bytes:
+def short_float(count: int) -> bytes:
     """24 bits of mantissa and 8 of exponent: m * 2**(e - 24)."""
     exponent = max(math.frexp(count)[1], 0)
     mantissa = min(round(count / 2.0 ** (exponent - 24)), (1 << 24) - 1)
