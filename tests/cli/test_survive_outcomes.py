@@ -147,13 +147,16 @@ SLOWER = replace(CUT, outcome="slower", moments={"command": Span(1_000 * MS, 1_0
         ),
     ],
 )
-def test_lines_of_a_fault(capsys, found, lines):
-    COMMAND._show(found)
-    assert capsys.readouterr().out.splitlines() == lines
+def test_lines_of_a_fault(run, found, lines):
+    run.ends[:], run.drawn = [found], False
+    shown = run("--fault", found.fault.what).stdout.splitlines()
+    assert shown[:-2] == lines
 
 
-def test_the_document_counts_from_the_first_moment():
-    assert COMMAND._document(PARTED) == {
+def test_the_document_counts_from_the_first_moment(run):
+    run.ends[:], run.drawn = [PARTED], False
+    (document,) = json.loads(run("--fault", "swap:0.3s", "--json").stdout)["faults"]
+    assert document == {
         "fault": "swap:0.3s",
         "link": "server0.nic0.p0 <-> server1.nic0.p1",
         "partner": "server2.nic0.p0 <-> server3.nic0.p1",
@@ -200,13 +203,14 @@ def run(tmp_path, monkeypatch):
         return SimpleNamespace(close=lambda: noted.append(("command closed",)))
 
     def fault_run(fabric, links, jobs, plan, collective, reform, timeout, phase, reroute):
-        share = None if phase is None else phase._share
+        share = None if phase is None else phase.share
         noted.append(("run", fabric, links, plan.name, collective, reform, timeout, share, reroute))
         left = iter(ends)
 
         def under(fault):
             noted.append(("fault", str(fault.what)))
-            return replace(next(left), fault=fault)
+            found = next(left)
+            return replace(found, fault=fault) if run.drawn else found
 
         return SimpleNamespace(under=under)
 
@@ -222,7 +226,7 @@ def run(tmp_path, monkeypatch):
         whole = ["survive", str(tmp_path / "two.yaml"), *map(str, arguments)]
         return CliRunner().invoke(application("survive"), whole)
 
-    run.noted, run.ends = noted, ends
+    run.noted, run.ends, run.drawn = noted, ends, True
     return run
 
 
@@ -326,11 +330,18 @@ def test_the_longest_fault_is_looked_for_between_its_bounds(run):
     )
 
 
-def test_bounds_of_durations_are_those_of_the_text():
-    kinds, bounds = COMMAND._kinds(["cut:0.1s..30s"])
-    assert (list(map(str, kinds)), bounds) == (["cut:30s"], (100 * MS, 30_000 * MS))
-    kinds, bounds = COMMAND._kinds(["cut:1s", "swap:2s"])
-    assert (list(map(str, kinds)), bounds) == (["cut:1s", "swap:2s"], None)
+def test_bounds_of_durations_are_those_of_the_text(run):
+    """The longest one is listed; two faults are no bounds."""
+    listed = [
+        json.loads(line) for line in run("--fault", "cut:0.1s..30s", "--list").stdout.splitlines()
+    ]
+    assert {each["fault"] for each in listed} == {"cut:30s"}
+    both = run("--fault", "cut:1s", "--fault", "swap:2s", "--list", "--number", 2).stdout
+    assert [json.loads(line)["fault"] for line in both.splitlines()] == ["cut:1s", "swap:2s"]
+    for text in ("cut:30s..0.1s", "cut:3s..3s"):
+        wrong = run("--fault", text)
+        assert wrong.exit_code == 2
+        assert f"--fault {text}: the first time is not the shorter one" in wrong.stderr
 
 
 @pytest.mark.parametrize("text", ["cut:2s..2s", "cut:3s..2s"])

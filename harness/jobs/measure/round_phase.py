@@ -26,7 +26,7 @@ class RoundPhase:
     """
 
     def __init__(self, share: float) -> None:
-        self._share = share
+        self.share = share
         self.delays: list[int] = []
 
     def wait(self, state: StreamState, now: int) -> int:
@@ -37,4 +37,4 @@ class RoundPhase:
         if not (usual := median_round(state)):
             return 0
         delay = statistics.median(self.delays) if self.delays else 0
-        return round((state.began.latest + self._share * usual - delay - now) % usual)
+        return round((state.began.latest + self.share * usual - delay - now) % usual)
