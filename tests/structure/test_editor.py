@@ -126,12 +126,13 @@ def places_in_tree(*names: str) -> dict[str, set[Place]]:
     ).stdout.split()
     found: dict[str, set[Place]] = {name: set() for name in names}
     for file in files:
+        has_all = re.search(r"^__all__", (ROOT / file).read_text(), re.MULTILINE)
         with tokenize.open(ROOT / file) as text:
             for token in tokenize.generate_tokens(text.readline):
                 line, column = token.start
                 if token.type == tokenize.NAME and token.string in found:
                     found[token.string].add((file, line - 1, column))
-                elif token.type == tokenize.STRING and token.string.strip('"') in found:
+                elif has_all and token.type == tokenize.STRING and token.string.strip('"') in found:
                     found[token.string.strip('"')].add((file, line - 1, column + 1))
     return found
 
