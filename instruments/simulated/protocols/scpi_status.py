@@ -32,22 +32,21 @@ def _register(
 
     @command(header)
     def set_register(self: "StatusSubsystem", text: str) -> None:
-        setattr(self.groups[group], name, _mask(text))
+        setattr(self._groups[group], name, _mask(text))
 
-    return set_register, Query(f"{header}?", reply=lambda self: getattr(self.groups[group], name))
+    return set_register, Query(f"{header}?", reply=lambda self: getattr(self._groups[group], name))
 
 
 class StatusSubsystem(ScpiNode):
     """The registers and filters of both groups can be set and read; no event ever occurs."""
 
     @functools.cached_property
-    def groups(self) -> dict[str, _Group]:
-        """The registers of operation and of questionable data."""
+    def _groups(self) -> dict[str, _Group]:
         return {"OPER": _Group(), "QUES": _Group()}
 
     @command("STATus:PRESet")
     def _preset_status(self) -> None:
-        for group in self.groups.values():
+        for group in self._groups.values():
             group.preset()
 
     _events_and_conditions = Constant(
