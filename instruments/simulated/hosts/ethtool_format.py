@@ -5,6 +5,7 @@ import math
 from collections.abc import Iterable, Sequence
 
 from lightrig.instruments.simulated.hosts.host_ports import Registers, SimulatedPort
+from lightrig.instruments.simulated.hosts.templates import render
 
 _WIDTH = 41
 _FIRST_BUS = 0x1A
@@ -18,47 +19,20 @@ Limits = dict[str, tuple[int, int, int, int]]
 
 def settings(port: SimulatedPort) -> str:
     """`ethtool IF`."""
-    up = port.is_up("carrier")
-    mbps = port.spec.rate_bps // 1_000_000
-    mode = f"{mbps}baseLR{port.spec.lanes}_ER{port.spec.lanes}/Full"
-    lines = [
-        f"Settings for {port.spec.netdev}:",
-        "\tSupported ports: [ FIBRE ]",
-        "\tSupported link modes:   10000baseLR/Full ",
-        f"\t                        {mode} ",
-        "\tSupported pause frame use: Symmetric",
-        "\tSupports auto-negotiation: Yes",
-        "\tSupported FEC modes: RS",
-        f"\tAdvertised link modes:  {mode} ",
-        "\tAdvertised auto-negotiation: Yes",
-        f"\tSpeed: {mbps}Mb/s" if up else "\tSpeed: Unknown!",
-        f"\tLanes: {port.spec.lanes}" if up else "",
-        "\tDuplex: Full" if up else "\tDuplex: Unknown! (255)",
-        "\tAuto-negotiation: on",
-        "\tPort: FIBRE",
-        "\tPHYAD: 0",
-        "\tTransceiver: internal",
-        "\tLink detected: yes" if up else "\tLink detected: no (No signal)",
-    ]
-    return _lines(filter(None, lines))
+    mbps, lanes = port.spec.rate_bps // 1_000_000, port.spec.lanes
+    return render(
+        "ethtool",
+        netdev=port.spec.netdev,
+        up=port.is_up("carrier"),
+        mbps=mbps,
+        lanes=lanes,
+        mode=f"{mbps}baseLR{lanes}_ER{lanes}/Full",
+    )
 
 
 def driver(index: int, name: str) -> str:
     """`ethtool -i IF` for the server's port `index`, as its driver `name` answers."""
-    return _lines(
-        [
-            f"driver: {name}",
-            "version: 6.8.0",
-            "firmware-version: 28.41.1000 (SIM_0000000001)",
-            "expansion-rom-version: ",
-            f"bus-info: 0000:{_FIRST_BUS + index:02x}:00.0",
-            "supports-statistics: yes",
-            "supports-test: yes",
-            "supports-eeprom-access: no",
-            "supports-register-dump: no",
-            "supports-priv-flags: yes",
-        ]
-    )
+    return render("ethtool_driver", name=name, bus=_FIRST_BUS + index)
 
 
 def statistics(port: SimulatedPort, driver: str) -> str:
