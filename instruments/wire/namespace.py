@@ -48,9 +48,21 @@ class NamespaceShell:
 
 
 class ProcessChannel:
-    """One program that runs as a child of this one."""
+    """One program that runs as a child of this one.
 
-    def __init__(self, process: "subprocess.Popen[bytes]", listener: LineListener) -> None:
+    Args:
+        process: the program, with pipes.
+        listener: takes its lines.
+        patience: time in s in which it ends by itself when its input has been closed.
+    """
+
+    def __init__(
+        self,
+        process: "subprocess.Popen[bytes]",
+        listener: LineListener,
+        patience: float = _END_SECONDS,
+    ) -> None:
+        self._patience = patience
         assert process.stdin is not None
         assert process.stdout is not None
         assert process.stderr is not None
@@ -84,7 +96,7 @@ class ProcessChannel:
         with contextlib.suppress(OSError):
             self._input.close()
         try:
-            self._process.wait(_END_SECONDS)
+            self._process.wait(self._patience)
         except subprocess.TimeoutExpired:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._process.pid, signal.SIGKILL)
@@ -94,14 +106,15 @@ class ProcessChannel:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(self._process.pid, signal.SIGKILL)
         # A process that the program has started may hold the pipe open, and outlive its group.
-        self._reader.join(_END_SECONDS)
+        self._reader.join(self._patience)
         self.closed = True
 
     def _read(self) -> None:
         with self._output:
             for line in iter(self._output.readline, b""):
                 self._listener.line(line.decode("utf-8", "backslashreplace").rstrip("\n"))
-        self._stderr_reader.join(_END_SECONDS)  # what the program has left behind may hold it open
+        # What the program has left behind may hold it open.
+        self._stderr_reader.join(self._patience)
         self.status = self._process.wait()
         reason = end_of_stderr(self.stderr) or "the program ended"
         if self.status < 0:

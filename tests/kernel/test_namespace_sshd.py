@@ -240,8 +240,12 @@ def test_nothing_is_left_after_a_kill(tmp_path: Path) -> None:
     assert not Path("/run/lightrig").exists()
 
 
-def test_a_failed_setup_names_the_step(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lightrig.instruments.namespaces.sshd._SYSTEM_PATH", 'a"b')
+def test_a_failed_setup_names_the_step(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    # The interpreter's folder is set in sshd's configuration, in which it cannot be quoted.
+    python = tmp_path / 'a"b/python'
+    python.parent.mkdir()
+    python.symlink_to(sys.executable)
+    monkeypatch.setattr(sys, "executable", str(python))
     with kernel.Namespaces(["server0"]) as spaces, pytest.raises(SshdError) as refused:
         NamespaceSshd(spaces.pid("server0"), "server0", LOGIN)
     assert "server0 cannot have an SSH server: " in str(refused.value)

@@ -10,7 +10,6 @@ import pytest
 from real_time import until
 
 from lightrig.instruments.clock import SystemClock
-from lightrig.instruments.wire import namespace
 from lightrig.instruments.wire.namespace import ProcessChannel
 
 LENGTH = 4 << 20
@@ -62,13 +61,10 @@ def test_a_long_reply_is_not_read_byte_by_byte() -> None:
     assert time.process_time() - began < 0.6
 
 
-def test_a_child_that_holds_the_output_open_does_not_hold_the_closing_up(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(namespace, "_END_SECONDS", 0.2)
+def test_a_child_that_holds_the_output_open_does_not_hold_the_closing_up() -> None:
     process = shell("setsid sleep 5 & echo $!; exec cat")
     listener = Listener()
-    channel, began = ProcessChannel(process, listener), time.monotonic()
+    channel, began = ProcessChannel(process, listener, patience=0.2), time.monotonic()
     channel.close()
     assert time.monotonic() - began < 4
     assert channel.closed
