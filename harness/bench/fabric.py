@@ -205,6 +205,8 @@ class Fabric:
         state = self._saved[name]
         wanted = Plan("as found", {name: state.found})
         present = self._read([name])[name]
+        # Circuits that are missing are no conflict here: a switch that has restarted has none.
+        # One that somebody has made may be in use.
         if not force and (made := state.foreign(self._ours(name, present))):
             raise self._conflict(name, state, present, f"{_listed(made)} made by somebody else")
         # Unchecked: all ports of a saved state were found to be the testbed's.
@@ -253,6 +255,7 @@ class Fabric:
                 conflicts.append(str(self._conflict(name, state, present, why)))
             self._saved[name] = state
         if conflicts:
+            # Left there, they would be taken for what a killed run had found.
             for name in new:
                 if (store := self._store(name)) is not None:
                     store.clear(self._saved[name])

@@ -165,6 +165,7 @@ def _make_lock(folder: LabFolder, name: str) -> None:
     file = folder.open(draft, os.O_RDWR | os.O_CREAT | os.O_EXCL)
     try:
         os.fchmod(file, folder.shared_mode)
+        # A rename would replace the file of a process that was quicker, and its lock with it.
         os.link(draft, name, src_dir_fd=folder.descriptor, dst_dir_fd=folder.descriptor)
     finally:
         folder.remove(draft)

@@ -344,4 +344,4 @@ def await_last_commands(benches: Mapping[str, Bench]) -> None:
             age = (now.replace(tzinfo=None) - changed).total_seconds()
             if 0 <= age < SETTLING + 1:  # the time on disk is cut to whole seconds
                 bench.clock.sleep(round((SETTLING + 1 - age) * 1e9))
-        return
+        return  # all benches of a testbed have one folder of states

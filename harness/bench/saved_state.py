@@ -145,6 +145,7 @@ class SavedCircuits:
 
     def foreign(self, present: frozenset[Circuit]) -> list[Circuit]:
         """Return circuits in `present` that no change of ours has made or left."""
+        # Of a change that a kill has cut, any circuit may be removed or made, and any not.
         return sorted(present - self.before - self.after)
 
     def missing(self, present: frozenset[Circuit]) -> list[Circuit]:
@@ -175,6 +176,7 @@ class SavedSettings:
 
     def setting(self, name: str, value: Value) -> SavedSettings:
         """Return the state for when a setting is about to be set."""
+        # Two: after a kill the instrument has the last one, or not yet.
         values = (*self.values.get(name, ()), value)[-2:]
         changed = f"{wall_time():%F %T} UTC"
         return replace(self, values={**self.values, name: values}, changed=changed)

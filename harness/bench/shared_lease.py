@@ -100,6 +100,7 @@ class SharedFolder:
                 number = 1 if latest is None else latest.number + 1
                 path = self._path(name, number)
                 fields = {**owner, **self._here}
+                # Before the record is there: another host counts its term from a later moment.
                 began = boot_time()
                 if not self._make(path, fields):
                     continue
@@ -146,6 +147,8 @@ class SharedFolder:
             raise conflict
         if runs and fields.get("process") == str(os.getpid()):
             return  # this process held it, and did not renew in time
+        # A fresh record is refused at once. An old one proves nothing: a file server may set its
+        # clock. So it is watched.
         if self._age(record) < self._term:
             raise conflict
         ended = boot_time() + self._term
@@ -303,7 +306,7 @@ class SharedClaim:
         except OSError:
             return  # tried again until the term ends
         else:
-            self._valid_from = began
+            self._valid_from = began  # not from now: the write may have taken most of a term
 
     def _superseded(self) -> str:
         """Return why another host is the holder now; empty if this one still is."""

@@ -102,6 +102,7 @@ class LinkLight:
             if carrier is None:
                 continue
             if carrier.up and self._is_of(carrier, direction, look):
+                # It was read some time after that, so the light was there at least until then.
                 self._last_lit[direction] = look.at.earliest
             if direction in self._last_lit:
                 lit |= {direction[0].owner} if carrier.up else set()

@@ -308,6 +308,7 @@ class Orchestrator:
                 self._present[name] = outcome.circuits
             else:
                 errors.append(outcome)
+                # It may have carried out a part: what it holds is known from the next probe on.
                 self._present.pop(name, None)
                 self._refused[name] = _line(outcome)
         self._publish()
@@ -349,7 +350,7 @@ class Orchestrator:
             case Repaired():
                 nodes = known(wish.nodes, self.layout)
                 for switch, node in self._node_of.items():
-                    if node in nodes:
+                    if node in nodes:  # it may have been restarted or replaced
                         self._present.pop(switch, None)
                 back = nodes & (wanted.reported | wanted.drained)
                 # Without circuits no carrier shows the light of a node that is back.

@@ -85,8 +85,10 @@ class Wanted:
             found = job
             if waiting is None or job.priority >= waiting:
                 found = self._place(layout, job, free, lost)
+                # A gang starts as a whole; one that runs goes on with what it still has.
                 if job.gang and found.missing and job.missing == len(job.groups):
                     found = job
+                # A job that was moved has left its nodes to those behind it.
                 free = (free | job.nodes) - found.nodes - self.drained
                 if found.missing:
                     waiting = job.priority

@@ -156,6 +156,7 @@ def trend(
     score = abs(float(np.sign(slopes).sum()))
     if variance == 0:
         return None
+    # The score moves by 2: half of that is taken off, as the normal distribution has no steps.
     p = 2 * float(scipy.special.ndtr(-max(0.0, score - 1) / math.sqrt(variance)))
     if p > error:
         return None

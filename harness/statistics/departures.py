@@ -161,6 +161,8 @@ def _runs(
             p = max(of_nights)
         if tails:
             rest = [*earlier[:at], *earlier[at + 1 :]]
+            # Rare events strike nights one by one, so their shares multiply. Misses of nights that
+            # follow one another do not: the product is only a lower bound of p.
             shares = [share_of_nights(abs(one.miss), earlier[at], rest) for one in nights]
             p = max(p, math.prod(map(max, of_nights, shares)))
         before = math.exp(last.expected) if ratio else last.expected
@@ -191,7 +193,7 @@ def _deviations(levels: Samples, length: int, ratio: bool) -> Samples:
 
 def _p(one: _Miss, prior_df: float, prior: float) -> float:
     if one.is_of_copies:
-        return 1 / (one.df + 2)
+        return 1 / (one.df + 2)  # `df` is one less than the nights before
     df = prior_df + one.df
     spread = math.sqrt((prior_df * prior**2 + one.df * one.spread**2) / df)
     # Never less than its own: a noisy series of a quiet family keeps its scatter.

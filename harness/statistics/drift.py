@@ -245,6 +245,7 @@ def _judge(
     # Two comparisons that exclude each other's values leave no interval: the clearer one stands.
     if lower > upper:
         lower, upper = first.lower, first.upper
+    # The estimate of the first comparison, as far as the second one does not exclude it.
     effect = min(max(found[0].effect, lower), upper)
     # What the observers could not tell is no noise that averages out, so it is added in full.
     lower -= scale.down_to(nights.level) + scale.up_to(nights.usual)

@@ -51,6 +51,8 @@ def find_steps(values: Samples, error: float) -> list[Step]:
         candidates[at] = float(found[best])
         free &= np.abs(windows.at - at) >= FEWEST
         values = values - size[best] * (places >= at)
+    # A share `_USUAL` of normal deviates is, in absolute value, below the quantile that it is
+    # divided by: where chance does no more, `usual` is 1.
     usual = 1.0
     if candidates and free.any():
         usual = float(np.quantile(found[free], _USUAL) / scipy.special.ndtri((1 + _USUAL) / 2))
@@ -103,6 +105,7 @@ def _scan(values: Samples) -> tuple[Samples, Samples]:
     rest = windows.inside @ values**2 - (windows.mean @ values) ** 2
     rest -= (windows.slope @ values) ** 2 + step**2
     t = np.abs(step) / np.sqrt(np.maximum(rest, rounding) / windows.df)
-    # Beyond lies what a float cannot hold.
+    # Windows at the ends have fewer degrees of freedom: as normal deviates of the same probability
+    # all are comparable. Beyond lies what a float cannot hold.
     tail = np.maximum(scipy.special.stdtr(windows.df, -t), 1e-300)
     return -scipy.special.ndtri(tail), step / windows.size

@@ -217,6 +217,7 @@ class SystemClock:
 
     def realtime_offset(self) -> Span | None:
         before, realtime, after = time.monotonic_ns(), time.time_ns(), time.monotonic_ns()
+        # At the moment of `realtime` this clock showed something from `before` to `after`.
         return Span(realtime - after, realtime - before)
 
     def slewed(self) -> int:

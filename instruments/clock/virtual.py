@@ -111,6 +111,7 @@ class VirtualClock:
 
         def work(index: int) -> None:
             nonlocal unfinished
+            # Names order what is due at one time, as text: by index, with zeros in front.
             self._participants.name = f"{parent}/{index:04d}"
             with self._lock:
                 if index in unstarted:
@@ -123,6 +124,8 @@ class VirtualClock:
                 with self._lock:
                     unfinished -= 1
                     last = unfinished == 0
+                # In this order: `set` counts the parent as running, and only then does this
+                # worker cease to; with none of them time would move before the parent goes on.
                 if last:
                     all_done.set()
                 self._leave(1)
@@ -236,11 +239,13 @@ class VirtualClock:
                 self._fail(failure)
 
     def _fail(self, error: BaseException) -> None:
+        # For good: a world of which one action failed, or that stood still, is not trusted again.
         self._failure = error
         for waiter in list(self._waiters):
             self._wake(waiter, happened=False)
 
     def _wake(self, waiter: "_Waiter", *, happened: bool) -> None:
+        # One that has timed out, or was interrupted, is still among the waiters of its event.
         if waiter in self._waiters:
             self._waiters.discard(waiter)
             waiter.happened = happened
@@ -419,6 +424,7 @@ class _Flight:
         clock = self._clock
         with clock._lock:  # noqa: SLF001
             if not self.closed:
+                # What the other end still reads is not subtracted a second time.
                 self.closed = True
                 clock._in_flight -= self.count  # noqa: SLF001
                 clock._flights.pop(self._connection, None)  # noqa: SLF001

@@ -57,6 +57,7 @@ class FairLock:
             self._hand_over(me)  # the owner may have left before it saw this thread wait
             turn.wait()
             with self._lock:
+                # Once more: the thread that handed over may have been interrupted after `set`.
                 self._owner[_OWNER] = me
                 del self._waiting[me]
         except BaseException:
@@ -75,6 +76,8 @@ class FairLock:
             if self._owner.setdefault(_OWNER, me) != me:
                 return
             for thread, turn in self._waiting.items():
+                # First: interrupted behind it, the lock has an owner that takes it; the other way
+                # round it would have one that is never woken.
                 turn.set()
                 self._owner[_OWNER] = thread
                 return

@@ -268,6 +268,7 @@ class PipelinedReply:
             expected.resolve(TimeoutError())
         outcome = expected.outcome
         if isinstance(outcome, bytes):
+            # A bound by arrivals may be from before the command, when the stream was last read.
             not_before = max(expected.at.earliest, self.sent.earliest)
             return Answer(outcome, self.sent, expected.at.latest, not_before)
         # Without tags a late reply would be taken for the next command's.

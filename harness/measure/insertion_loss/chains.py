@@ -310,6 +310,8 @@ class _Builder:
                 )
                 if not isinstance(launch, str) and launch.of is not ingress.of:
                     components = _components(launch.of, launch.days)
+                    # The loss is launched power less what leaves, and `launched` is the other
+                    # meter's: its excess over this one's is taken off.
                     correction = launched[entering] - launch.value
                     ingress = Plane(correction, components, launch.of)
                 both = ingress, egress
