@@ -6,8 +6,14 @@ from dataclasses import replace
 from lightrig.harness.bench import Bench, Fabric, Transition
 from lightrig.harness.findings import NOT_SEEN, FoundError, each_at
 from lightrig.harness.measure.insertion_loss.readings import DARK_DBM
-from lightrig.harness.measure.late_monitors import late_monitors, late_sentence
-from lightrig.harness.measure.light import LightWatch, dither, take_all, watch_until_complete
+from lightrig.harness.measure.light import (
+    LightWatch,
+    dither,
+    late_monitors,
+    late_sentence,
+    take_all,
+    watch_until_complete,
+)
 from lightrig.harness.measure.links import LINK_TIMEOUT, LinkObservation, LinksDownError
 from lightrig.harness.measure.loss_windows import LossWindow, loss_windows, losses
 from lightrig.harness.measure.recording import Recording

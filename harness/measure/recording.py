@@ -5,12 +5,12 @@ from array import array
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from lightrig.harness.bench import Bench
 from lightrig.harness.findings import LIMIT, Finding, FoundError
 from lightrig.harness.measure.gates import Counted, judge_counts
-from lightrig.harness.measure.port_times import PortTimes
+from lightrig.harness.measure.stages import PortTimes, Reconfiguration
 from lightrig.harness.quantities.declarations import LOOK
 from lightrig.harness.quantities.quantity import Reduction
 from lightrig.harness.quantities.registry import (
@@ -24,11 +24,8 @@ from lightrig.harness.record import COUNTERS, Row, Scalar
 from lightrig.harness.statistics.limits import judge
 from lightrig.harness.statistics.sample_plans import SamplePlan
 from lightrig.harness.statistics.verdicts import Verdict
-from lightrig.testbeds import LightrigError, Limit
+from lightrig.testbeds import LightrigError, Limit, format_duration, format_share
 from lightrig.testbeds.findings import did_you_mean
-
-if TYPE_CHECKING:
-    from lightrig.harness.measure.stages import Reconfiguration
 
 _COMBINE: Mapping[Reduction, Callable[[list[float]], float]] = {
     "max": max,
@@ -155,6 +152,7 @@ class Recording:
         self.found = found
         self.conditions: dict[str, Scalar] = {}
         self.port_times = PortTimes()
+        self._declared: set[tuple[str, str]] = set()  # names and units that were checked
         self.events = 0
         self.set_aside = 0
         self._plans: dict[str, SamplePlan] = {}
@@ -194,9 +192,11 @@ class Recording:
             UnitError: a row's unit is not that of its quantity; nothing is recorded.
         """
         found = list(rows)
-        for name, unit in {(row.quantity, row.unit) for row in found}:
+        new = {(row.quantity, row.unit) for row in found} - self._declared
+        for name, unit in new:
             if unit != quantity(name).unit:
                 raise UnitError(f"found {name} in {unit!r}, declared in {quantity(name).unit!r}")
+        self._declared |= new
         of_all = dict(conditions or {})
         numbers = {name: of_all.pop(name) for name in COUNTERS & of_all.keys()}
         if common := {**self.conditions, **numbers}:
@@ -210,8 +210,8 @@ class Recording:
             for row in found:
                 self._samples[row.quantity].add(row, under)
 
-    def sets_aside(self, bench: Bench, event: "Reconfiguration", number: int) -> bool:
-        """Set an event aside if the simulation was late in it; see `late_simulation`."""
+    def sets_aside(self, bench: Bench, event: Reconfiguration, number: int) -> bool:
+        """Set an event aside if the simulation was late in it; see `SimulatedRecording`."""
         return False
 
     def too_many_set_aside(self, wanted: int) -> bool:
@@ -323,3 +323,66 @@ def _sentences(verdicts: Iterable[tuple[Limit, Verdict]]) -> str:
 def _ends(name: str) -> list[int]:
     """Return where each name ends under which a test may judge `name`: itself and its prefixes."""
     return [place for place, letter in enumerate(name) if letter == "."] + [len(name)]
+
+
+MOST_DELAY = 50_000_000
+"""Longest delay of the kernel's links behind the light, in ns, of an event that is judged."""
+
+MOST_SHARE = 0.1
+"""Largest share of a test's events that may be set aside; beyond, the test is inconclusive."""
+
+
+class SimulatedRecording(Recording):
+    """Recording of a test whose links may be simulated: sets late events aside, and counts them.
+
+    Between namespaces a simulated switch moves links of the kernel. On a busy machine they may
+    follow its light late: then the harness measures, rightly, a carrier that the switch does not
+    answer for. Such an event is set aside and replaced by a new one. The delay of the simulation
+    alone decides, from the light to the kernel's own stamps of its change; what was measured is
+    not looked at.
+    """
+
+    _longest = 0
+    _noted = 0
+
+    def sets_aside(self, bench: Bench, event: Reconfiguration, number: int) -> bool:
+        """Set an event aside if the simulation was late in it; its stages become rows of that."""
+        delay = bench.world.longest_delay(event.sent.earliest) if bench.world else None
+        if delay is None or delay.by <= MOST_DELAY:
+            return False
+        self.set_aside += 1
+        self._longest = max(self._longest, delay.by)
+        time, of_event = event.sent.earliest, {"event": number}
+        by, port = delay.by, str(delay.port)
+        late = Row(port, "set_aside.delay", by, by, by, "ns", time, of_event)
+        stages = [
+            Row(stage, "set_aside.stage", (low + high) // 2, low, high, "ns", time, of_event)
+            for stage, (low, high) in event.stages().items()
+        ]
+        self.record([late, *stages], judged=False)
+        return True
+
+    def too_many_set_aside(self, wanted: int) -> bool:
+        """Whether so many are set aside that a test of `wanted` other events decides nothing."""
+        return self.set_aside > MOST_SHARE * (wanted + self.set_aside)
+
+    def judge(self, *families: str) -> None:
+        """Judge as `Recording.judge` does; too many events set aside make it inconclusive.
+
+        Raises what that does: a limit that the other events break is broken all the same.
+        """
+        __tracebackhide__ = True
+        counted = f"{self.test}: {self.set_aside} of {self.events} events set aside, not judged"
+        sentence = (
+            f"{counted}: the simulation's own links followed its light more than "
+            f"{format_duration(MOST_DELAY)} late, up to {format_duration(self._longest)}"
+        )
+        if self.set_aside > self._noted:
+            self._noted = self.set_aside
+            self.note(sentence)
+        super().judge(*families)
+        if self.too_many_set_aside(self.events - self.set_aside):
+            sentence += f"; more than {format_share(MOST_SHARE)} decide nothing."
+            if self._undecided is None:
+                raise NotEnoughDataError(sentence)
+            self._undecided(sentence)

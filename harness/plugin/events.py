@@ -13,9 +13,9 @@ import pytest
 
 from lightrig.harness.plugin.collection import DESELECTED
 from lightrig.harness.plugin.keys import ENDED, TESTBEDS
-from lightrig.harness.plugin.observed import ObservedRun
 from lightrig.harness.plugin.quantities import Figure, Quantities
 from lightrig.harness.record import Row
+from lightrig.harness.run import ObservedRun
 from lightrig.harness.statistics.verdicts import Verdict
 from lightrig.instruments.clock import SystemClock, wall_time
 from lightrig.testbeds import Limit

@@ -379,15 +379,14 @@ def measure(
     measured a simulated world wrong fails once it has ended.
     """
     from lightrig.harness.measure.closure import unclosed
-    from lightrig.harness.measure.recording import Recording as Kind
+    from lightrig.harness.measure.recording import Recording, SimulatedRecording
     from lightrig.harness.record import Context, RecordError
     from lightrig.harness.record.attempts import ATTEMPT
     from lightrig.harness.record.earlier_nights import values_before
     from lightrig.harness.record.row import RowError
 
-    if bench.world is not None:  # nothing sets events aside on hardware
-        from lightrig.harness.measure.late_simulation import SimulatedRecording as Kind
-
+    # Nothing sets events aside on hardware.
+    kind = Recording if bench.world is None else SimulatedRecording
     run = pytestconfig.stash[RUN]
     test = request.node.nodeid
     conditions = {**_conditions(request), **_attempt(request.node)}
@@ -416,7 +415,7 @@ def measure(
             recording.note_once("nights before", f"earlier nights are not compared: {error}")
             return ()
 
-    recording = Kind(
+    recording = kind(
         store_on(bench, {}),
         bench.testbed.limits,
         store_on=store_on,

@@ -10,8 +10,8 @@ if TYPE_CHECKING:
     from lightrig.harness.bench import Bench
     from lightrig.harness.bench.settings import SavedInstruments
     from lightrig.harness.findings import Finding
-    from lightrig.harness.plugin.observed import ObservedRun
     from lightrig.harness.plugin.worker_run import WorkerRun
+    from lightrig.harness.run import ObservedRun
     from lightrig.testbeds import Testbed
 
 RUN: pytest.StashKey[ObservedRun | WorkerRun] = pytest.StashKey()

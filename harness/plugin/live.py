@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from lightrig.harness.plugin.observed import ObservedRun
 from lightrig.harness.plugin.outcomes import RERUN_OUTCOME
 from lightrig.harness.plugin.quantities import Quantities, in_a_line
 from lightrig.harness.record import Row
+from lightrig.harness.run import ObservedRun
 from lightrig.harness.statistics.verdicts import Verdict
 from lightrig.instruments.clock import SystemClock
 from lightrig.testbeds import Limit, format_duration

@@ -13,10 +13,10 @@ from lightrig.harness.measure.recording import NotEnoughDataError
 from lightrig.harness.plugin.collection import testbed_of
 from lightrig.harness.plugin.ending import ending_unrecorded
 from lightrig.harness.plugin.keys import BENCHES, FOUND, INCONCLUSIVE, RUN
-from lightrig.harness.plugin.observed import ObservedRun
 from lightrig.harness.plugin.repeating import Repeats
 from lightrig.harness.plugin.worker_run import WorkerRun, show
 from lightrig.harness.report.run_page import added
+from lightrig.harness.run import ObservedRun
 from lightrig.instruments.core.errors import InstrumentError
 from lightrig.testbeds import LightrigError
 

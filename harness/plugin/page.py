@@ -17,7 +17,6 @@ import pytest
 from markupsafe import Markup
 
 from lightrig.harness.plugin.keys import TESTBEDS
-from lightrig.harness.plugin.observed import ObservedRun
 from lightrig.harness.plugin.outcomes import RERUN_OUTCOME, Outcomes
 from lightrig.harness.record import RunRecord
 from lightrig.harness.record.places import appearing
@@ -25,6 +24,7 @@ from lightrig.harness.report import RunFrame, card_ids, collect, sections, write
 from lightrig.harness.report.causes import run_causes
 from lightrig.harness.report.markup import number_of
 from lightrig.harness.report.run_page import TITLE, Results, banner, document, of_run, title_of
+from lightrig.harness.run import ObservedRun
 from lightrig.instruments.clock import wall_time
 from lightrig.testbeds import format_duration
 from lightrig.testbeds.escaping import escape_control

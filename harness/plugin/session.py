@@ -29,7 +29,6 @@ from lightrig.harness.plugin.keys import (
     UNRESTORED,
 )
 from lightrig.harness.plugin.live import Live
-from lightrig.harness.plugin.observed import ObservedRun
 from lightrig.harness.plugin.outcomes import Outcomes, Reports
 from lightrig.harness.plugin.page import Page
 from lightrig.harness.plugin.repeating import Repeats
@@ -40,6 +39,7 @@ from lightrig.harness.quantities.registry import names_in_files
 from lightrig.harness.record import RecordError, store_quantities
 from lightrig.harness.report import summary_lines
 from lightrig.harness.report.run_page import not_applicable
+from lightrig.harness.run import ObservedRun
 from lightrig.testbeds import TestbedError, load
 from lightrig.testbeds.escaping import escape_control
 

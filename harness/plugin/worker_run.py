@@ -18,7 +18,7 @@ from lightrig.testbeds import Limit
 
 if TYPE_CHECKING:
     from lightrig.harness.bench import Bench
-    from lightrig.harness.plugin.observed import ObservedRun
+    from lightrig.harness.run import ObservedRun
 
 INPUT = "lightrig_run"
 OUTPUT = "lightrig_deselected"

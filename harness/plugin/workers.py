@@ -25,7 +25,7 @@ from lightrig.harness.record.journal_reading import part_path
 from lightrig.instruments.clock import wall_time
 
 if TYPE_CHECKING:
-    from lightrig.harness.plugin.observed import ObservedRun
+    from lightrig.harness.run import ObservedRun
 
 
 def is_worker(config: pytest.Config) -> bool:

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from lightrig.instruments.clock import Clock, Event, Span
+from lightrig.instruments.clock import Clock, Event, FairLock, Span
 from lightrig.instruments.core.errors import (
     DisconnectedError,
     GarbledError,
@@ -27,7 +27,6 @@ from lightrig.instruments.core.errors import (
     NoReplyError,
     UnreachableError,
 )
-from lightrig.instruments.wire.fair_lock import FairLock
 from lightrig.instruments.wire.framing import FramingError
 from lightrig.instruments.wire.pipelined import DEFAULT_TIMEOUT, Pending, TaggedSession
 from lightrig.instruments.wire.stream import StreamClosedError

@@ -13,9 +13,8 @@ from typing import Any, ClassVar
 from lxml import etree
 from ncclient.operations import RPC, Dispatch, EditConfig, Get, GetConfig
 
-from lightrig.instruments.clock import Clock, Span
+from lightrig.instruments.clock import Clock, FairLock, Span
 from lightrig.instruments.core.errors import DisconnectedError, GarbledError
-from lightrig.instruments.wire.fair_lock import FairLock
 from lightrig.instruments.wire.netconf_ssh import NcSession, open_session
 from lightrig.instruments.wire.pipelined import DEFAULT_TIMEOUT, Pending, TaggedSession
 from lightrig.instruments.wire.ssh import SshLogin

@@ -23,14 +23,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
-from lightrig.instruments.clock import Clock, Span
+from lightrig.instruments.clock import Clock, FairLock, Span
 from lightrig.instruments.core.errors import (
     DisconnectedError,
     GarbledError,
     InstrumentError,
     NoReplyError,
 )
-from lightrig.instruments.wire.fair_lock import FairLock
 from lightrig.instruments.wire.framing import Framing, FramingError
 from lightrig.instruments.wire.messages import Messages
 from lightrig.instruments.wire.stream import OpenStream, StreamClosedError

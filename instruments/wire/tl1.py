@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from lightrig.instruments.clock import Clock, Span
+from lightrig.instruments.clock import Clock, FairLock, Span
 from lightrig.instruments.core.errors import (
     DeniedError,
     DisconnectedError,
@@ -17,7 +17,6 @@ from lightrig.instruments.core.errors import (
     UnreachableError,
 )
 from lightrig.instruments.wire.arrival import Arrivals
-from lightrig.instruments.wire.fair_lock import FairLock
 from lightrig.instruments.wire.pipelined import DEFAULT_TIMEOUT, Pending, TaggedSession
 from lightrig.instruments.wire.tcp import TcpConnection, connect
 

@@ -3,7 +3,7 @@
 import pytest
 
 from lightrig.harness.bench import Fabric, bind
-from lightrig.harness.bench.power_budget import BudgetError, BudgetWarning, KnownLoss, PowerBudget
+from lightrig.harness.bench.interlocks import BudgetError, BudgetWarning, KnownLoss, PowerBudget
 from lightrig.testbeds import Circuit, Plan, load
 
 LAB = """

@@ -5,8 +5,11 @@ from typing import Any
 
 import pytest
 
-from lightrig.harness.measure.late_simulation import SimulatedRecording
-from lightrig.harness.measure.recording import LimitExceededError, NotEnoughDataError
+from lightrig.harness.measure.recording import (
+    LimitExceededError,
+    NotEnoughDataError,
+    SimulatedRecording,
+)
 from lightrig.harness.measure.stages import Reconfiguration, Seen
 from lightrig.harness.record import Row
 from lightrig.instruments.clock import Span

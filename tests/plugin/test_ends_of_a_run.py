@@ -14,8 +14,8 @@ from lightrig.harness.plugin import ending, session
 from lightrig.harness.plugin.collection import DESELECTED
 from lightrig.harness.plugin.ending import EndShield, ending_unrecorded
 from lightrig.harness.plugin.keys import ENDED, RUN, UNRECORDED
-from lightrig.harness.plugin.observed import ObservedRun
 from lightrig.harness.record import RecordError
+from lightrig.harness.run import ObservedRun
 from lightrig.testbeds import LightrigError
 
 

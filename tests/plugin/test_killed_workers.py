@@ -21,8 +21,8 @@ from bench.served_lab import (
 from lightrig.harness.bench import Fabric, bind_only
 from lightrig.harness.bench.restoring import NOT_AS_FOUND
 from lightrig.harness.plugin.keys import TESTBEDS
-from lightrig.harness.plugin.observed import ObservedRun
 from lightrig.harness.plugin.workers import MainProcess
+from lightrig.harness.run import ObservedRun
 
 
 @pytest.fixture

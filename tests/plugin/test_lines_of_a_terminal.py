@@ -11,8 +11,8 @@ from lightrig.harness.plugin.collection import DESELECTED
 from lightrig.harness.plugin.events import Events
 from lightrig.harness.plugin.keys import TESTBEDS
 from lightrig.harness.plugin.live import Live, TimeLeft
-from lightrig.harness.plugin.observed import ObservedRun
 from lightrig.harness.record import Row
+from lightrig.harness.run import ObservedRun
 
 MS, S = 1_000_000, 10**9
 CARRIER_UP = "reconfiguration.carrier_up"

@@ -6,9 +6,9 @@ from types import SimpleNamespace
 import pytest
 
 from lightrig.harness.plugin.live import Live, TimeLeft, short
-from lightrig.harness.plugin.observed import ObservedRun
 from lightrig.harness.plugin.quantities import Quantities, in_a_line
 from lightrig.harness.record import Row
+from lightrig.harness.run import ObservedRun
 
 MS = 1_000_000
 

@@ -24,10 +24,10 @@ from lightrig.harness.plugin.keys import (
     TESTBEDS,
 )
 from lightrig.harness.plugin.live import Live
-from lightrig.harness.plugin.observed import ObservedRun
 from lightrig.harness.plugin.outcomes import MOST_TEXT, Outcomes, Reports, outcome_of, why
 from lightrig.harness.plugin.quantities import Figure, Quantities, in_a_line
 from lightrig.harness.record import Row, read_journal
+from lightrig.harness.run import ObservedRun
 from lightrig.harness.statistics.verdicts import Verdict
 from lightrig.instruments.core.errors import InstrumentError
 from lightrig.testbeds import LightrigError, Limit

@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 
 from lightrig.harness.plugin import outcomes
-from lightrig.harness.plugin.observed import ObservedRun
 from lightrig.harness.plugin.outcomes import MOST_TEXT, Outcomes, why, wires_of
 from lightrig.harness.plugin.quantities import Figure, Quantities, in_a_line
 from lightrig.harness.plugin.worker_run import WorkerRun
 from lightrig.harness.record import Row, read_journal
+from lightrig.harness.run import ObservedRun
 from lightrig.instruments.core.errors import InstrumentError
 
 MS = 1_000_000

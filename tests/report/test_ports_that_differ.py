@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 from report_runs import context
 
-from lightrig.harness.measure.port_times import PortTimes
-from lightrig.harness.measure.stages import Reconfiguration, Seen
+from lightrig.harness.measure.stages import PortTimes, Reconfiguration, Seen
 from lightrig.harness.record import Row
 from lightrig.instruments.clock import Span
 

@@ -9,7 +9,7 @@ import os
 import time
 from typing import Any
 
-from lightrig.harness.measure import late_simulation
+from lightrig.harness.measure import recording
 from lightrig.harness.measure.recording import Recording
 from lightrig.instruments.servers.host.program import Program
 from lightrig.instruments.simulated.namespaces.kernel_links import KernelLinks
@@ -57,7 +57,5 @@ def _probe() -> None:
     Program.sources = late  # type: ignore[method-assign]
 
 
-late_simulation.MOST_DELAY = {"simulation": 150_000_000, "probe": 10_000_000_000}[
-    os.environ["LATE"]
-]
+recording.MOST_DELAY = {"simulation": 150_000_000, "probe": 10_000_000_000}[os.environ["LATE"]]
 {"simulation": _simulation, "probe": _probe}[os.environ["LATE"]]()

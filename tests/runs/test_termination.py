@@ -15,7 +15,7 @@ Start = Callable[..., Any]
 # Each hook below comes after the first signal; the last one when Python itself ends.
 SIGNALS_AT_EVERY_STAGE = """
 import atexit, os, pytest, signal, sys
-from lightrig.harness.plugin.observed import ObservedRun
+from lightrig.harness.run import ObservedRun
 
 close = ObservedRun.close
 

@@ -5,9 +5,8 @@ import threading
 
 import pytest
 
-from lightrig.instruments.clock import SystemClock
+from lightrig.instruments.clock import FairLock, SystemClock
 from lightrig.instruments.clock.virtual import VirtualClock
-from lightrig.instruments.wire.fair_lock import FairLock
 
 MS = 1_000_000
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from lightrig.harness.bench import Fabric
-from lightrig.harness.bench.power_budget import KnownLoss
+from lightrig.harness.bench.interlocks import KnownLoss
 from lightrig.harness.measure.insertion_loss.chains import Chain, Method, shared_components
 from lightrig.harness.measure.insertion_loss.check_standards import (
     CheckReading,
