@@ -7,7 +7,6 @@ import sys
 from types import SimpleNamespace
 
 import pytest
-import typer
 from typer.testing import CliRunner
 from uneven import SIZE, write_results
 
@@ -24,7 +23,7 @@ MISSING = TestbedNight("four", "not run", reason="host b is down")
 @pytest.mark.parametrize(
     ("found", "status"),
     [
-        ([MEASURED, MEASURED], None),
+        ([MEASURED, MEASURED], 0),
         ([MEASURED, FAILED, MEASURED], 1),
         ([FAILED, FAILED], 1),
         ([MEASURED, MISSING, MEASURED], 3),
@@ -33,16 +32,25 @@ MISSING = TestbedNight("four", "not run", reason="host b is down")
         ([MISSING, MISSING], 3),
     ],
 )
-def test_one_testbed_among_several_decides_the_status(capsys, found, status):
+def test_one_testbed_among_several_decides_the_status(run, over_hosts, found, status):
     """docs/reference: 0 passed, 1 a test failed, 3 the lab was unavailable."""
-    try:
-        night._report(None, found, True, page=False)
-        ended = None
-    except typer.Exit as error:
-        ended = error.exit_code
-    assert ended == status
-    shown = json.loads(capsys.readouterr().out)["testbeds"]
-    assert [one["testbed"] for one in shown] == [one.testbed for one in found]
+    over_hosts(found)
+    ended = run("--night", "n7", "--json")
+    assert ended.exit_code == status
+    document = json.loads(ended.stdout)
+    assert [one["testbed"] for one in document["testbeds"]] == [one.testbed for one in found]
+    assert document["page"] is None
+
+
+@pytest.fixture
+def over_hosts(monkeypatch):
+    """Return a function that lets a night over hosts end with these testbeds."""
+
+    def over_hosts(ends):
+        coordinator = SimpleNamespace(run_night=lambda *_: ends)
+        monkeypatch.setitem(sys.modules, "lightrig.harness.night.coordinator", coordinator)
+
+    return over_hosts
 
 
 @pytest.fixture
@@ -70,9 +78,8 @@ def test_a_job_measures_its_testbed_alone_and_draws_no_page(run, tmp_path, monke
         took = {"attempts": 3, "duration_s": 12.7, "reason": "the host was lost"}
         return TestbedNight(task.testbed, "measured", host, **counts, **took)
 
-    pages = []
+    write_results(tmp_path / "r")
     monkeypatch.setattr(night, "measure", measure)
-    monkeypatch.setattr(night, "_page", pages.append)
     ended = run("--testbed", "beta", "--night", "n7")
     here = socket.gethostname()
     assert tasks == [(str(tmp_path / "r"), "n7", "beta", "beta.yaml", here)]
@@ -81,7 +88,8 @@ def test_a_job_measures_its_testbed_alone_and_draws_no_page(run, tmp_path, monke
     assert head.split() == heads.split()
     measured = ["beta", "measured", here, "1234", "7", "2", "1", "3"]
     assert line.split() == [*measured, "12.7", "s", "the", "host", "was", "lost"]
-    assert (ended.exit_code, more, pages) == (1, [], [])
+    assert (ended.exit_code, more) == (1, [])
+    assert not (tmp_path / "r" / "nights.html").exists()
     unknown = run("--testbed", "gamma")
     assert unknown.exit_code == 2
     assert "lab.yaml has no testbed 'gamma'; it has alpha, beta" in unknown.stderr
@@ -99,20 +107,21 @@ def test_a_collected_night_names_testbeds_that_left_nothing(run, tmp_path):
     assert shown["page"] is None
 
 
-def test_the_table_of_testbeds_has_a_line_each_and_the_page(run, monkeypatch):
+def test_the_table_of_testbeds_has_a_line_each_and_the_page(run, over_hosts):
     ends = [
         TestbedNight("alpha", "measured", "one", rows=23, passed=7, attempts=1, duration_s=61.4),
         TestbedNight("beta", "measured", "two", passed=5, inconclusive=3, attempts=2),
     ]
-    monkeypatch.setattr(night, "_distributed", lambda lab, name, wanted: ends)
-    monkeypatch.setattr(night, "_page", lambda results: f"{results}/page.html")
+    over_hosts(ends)
+    page = write_results(run.folder / "r") / "nights.html"
     ended = run("--night", "n7")
     assert ended.exit_code == 0, ended.output
     assert [line.split() for line in ended.stdout.splitlines()[1:]] == [
         ["alpha", "measured", "one", "23", "7", "0", "0", "1", "61.4", "s"],
         ["beta", "measured", "two", "0", "5", "0", "3", "2"],
-        ["nights", f"{run.folder / 'r'}/page.html"],
+        ["nights", str(page)],
     ]
+    assert "<html" in page.read_text()
 
 
 def test_a_night_over_hosts_follows_each_testbed(run, monkeypatch):
@@ -144,7 +153,6 @@ def test_a_night_over_hosts_follows_each_testbed(run, monkeypatch):
     monkeypatch.setattr("rich.progress.Progress", Progress)
     coordinator = SimpleNamespace(run_night=run_night)
     monkeypatch.setitem(sys.modules, "lightrig.harness.night.coordinator", coordinator)
-    monkeypatch.setattr(night, "_page", lambda results: None)
     ended = run("--night", "n7", "--json")
     assert ended.exit_code == 1, ended.output
     assert [one["testbed"] for one in json.loads(ended.stdout)["testbeds"]] == ["one", "two"]
@@ -220,12 +228,3 @@ def test_key_files_are_listed_with_their_places(run, monkeypatch):
         "worker-one.pem was there DATE copy to one",
         "worker-two.pem was there DATE copy to two",
     ]
-
-
-def test_the_page_of_all_nights_is_put_beside_the_results(tmp_path, capsys):
-    results = write_results(tmp_path / "results")
-    page = night._page(str(results))
-    assert page == str(results / "nights.html")
-    assert "<html" in (results / "nights.html").read_text()
-    (tmp_path / "none").mkdir()
-    assert night._page(str(tmp_path / "none")) is None
