@@ -112,8 +112,8 @@ def lightrig(port: int) -> Ask:
 def recorded(port: int) -> Ask:
     from lightrig.instruments.clock import SystemClock
     from lightrig.instruments.core.endpoint import Endpoint
-    from lightrig.instruments.wire.recording import record
     from lightrig.instruments.wire.scpi import scpi_session
+    from lightrig.instruments.wire.trace import record
 
     clock = SystemClock()
     record(clock, Path(tempfile.mkdtemp(prefix="lightrig-recorded-")))

@@ -41,10 +41,10 @@ from lightrig.instruments.core.scpi_instrument import (
 )
 from lightrig.instruments.core.wire_facts import WireFact
 from lightrig.instruments.wire.framing import Bracketed, Framing, FramingError, Lines, Sized
-from lightrig.instruments.wire.recording import record
 from lightrig.instruments.wire.scpi import ScpiSession
 from lightrig.instruments.wire.session import Answer, QuerySession, Resync
 from lightrig.instruments.wire.tl1 import Tl1Session
+from lightrig.instruments.wire.trace import record
 
 __all__ = [
     "Answer",

@@ -18,9 +18,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from lightrig.harness.bench.bench import Bench
-from lightrig.harness.bench.instrument_keys import identity_key
 from lightrig.harness.bench.interlocks import PowerBudget
 from lightrig.harness.bench.lab_folder import LabFolderError
+from lightrig.harness.bench.lease import identity_key
 from lightrig.harness.bench.restoring import Notify, NotRestoredError, ignore, persist
 from lightrig.harness.bench.saved_state import (
     SavedCircuits,

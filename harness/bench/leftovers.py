@@ -15,8 +15,8 @@ from lightrig.harness.bench.binding import (
     state_folder,
 )
 from lightrig.harness.bench.fabric import Fabric
-from lightrig.harness.bench.instrument_keys import identity_key
 from lightrig.harness.bench.lab_folder import LabFolderError
+from lightrig.harness.bench.lease import identity_key
 from lightrig.harness.bench.light_reach import on_path
 from lightrig.harness.bench.restoring import RESTORE_TIME, Notify, NotRestoredError, ignore
 from lightrig.harness.bench.saved_state import (

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from lightrig.harness.bench.bench import Bench
-from lightrig.harness.bench.instrument_keys import identity_key
+from lightrig.harness.bench.lease import identity_key
 from lightrig.harness.bench.restoring import Notify, NotRestoredError, ignore, persist
 from lightrig.harness.bench.saved_state import (
     SavedSettings,

@@ -13,9 +13,12 @@ from lightrig.harness.certify.subject import DecidedError, Outcome, Subject, Ver
 from lightrig.harness.measure.insertion_loss.chains import Chain
 from lightrig.harness.measure.insertion_loss.faults import check_shifts, find_faults
 from lightrig.harness.measure.insertion_loss.matrix import Losses, lit, measure_losses
-from lightrig.harness.measure.insertion_loss.readings import DARK_DBM
+from lightrig.harness.measure.insertion_loss.readings import (
+    DARK_DBM,
+    cyclic_shifts,
+    telling_settings,
+)
 from lightrig.harness.measure.insertion_loss.rows import factory_rows
-from lightrig.harness.measure.insertion_loss.settings import cyclic_shifts, telling_settings
 from lightrig.instruments.core.capabilities import BlocksPorts, FactoryCalibrated
 from lightrig.testbeds import Circuit
 

@@ -12,8 +12,8 @@ from lightrig.harness.measure.insertion_loss.chains import (
     NothingToMeasureError,
     chains,
 )
+from lightrig.harness.measure.insertion_loss.readings import cyclic_shifts
 from lightrig.harness.measure.insertion_loss.references import references_of
-from lightrig.harness.measure.insertion_loss.settings import cyclic_shifts
 from lightrig.instruments.core.capabilities import OpticalSwitch
 from lightrig.instruments.core.errors import CANNOT, DeniedError
 from lightrig.testbeds import Circuit, Plan

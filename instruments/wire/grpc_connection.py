@@ -26,10 +26,9 @@ from h2.events import (
 from h2.exceptions import H2Error
 
 from lightrig.instruments.clock import Clock
-from lightrig.instruments.wire.arrival import Arrivals
 from lightrig.instruments.wire.framing import LONGEST, FramingError
 from lightrig.instruments.wire.stream import StreamClosedError
-from lightrig.instruments.wire.tcp import TcpConnection
+from lightrig.instruments.wire.tcp import Arrivals, TcpConnection
 
 UNKNOWN = 2
 """gRPC's status of a call that ended without one (PROTOCOL-HTTP2.md, "Responses")."""

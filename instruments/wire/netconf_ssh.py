@@ -19,10 +19,9 @@ from ncclient.transport.ssh import SSHSession
 
 from lightrig.instruments.clock import Clock, Flight
 from lightrig.instruments.core.errors import UnreachableError
-from lightrig.instruments.wire.arrival import BurstSocket
 from lightrig.instruments.wire.known_hosts import HostKeys, RefusedHostKeyError, host_keys
 from lightrig.instruments.wire.ssh import SshLogin
-from lightrig.instruments.wire.tcp import connect
+from lightrig.instruments.wire.tcp import BurstSocket, connect
 
 # Failures are raised as errors; a log would print them a second time.
 logging.getLogger("ncclient").addHandler(logging.NullHandler())

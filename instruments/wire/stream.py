@@ -19,8 +19,7 @@ import serial
 
 from lightrig.instruments.clock import Clock, Event
 from lightrig.instruments.core.errors import UnreachableError
-from lightrig.instruments.wire.arrival import Arrivals
-from lightrig.instruments.wire.tcp import TcpConnection, connect
+from lightrig.instruments.wire.tcp import Arrivals, TcpConnection, connect
 from lightrig.testbeds import LightrigError
 
 

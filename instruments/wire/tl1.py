@@ -16,9 +16,8 @@ from lightrig.instruments.core.errors import (
     GarbledError,
     UnreachableError,
 )
-from lightrig.instruments.wire.arrival import Arrivals
 from lightrig.instruments.wire.pipelined import DEFAULT_TIMEOUT, Pending, TaggedSession
-from lightrig.instruments.wire.tcp import TcpConnection, connect
+from lightrig.instruments.wire.tcp import Arrivals, TcpConnection, connect
 
 LONGEST_BLOCK = 1 << 20
 _TAGS = 1_000_000

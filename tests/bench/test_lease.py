@@ -10,9 +10,15 @@ from bench.lease_holders import machine_holder
 from bench.served_lab import ServedLab, describe
 
 from lightrig.harness.bench import LabUnavailableError, bind, bind_only
-from lightrig.harness.bench.instrument_keys import address_keys, identity_key
 from lightrig.harness.bench.lab_folder import LabFolderError, open_folder
-from lightrig.harness.bench.lease import Claim, Lease, LeaseConflictError, MachineLocks
+from lightrig.harness.bench.lease import (
+    Claim,
+    Lease,
+    LeaseConflictError,
+    MachineLocks,
+    address_keys,
+    identity_key,
+)
 from lightrig.harness.machine_folder import machine_folder
 from lightrig.instruments.core.capabilities import Identity
 from lightrig.testbeds import load

@@ -21,7 +21,7 @@ from lightrig.harness.certify.requirements import requirements
 from lightrig.harness.certify.sheet import Sheet
 from lightrig.harness.certify.subject import Outcome
 from lightrig.harness.cli.app import application
-from lightrig.harness.measure.insertion_loss.settings import telling_settings
+from lightrig.harness.measure.insertion_loss.readings import telling_settings
 from lightrig.instruments.simulated.world.optics import Matrix
 
 N = 18

@@ -23,7 +23,7 @@ from lightrig.instruments.core.transcript import read
 from lightrig.instruments.simulated.faults.replay_device import REPLAYED, ReplayDevice
 from lightrig.instruments.simulated.protocols.device_server import DeviceServer
 from lightrig.instruments.simulated.protocols.listeners import serve
-from lightrig.instruments.wire.recording import record
+from lightrig.instruments.wire.trace import record
 from lightrig.testbeds import Circuit, load
 
 FOLDER = Path(__file__).parents[1] / "transcripts"

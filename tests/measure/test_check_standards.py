@@ -14,9 +14,9 @@ from lightrig.harness.measure.insertion_loss.check_standards import (
     shifts,
 )
 from lightrig.harness.measure.insertion_loss.faults import check_shifts, find_faults, misread
+from lightrig.harness.measure.insertion_loss.readings import CheckStandardError
 from lightrig.harness.measure.insertion_loss.references import references_of
 from lightrig.harness.measure.insertion_loss.rows import all_rows
-from lightrig.harness.measure.insertion_loss.settings import CheckStandardError
 from lightrig.harness.statistics.uncertainty import Component
 from lightrig.testbeds import Circuit
 from lightrig.testbeds.references import References, ReferenceSet

@@ -15,13 +15,13 @@ from lightrig.harness.bench import Fabric
 from lightrig.harness.measure.insertion_loss.chains import NothingToMeasureError, chains
 from lightrig.harness.measure.insertion_loss.faults import find_faults
 from lightrig.harness.measure.insertion_loss.matrix import _repeatability, measure_losses
+from lightrig.harness.measure.insertion_loss.readings import beside, cyclic_shifts, one_by_one
 from lightrig.harness.measure.insertion_loss.references import (
     NoReferenceError,
     references_of,
     take_references,
 )
 from lightrig.harness.measure.insertion_loss.rows import all_rows, inside, normalized_errors
-from lightrig.harness.measure.insertion_loss.settings import beside, cyclic_shifts, one_by_one
 from lightrig.harness.statistics.uncertainty import Component
 from lightrig.testbeds import Circuit, Plan, Port
 from lightrig.testbeds.references import References, ReferenceSet, references_path, references_yaml

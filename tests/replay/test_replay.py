@@ -26,9 +26,9 @@ from lightrig.instruments.simulated.protocols.tl1_device import (
     Tl1Reply,
     Tl1ServerSession,
 )
-from lightrig.instruments.wire.recording import record, recorder_of
 from lightrig.instruments.wire.scpi import scpi_session
 from lightrig.instruments.wire.tl1 import Tl1Session
+from lightrig.instruments.wire.trace import record, recorder_of
 
 MS = 1_000_000
 PASSWORD = "hunter2-and-more"

@@ -32,7 +32,7 @@ from lightrig.instruments.simulated.protocols.tls_server import ServerCertificat
 from lightrig.instruments.simulated.registry import NoSimulatedDeviceError
 from lightrig.instruments.switches.sonic_ocs.gnmi import SonicGnmi
 from lightrig.instruments.wire import gnmi
-from lightrig.instruments.wire.recording import record
+from lightrig.instruments.wire.trace import record
 from lightrig.testbeds import Circuit
 
 pytest.importorskip("pygnmi", reason="the extra gnmi is not installed")

@@ -14,8 +14,7 @@ from typing import Any
 import pytest
 
 from lightrig.instruments.clock import Clock, Span, SystemClock
-from lightrig.instruments.wire.arrival import Arrivals, BurstSocket, StampedReceiver
-from lightrig.instruments.wire.tcp import TcpConnection
+from lightrig.instruments.wire.tcp import Arrivals, BurstSocket, StampedReceiver, TcpConnection
 
 MS = 1_000_000
 LATE = 60 * MS

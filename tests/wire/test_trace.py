@@ -6,8 +6,7 @@ import hypothesis.strategies as st
 from hypothesis import given
 
 from lightrig.instruments.clock.virtual import VirtualClock
-from lightrig.instruments.wire.recording import record
-from lightrig.instruments.wire.trace import Trace
+from lightrig.instruments.wire.trace import Trace, record
 
 
 def test_pieces_have_stamps_and_directions(virtual_clock):

@@ -15,8 +15,10 @@ from lightrig.harness.measure.insertion_loss.check_standards import (
     Phase,
     power_budget,
 )
-from lightrig.harness.measure.insertion_loss.readings import DARK_DBM, Numbers, Readings
-from lightrig.harness.measure.insertion_loss.settings import (
+from lightrig.harness.measure.insertion_loss.readings import (
+    DARK_DBM,
+    Numbers,
+    Readings,
     Setting,
     beside,
     check_circuits,

@@ -10,7 +10,16 @@ from lightrig.harness.bench import Fabric
 from lightrig.harness.measure.insertion_loss.chains import Chain
 from lightrig.harness.measure.insertion_loss.matrix import established_circuits, lit
 from lightrig.harness.measure.insertion_loss.observers import prepare_meter
-from lightrig.harness.measure.insertion_loss.readings import DARK_DBM, Numbers, Readings
+from lightrig.harness.measure.insertion_loss.readings import (
+    DARK_DBM,
+    Numbers,
+    Readings,
+    Setting,
+    beside,
+    check_circuits,
+    checked_first,
+    cyclic_shifts,
+)
 from lightrig.harness.measure.insertion_loss.references import (
     CONNECTOR_DB,
     READINGS,
@@ -18,13 +27,6 @@ from lightrig.harness.measure.insertion_loss.references import (
     Plug,
     expiry,
     read_meter,
-)
-from lightrig.harness.measure.insertion_loss.settings import (
-    Setting,
-    beside,
-    check_circuits,
-    checked_first,
-    cyclic_shifts,
 )
 from lightrig.harness.statistics.uncertainty import pooled
 from lightrig.instruments.clock import wall_time

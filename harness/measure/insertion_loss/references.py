@@ -14,7 +14,7 @@ from typing import TypeAlias
 from lightrig.harness.bench import Bench
 from lightrig.harness.measure.insertion_loss.chains import SOURCE_NM, monitored_ports
 from lightrig.harness.measure.insertion_loss.observers import prepare_meter
-from lightrig.harness.measure.insertion_loss.settings import checked_first, cyclic_shifts
+from lightrig.harness.measure.insertion_loss.readings import checked_first, cyclic_shifts
 from lightrig.harness.statistics.uncertainty import pooled
 from lightrig.instruments.clock import wall_time
 from lightrig.instruments.core.capabilities import LightSource, PowerMeter, Restorable

@@ -16,7 +16,7 @@ from lightrig.harness.systems.opus.runtime.on_fabric import FabricRails, fitting
 from lightrig.harness.systems.opus.runtime.rails import Rails
 from lightrig.instruments.clock.virtual import VirtualClock
 from lightrig.instruments.core.transcript import Piece, Transcript, read
-from lightrig.instruments.wire.recording import record
+from lightrig.instruments.wire.trace import record
 from lightrig.suites.claims.opus.auditor import audit
 from lightrig.suites.claims.opus.emulation import emulate
 from lightrig.suites.claims.opus.steps import phase_tables
