@@ -14,7 +14,9 @@ TOLERANCE_K = 0.5
 SOAK = 300_000_000_000
 """Soak time at the set temperature, in ns: transceivers lag behind the chamber."""
 
-_POLL = 15_000_000_000
+POLL = 15_000_000_000
+"""Period at which a chamber is read, in ns."""
+
 _TIMEOUT = 4 * 3_600_000_000_000
 
 
@@ -48,7 +50,7 @@ def await_steady_temperature(bench: Bench, recording: Recording) -> None:
         chamber: ClimateChamber = bench.instruments[name]  # type: ignore[assignment]
         found, last = chamber.temperature(), _steady.get(chamber)
         if last is None or abs(found - last) > TOLERANCE_K:
-            found = _steady[chamber] = _steady_temperature(chamber, bench.clock)
+            found = _steady[chamber] = steady_temperature(chamber, bench.clock)
         recording.conditions["temperature_c"] = round(found, 2)
 
 
@@ -56,13 +58,13 @@ _steady: WeakKeyDictionary[ClimateChamber, float] = WeakKeyDictionary()
 """Temperature at which each chamber was last seen to be steady."""
 
 
-def _steady_temperature(chamber: ClimateChamber, clock: Clock) -> float:
+def steady_temperature(chamber: ClimateChamber, clock: Clock) -> float:
     """Wait until the temperature has changed by at most the tolerance for the time of a soak."""
     begun, readings = clock.now(), deque[tuple[int, float]]()
     while True:
         now = clock.now()
         readings.append((now, chamber.temperature()))
-        while now - readings[0][0] > SOAK + _POLL:
+        while now - readings[0][0] > SOAK + POLL:
             readings.popleft()
         seen = [celsius for _, celsius in readings]
         if now - readings[0][0] >= SOAK and max(seen) - min(seen) <= TOLERANCE_K:
@@ -74,7 +76,7 @@ def _steady_temperature(chamber: ClimateChamber, clock: Clock) -> float:
                 "door open, does it run a program?",
                 subjects=[chamber.name],
             )
-        clock.sleep(_POLL)
+        clock.sleep(POLL)
 
 
 def settled_temperature(chamber: ClimateChamber, celsius: float, clock: Clock) -> Row:
@@ -105,4 +107,4 @@ def settled_temperature(chamber: ClimateChamber, celsius: float, clock: Clock) -
                 f"{celsius:g} °C; is its door open, is too much heat in it?",
                 subjects=[chamber.name],
             )
-        clock.sleep(_POLL)
+        clock.sleep(POLL)

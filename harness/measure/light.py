@@ -136,7 +136,7 @@ class LightWatch:
             first, same = self._changed[port], self._last_alike(port)
             # Dark and a stronger new light together may look like the old light did.
             rose = self._readings[first].dbm[port] > before
-            spans[port] = self._between(same - 1 if rose else same, first, sent)
+            spans[port] = self.between(same - 1 if rose else same, first, sent)
         return spans
 
     def recoveries(self, sent: Span) -> dict[int, Span]:
@@ -156,7 +156,7 @@ class LightWatch:
             without = sure[-1] if sure else -1
             # Old and stronger light together with dark may look like the new light does.
             fell = levels[last] > levels[-1] and not self._was_dark(port)
-            spans[port] = self._between(without, last + 2 if fell else last + 1, sent)
+            spans[port] = self.between(without, last + 2 if fell else last + 1, sent)
         return spans
 
     def loss_points(self, sent: Span) -> dict[int, int]:
@@ -214,7 +214,7 @@ class LightWatch:
         """Return the middle from the sample of a reading until the window of the next one."""
         return (self._before_sample(index, 0) + self._before_sample(index + 1, 1)) // 2
 
-    def _between(self, without: int, shown: int, sent: Span) -> Span:
+    def between(self, without: int, shown: int, sent: Span) -> Span:
         """From a reading that did not show a change to one that did."""
         answered = self._readings[min(shown, len(self._readings) - 1)].answered
         if without < 0:

@@ -137,6 +137,9 @@ class LinkObservation:
     Stages of each port: firmware (where an RDMA device reports it), carrier,
     and datagrams received from the other end, sent every `datagram_period` ns. Files of the kernel
     are read every `poll_period` ns: a slow period leaves the processors to the jobs that run.
+
+    Attributes:
+        up: ports and stages that were last seen to be up.
     """
 
     def __init__(
@@ -154,7 +157,7 @@ class LinkObservation:
             spec.port: ("firmware", "carrier", "datagram") if spec.rdma else ("carrier", "datagram")
             for spec in bench.testbed.nic_ports
         }
-        self._up: set[tuple[Port, Stage]] = set()
+        self.up: set[tuple[Port, Stage]] = set()
         self._cross_checks: list[tuple[Port, LinkEvent]] = []
         self._event: ObservedEvent | None = None
         self._silences: dict[Port, LinkEvent] = {}
@@ -174,7 +177,7 @@ class LinkObservation:
             self._watching = False
             for server in self._bench.servers.values():
                 server.unwatch()
-            self._up.clear()
+            self.up.clear()
             self._silences.clear()
 
     def begin(self) -> None:
@@ -191,7 +194,7 @@ class LinkObservation:
             up = server.watch(
                 watched, period=self._poll_period, datagram_period=self.datagram_period
             )
-            self._up |= {(self._ports[name, netdev], stage) for netdev, stage in up}
+            self.up |= {(self._ports[name, netdev], stage) for netdev, stage in up}
 
     def stages(self, port: Port) -> tuple[Stage, ...]:
         """The stages that can be observed at `port`, in the order in which they come up."""
@@ -302,15 +305,15 @@ class LinkObservation:
             up = {(port, event.stage) for port, event in seen if event.up and not event.resumed}
             wanted = [pair for pair in wanted if pair not in up]
             if now() >= noticed_by:
-                wanted = [pair for pair in wanted if pair not in self._up]
-        return seen, [pair for pair in wanted if pair not in self._up]
+                wanted = [pair for pair in wanted if pair not in self.up]
+        return seen, [pair for pair in wanted if pair not in self.up]
 
     def _down(self, ports: Iterable[Port]) -> list[tuple[Port, Stage]]:
         return [
             (port, stage)
             for port in sorted(ports)
             for stage in self._stages[port]
-            if (port, stage) not in self._up
+            if (port, stage) not in self.up
         ]
 
     def _by_server(
@@ -356,9 +359,9 @@ class LinkObservation:
             for event in settled.events:
                 port = self._ports[name, event.port]
                 if event.up:
-                    self._up.add((port, event.stage))
+                    self.up.add((port, event.stage))
                 else:
-                    self._up.discard((port, event.stage))
+                    self.up.discard((port, event.stage))
                 if event.stage == "datagram" and event.up:
                     self._silences.pop(port, None)
                 elif event.stage == "datagram":

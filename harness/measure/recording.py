@@ -160,7 +160,7 @@ class Recording:
         self._limits = limits or {}
         self._store_on = store_on
         self._judged = judged
-        self._undecided = undecided
+        self.undecided = undecided
         self._note = note
         self._sentences_noted: set[str] = set()
         self._samples: defaultdict[str, _Samples] = defaultdict(_Samples)
@@ -288,9 +288,9 @@ class Recording:
             )
             raise LimitExceededError(_sentences(broken), found)
         if unclear := [pair for pair in verdicts if pair[1].outcome == "not enough data"]:
-            if self._undecided is None:
+            if self.undecided is None:
                 raise NotEnoughDataError(_sentences(unclear))
-            self._undecided(_sentences(unclear))
+            self.undecided(_sentences(unclear))
 
     def verdict(self, limit: Limit) -> Verdict:
         """Return the verdict on `limit`, which need not be one of the testbed's."""
@@ -383,6 +383,6 @@ class SimulatedRecording(Recording):
         super().judge(*families)
         if self.too_many_set_aside(self.events - self.set_aside):
             sentence += f"; more than {format_share(MOST_SHARE)} decide nothing."
-            if self._undecided is None:
+            if self.undecided is None:
                 raise NotEnoughDataError(sentence)
-            self._undecided(sentence)
+            self.undecided(sentence)

@@ -37,7 +37,7 @@ def measure_signal_quality(bench: Bench, recording: Recording, ports: Iterable[P
         except DeniedError as error:
             reasons.append(f"{port}: {error.text}")
             continue
-        rows = [row for one in diagnostics for row in _rows(port, one, at, event)]
+        rows = [row for one in diagnostics for row in diagnostic_rows(port, one, at, event)]
         recording.record(rows)
         found = found or bool(rows)
         if not rows:
@@ -46,7 +46,8 @@ def measure_signal_quality(bench: Bench, recording: Recording, ports: Iterable[P
         raise NoDiagnosticsError("; ".join(reasons) or "no NIC port was given")
 
 
-def _rows(port: Port, one: Diagnostic, at: Span, event: int) -> Iterator[Row]:
+def diagnostic_rows(port: Port, one: Diagnostic, at: Span, event: int) -> Iterator[Row]:
+    """Return the rows of one diagnostic of a port; none of a name or a side that is not known."""
     if one.name not in _UNITS or one.side not in _SIDES:
         return
     quantity = f"{FAMILY}.{_SIDES[one.side]}{one.name}"

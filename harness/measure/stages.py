@@ -266,17 +266,17 @@ def closure_rows(event: Reconfiguration, fabric: Fabric, number: int) -> Iterato
         judged = seen.stage != "acknowledged" or fabric.bench.clock.virtual
         if judged and truth.knows(seen.subject, stage.signal):
             true = truth.moments_of(stage, seen.subject, event.watch_of(stage, seen.subject))
-            inside.setdefault(seen.stage, []).append(_overlap(true, seen.at))
+            inside.setdefault(seen.stage, []).append(overlaps(true, seen.at))
             if written is not None and true:
                 late = [moment.since(written) for moment in true]
-                inside.setdefault("latency", []).append(_overlap(late, after))
+                inside.setdefault("latency", []).append(overlaps(late, after))
     for unseen in _unseen_carriers(event, fabric, truth):
         inside.setdefault(unseen, []).append(False)
     for outage in event.outages():
         subject, kind = outage.subject, outage.kind
         if truth.knows(subject, kind.signal):
             lengths = true_outages(subject, kind, event, truth)
-            inside.setdefault(f"outage_{kind.signal}", []).append(_overlap(lengths, outage.length))
+            inside.setdefault(f"outage_{kind.signal}", []).append(overlaps(lengths, outage.length))
     for flap in event.flaps:
         if truth.knows(flap.port, CARRIER_UP.signal):
             inside.setdefault("outage_flap", []).append(_happened(flap, event, truth))
@@ -329,10 +329,10 @@ def _happened(flap: Flap, event: Reconfiguration, truth: GroundTruth) -> bool:
     downs, ups = (
         truth.all_moments(CARRIER_UP.signal, flap.port, watch, up=up) for up in (False, True)
     )
-    return _overlap(downs, flap.down) and (flap.up is None or _overlap(ups, flap.up))
+    return overlaps(downs, flap.down) and (flap.up is None or overlaps(ups, flap.up))
 
 
-def _overlap(true: Sequence[Span], seen: Span) -> bool:
+def overlaps(true: Sequence[Span], seen: Span) -> bool:
     """Whether any of the true moments or durations may be what was seen."""
     return any(one.latest >= seen.earliest and one.earliest <= seen.latest for one in true)
 

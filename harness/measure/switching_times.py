@@ -125,9 +125,11 @@ def measure_switching(
                 made = f"{module}>{module.egress[1]}"
                 levels.setdefault(made, []).append(10 * float(np.log10(came.level_mw)))
             number = recording.next_event()
-            recording.record([*_rows(found, number), *_closure(found, fabric, number)])
+            recording.record(
+                [*switching_rows(found, number), *closure_of_switching(found, fabric, number)]
+            )
     time = fabric.bench.clock.now()
-    recording.record(_repeatability(levels, time))
+    recording.record(repeatability_rows(levels, time))
 
 
 def transient(log: PowerLog, *, rising: bool) -> Transient:
@@ -223,7 +225,8 @@ def _switch(
     )
 
 
-def _rows(found: Switching, number: int) -> Iterator[Row]:
+def switching_rows(found: Switching, number: int) -> Iterator[Row]:
+    """Return the rows of one change: each duration of each module, with its bounds."""
     before, after = found.plans
     conditions: dict[str, Scalar] = {"event": number, "paths": f"{before} → {after}"}
     for name, module, (low, high) in found.durations():
@@ -233,7 +236,7 @@ def _rows(found: Switching, number: int) -> Iterator[Row]:
         )
 
 
-def _repeatability(levels: dict[str, list[float]], time: int) -> Iterator[Row]:
+def repeatability_rows(levels: dict[str, list[float]], time: int) -> Iterator[Row]:
     """The range of each circuit's level, over as many makings as its condition `n` states."""
     for made, found in levels.items():
         if len(found) > 1:
@@ -252,7 +255,7 @@ _ENDS: dict[Name, tuple[bool, str, str]] = {
 """Direction, and the moments of the ground truth that begin and end each duration."""
 
 
-def _closure(found: Switching, fabric: Fabric, number: int) -> Iterator[Row]:
+def closure_of_switching(found: Switching, fabric: Fabric, number: int) -> Iterator[Row]:
     """Share of the durations that hold the true one; nothing on hardware, or without edges."""
     truth = fabric.bench.truth
     if truth is None:

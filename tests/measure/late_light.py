@@ -10,10 +10,10 @@ MS = 1_000_000
 
 def stamp_light_late(monkeypatch: pytest.MonkeyPatch) -> None:
     """Replace each interval of light by the one from 1 ms to 2 ms behind its end."""
-    between = LightWatch._between
+    between = LightWatch.between
 
     def late(self: LightWatch, without: int, shown: int, sent: Span) -> Span:
         found = between(self, without, shown, sent)
         return Span(found.latest + MS, found.latest + 2 * MS)
 
-    monkeypatch.setattr(LightWatch, "_between", late)
+    monkeypatch.setattr(LightWatch, "between", late)

@@ -125,7 +125,7 @@ def test_the_sensitivity_is_the_receivers_own(
     detector = made[0]  # of channel 1
     curve = errors.over_power(lab.instrument("voa"))
     assert lab.instrument("voa").attenuation(1) == 0
-    arrival = errors._receiver.arrival()
+    arrival = errors.receiver.arrival()
     monitor_error = arrival.dbm - detector.level_dbm  # the monitor's own scale, which nobody knows
     for one in curve.found:
         ratio = detector.receiver.ratio(10 ** ((one.dbm - monitor_error) / 10))

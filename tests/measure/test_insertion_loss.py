@@ -14,7 +14,7 @@ from lossy_lab import measured, metered, polatis
 from lightrig.harness.bench import Fabric
 from lightrig.harness.measure.insertion_loss.chains import NothingToMeasureError, chains
 from lightrig.harness.measure.insertion_loss.faults import find_faults
-from lightrig.harness.measure.insertion_loss.matrix import _repeatability, measure_losses
+from lightrig.harness.measure.insertion_loss.matrix import measure_losses, repeatability_of
 from lightrig.harness.measure.insertion_loss.readings import beside, cyclic_shifts, one_by_one
 from lightrig.harness.measure.insertion_loss.references import (
     NoReferenceError,
@@ -271,11 +271,11 @@ def test_circuits_are_put_back(tmp_path):
 
 def test_noise_is_taken_off_what_makings_differ_by():
     makings = {Circuit(1, 5): (1.0, 1.2), Circuit(2, 6): (3.1, 2.9)}
-    found = _repeatability(makings, Component("noise", 0.2), 4)
+    found = repeatability_of(makings, Component("noise", 0.2), 4)
     assert found.standard == pytest.approx(math.sqrt(0.02 - 0.04 / 4))
     assert found.degrees == 2
-    assert _repeatability(makings, Component("noise", 0.4), 4).standard == 0
-    assert _repeatability({}, Component("noise", 0.4), 4) is None
+    assert repeatability_of(makings, Component("noise", 0.4), 4).standard == 0
+    assert repeatability_of({}, Component("noise", 0.4), 4) is None
 
 
 # ----------------------------------------------------------------------------- references

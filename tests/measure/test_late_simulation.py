@@ -108,7 +108,7 @@ def test_more_than_ten_percent_decide_nothing(lab: Lab) -> None:
     assert len(lab.undecided) == 1
     assert "2 of 19 events set aside" in lab.undecided[0]
     assert lab.undecided[0].endswith("more than 10 % decide nothing.")
-    lab.recording._undecided = None
+    lab.recording.undecided = None
     with pytest.raises(NotEnoughDataError, match="decide nothing"):
         lab.recording.judge("reconfiguration")
 

@@ -136,7 +136,7 @@ def test_a_port_that_is_lost_during_the_wait_is_awaited_too(
     lab.clock.sleep(800 * MS)
     # One port is down already: until it comes up, all the others go down.
     lab.bench.switches["ocs"].change([Circuit(1, 12)], ()).done()
-    lab.links._up.discard((PORTS[0], "carrier"))
+    lab.links.up.discard((PORTS[0], "carrier"))
     with pytest.raises(ForeignChangeError, match="ocs: 1>12 removed"):
         lab.fabric.apply(lab.crossed)
     lab.fabric.apply(lab.crossed)

@@ -6,7 +6,7 @@ import statistics
 import warnings
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from bench.served_lab import describe
@@ -430,11 +430,18 @@ def test_limits_judge_the_worst_direction_of_an_outage(lab: Callable[..., Rig]) 
     lengths = sorted(window.length.latest for window in windows)
     assert len(lengths) == 4
     assert lengths[0] < lengths[-1]
-    between = (lengths[0] + lengths[-1]) / 2
-    limit = Limit("outage.packets", "upper", 1.0, between, "ns", None, decision="lenient")
-    ((low, high),) = rig.measure._combined(limit)
-    assert high == lengths[-1]
-    assert low == max(window.length.earliest for window in windows)
+    longest = max(window.length.earliest for window in windows)
+
+    def outcome(value: float, decision: Literal["guarded", "lenient"]) -> str:
+        limit = Limit("outage.packets", "upper", 1.0, value, "ns", None, decision=decision)
+        return rig.measure.verdict(limit).outcome
+
+    # Of one event of four directions: whole within the limit, or not whole beyond it.
+    assert [outcome(lengths[-1] - less, "guarded") for less in (0, 1)] == [
+        "pass",
+        "not enough data",
+    ]
+    assert [outcome(longest - less, "lenient") for less in (0, 1)] == ["pass", "fail"]
 
 
 def test_polls_are_not_locked_to_the_command(lab: Callable[..., Rig]) -> None:

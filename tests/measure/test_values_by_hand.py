@@ -14,8 +14,8 @@ from lightrig.harness.jobs.measure.recovery import Recovery
 from lightrig.harness.measure import climate, switching_times
 from lightrig.harness.measure.edges import Edge, edges
 from lightrig.harness.measure.path_changes import Module, PathChanges, path_change_rows
-from lightrig.harness.measure.signal_quality import _rows
-from lightrig.harness.measure.stages import _overlap, cross_check_rows
+from lightrig.harness.measure.signal_quality import diagnostic_rows
+from lightrig.harness.measure.stages import cross_check_rows, overlaps
 from lightrig.harness.measure.switch_optics import polarization, wavelength
 from lightrig.instruments.clock import Span
 from lightrig.instruments.core.capabilities.servers import Diagnostic
@@ -104,7 +104,7 @@ class _Chamber:
 
 def test_soak_begins_anew_after_each_reading_outside_of_the_tolerance() -> None:
     band = climate.TOLERANCE_K
-    polls = climate.SOAK // climate._POLL
+    polls = climate.SOAK // climate.POLL
     early = [20.0, 70.0 - band, 70.0 + 2 * band]
     steady = [70.0 + 0.4 * band, 70.0 - 0.9 * band, 70.0 + 0.7 * band]
     steady += [70.0 + 0.1 * band] * (polls - 3) + [70.0 - 0.2 * band]
@@ -113,7 +113,7 @@ def test_soak_begins_anew_after_each_reading_outside_of_the_tolerance() -> None:
     assert chamber.asked == [70.0]
     assert row.value == pytest.approx(70.0 - 0.2 * band)
     assert (row.lower, row.upper) == pytest.approx((70.0 - 0.9 * band, 70.0 + 0.7 * band))
-    assert row.time_ns == 3 * climate._POLL + climate.SOAK
+    assert row.time_ns == 3 * climate.POLL + climate.SOAK
 
 
 def test_temperature_at_the_tolerance_is_inside() -> None:
@@ -131,14 +131,14 @@ def test_chamber_that_never_gets_there_is_named() -> None:
 
 
 def test_steady_temperature_is_one_that_drifts_less_in_a_soak() -> None:
-    polls = climate.SOAK // climate._POLL
+    polls = climate.SOAK // climate.POLL
     step = climate.TOLERANCE_K / polls
     # It falls twice as fast as is allowed for ten readings, then half as fast.
     fast = [80.0 - 2 * step * n for n in range(10)]
     slow = [fast[-1] - 0.5 * step * n for n in range(1, 4 * polls)]
     clock = _Clock()
-    found = climate._steady_temperature(_Chamber(iter(fast + slow)), clock)  # type: ignore[arg-type]
-    read = clock.at // climate._POLL
+    found = climate.steady_temperature(_Chamber(iter(fast + slow)), clock)  # type: ignore[arg-type]
+    read = clock.at // climate.POLL
     assert found == pytest.approx((fast + slow)[read])
     window = (fast + slow)[read - polls : read + 1]
     assert max(window) - min(window) <= climate.TOLERANCE_K
@@ -179,12 +179,12 @@ def test_two_edges_have_levels_of_their_own() -> None:
 @pytest.mark.parametrize(("name", "side"), [("prefec_ber", "line"), ("temperature", "media")])
 def test_diagnostic_of_an_unknown_name_or_side_is_left_out(name: str, side: str) -> None:
     one = Diagnostic(name, side, current=1.0)
-    assert list(_rows(Port("server0", "nic0"), one, Span(5, 6), 0)) == []
+    assert list(diagnostic_rows(Port("server0", "nic0"), one, Span(5, 6), 0)) == []
 
 
 def test_lane_of_the_host_has_its_four_values_and_their_last_digits() -> None:
     one = Diagnostic("esnr", "host", 3, 20.0, 18.0, None, 22.0, 0.5)
-    rows = list(_rows(Port("server0", "nic0"), one, Span(5, 9), 4))
+    rows = list(diagnostic_rows(Port("server0", "nic0"), one, Span(5, 9), 4))
     assert [(row.quantity.rpartition(".")[2], row.value, row.lower, row.upper) for row in rows] == [
         ("host_esnr", 20.0, 19.75, 20.25),
         ("host_esnr_minimum", 18.0, 17.75, 18.25),
@@ -193,18 +193,18 @@ def test_lane_of_the_host_has_its_four_values_and_their_last_digits() -> None:
     assert {(row.subject, row.unit, row.time_ns, row.conditions["event"]) for row in rows} == {
         ("server0.nic0.lane3", "dB", 5, 4)
     }
-    (ratio,) = _rows(Port("s", "n"), Diagnostic("prefec_ber", "media", current=1e-9,
+    (ratio,) = diagnostic_rows(Port("s", "n"), Diagnostic("prefec_ber", "media", current=1e-9,
                                                 resolution=1e-8), Span(1, 2), 0)  # fmt: skip
     assert ratio.lower == 0.0
     assert ratio.upper == pytest.approx(6e-9)
 
 
 @pytest.mark.parametrize(
-    ("true", "overlaps"),
+    ("true", "expected"),
     [((1, 4), False), ((1, 5), True), ((9, 12), True), ((10, 12), False), ((6, 7), True)],
 )
-def test_moments_overlap_at_their_ends(true: tuple[int, int], overlaps: bool) -> None:
-    assert _overlap([Span(90, 91), Span(*true)], Span(5, 9)) is overlaps
+def test_moments_overlap_at_their_ends(true: tuple[int, int], expected: bool) -> None:
+    assert overlaps([Span(90, 91), Span(*true)], Span(5, 9)) is expected
 
 
 def test_delay_of_netlink_is_taken_from_the_same_stage_of_the_same_port() -> None:
@@ -262,7 +262,7 @@ class _Ends:
         )
 
     def bandwidth(self, size: int, iterations: int) -> Any:
-        assert (size, iterations) == (rdma.LARGE, rdma._FILLING)
+        assert (size, iterations) == (rdma.LARGE, rdma.FILLING)
         return SimpleNamespace(size=size, iterations=iterations, average_bps=80e9, at=Span(20, 29))
 
 
@@ -329,7 +329,7 @@ SWITCHED = switching_times.Switching(
 
 
 def test_durations_of_a_switch_are_between_their_ends() -> None:
-    rows = list(switching_times._rows(SWITCHED, 4))
+    rows = list(switching_times.switching_rows(SWITCHED, 4))
     assert [(row.quantity, row.lower, row.value, row.upper) for row in rows] == [
         ("switching.fall", 17, 20, 24),
         ("switching.rise", 13, 16, 19),
@@ -339,7 +339,10 @@ def test_durations_of_a_switch_are_between_their_ends() -> None:
     ]
     assert {(row.subject, row.unit, row.time_ns) for row in rows} == {("ocs.3", "ns", 100)}
     assert rows[0].conditions == {"event": 4, "paths": "near → far"}
-    assert list(switching_times._rows(replace(SWITCHED, start=Span(10, 80)), 4))[-1].lower == 0
+    assert (
+        list(switching_times.switching_rows(replace(SWITCHED, start=Span(10, 80)), 4))[-1].lower
+        == 0
+    )
 
 
 @pytest.mark.parametrize(
@@ -371,7 +374,7 @@ def test_durations_are_compared_with_the_true_ones(
         ("ocs.8", "light90", True, at(150 + rise)),
         ("ocs.8", "light", True, at(150 + rise + bounce)),
     )
-    (row,) = switching_times._closure(
+    (row,) = switching_times.closure_of_switching(
         replace(SWITCHED, rises={MODULE: SWITCHED.rises[MODULE]}), fabric_with(truth), 4
     )
     # The bounce ends where the time does: only one of both is at its stated duration.
@@ -380,12 +383,12 @@ def test_durations_are_compared_with_the_true_ones(
     held = [17 <= fall <= 24, 13 <= rise <= 19, 11 <= bounce <= 22, inside]
     assert row.value == sum(held) / 4
     assert (row.quantity, row.subject, row.time_ns) == ("closure.switching", "lab", 100)
-    assert list(switching_times._closure(SWITCHED, fabric_with(None), 4)) == []
+    assert list(switching_times.closure_of_switching(SWITCHED, fabric_with(None), 4)) == []
 
 
 def test_repeatability_is_the_range_of_levels() -> None:
     levels = {"ocs.3>5": [1.0, 3.5, 2.0], "ocs.3>8": [1.0]}
-    (row,) = switching_times._repeatability(levels, 77)
+    (row,) = switching_times.repeatability_rows(levels, 77)
     assert (row.subject, row.value, row.unit, row.time_ns) == ("ocs.3>5", 2.5, "dB", 77)
     assert row.conditions == {"n": 3}
 

@@ -13,7 +13,7 @@ from lightrig.testbeds import Link, Plan, Testbed
 SMALL, LARGE = 8, 1 << 20
 """Sizes in bytes: of messages that are timed, and of those that fill a link."""
 
-_TIMED, _FILLING = 1000, 1000
+_TIMED, FILLING = 1000, 1000
 
 
 def measure_rdma(
@@ -41,7 +41,7 @@ def rdma_rows(ends: RdmaLink, link: Link, plan: Plan, testbed: Testbed) -> Itera
     for name, ns in (("latency", timed.typical_ns), ("latency_p99", timed.p99_ns)):
         if ns is not None:
             yield Row(subject, f"rdma.{name}", ns, ns, ns, "ns", at, known)
-    filled = ends.bandwidth(LARGE, _FILLING)
+    filled = ends.bandwidth(LARGE, FILLING)
     known = {**conditions, "size": filled.size, "iterations": filled.iterations}
     at, rate = filled.at.latest, filled.average_bps
     yield Row(subject, "rdma.bandwidth", rate, None, None, "bit/s", at, known)

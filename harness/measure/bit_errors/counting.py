@@ -67,7 +67,7 @@ class BitErrors:
         self.quantity = quantity
         self._bench = bench
         self._recording = recording
-        self._receiver = receiver
+        self.receiver = receiver
         self._last_reported = ""
         confidence = limit.confidence or CONFIDENCE
         self._burst = burst
@@ -108,9 +108,9 @@ class BitErrors:
         Records the sensitivity at the limit and at what FEC corrects, where the counts bound
         it; else says why they do not.
         """
-        assert self._receiver is not None
+        assert self.receiver is not None
         name, recording = self.counter.name, self._recording
-        sweep = PowerSweep(self.counter, self.plan, self._receiver, attenuator)
+        sweep = PowerSweep(self.counter, self.plan, self.receiver, attenuator)
         longest = format_duration(self.plan.duration)
         self._say(
             f"{name}: over received power, at most {MOST_POINTS} gates of up to {longest} each"
@@ -148,7 +148,7 @@ class BitErrors:
     # --------------------------------------------------------------------------- inside
 
     def _light(self) -> Mapping[str, Scalar]:
-        return _light_conditions(self._receiver.arrival() if self._receiver else None)
+        return _light_conditions(self.receiver.arrival() if self.receiver else None)
 
     def _record(self, counted: Counted, quantity: str, light: Mapping[str, Scalar]) -> None:
         number = self._recording.next_event()

@@ -197,7 +197,7 @@ class _Measurement:
             checks.append(self._check("after", *again[-2], ago=1))
         noise = self._noise([*made, *again])
         makings = self._makings([*made[:2], *again]) if again else {}
-        repeatability = _repeatability(makings, noise, most)
+        repeatability = repeatability_of(makings, noise, most)
         losses: dict[Circuit, Loss] = {}
         dark: list[Circuit] = []
         for (setting, each), at in zip(made, times, strict=True):
@@ -347,7 +347,7 @@ class _Measurement:
         return Loss(circuit, value, combine(parts), at, relative)
 
 
-def _repeatability(
+def repeatability_of(
     makings: Mapping[Circuit, tuple[float, ...]], noise: Component, readings: int
 ) -> Component | None:
     """Of one making of a circuit; what noise leaves in a mean is taken off."""
