@@ -96,6 +96,17 @@ def test_the_worse_of_rise_and_time_is_the_verdict(
         assert f"{name} at most " in found.reason
 
 
+def test_without_a_limit_the_time_is_stated_and_not_judged(simulated: Simulated) -> None:
+    """Light rises within 1.5 ms and is there after about 19 ms: the latter is the value."""
+    text = scope_lab()
+    limits = next(line for line in text.splitlines() if line.startswith("limits:"))
+    found = clause(subject_of(simulated(text.replace(limits, ""))), "rise")
+    assert found.verdict == "not applicable"
+    assert found.reason.startswith("the testbed file has no limit on switching.time; rise at most ")
+    assert found.value is not None
+    assert 17 < found.value < 22
+
+
 # ------------------------------------------------------------------- 3.4, by monitors and by hand
 
 

@@ -213,6 +213,13 @@ def test_without_light_at_each_reading_a_warm_restart_is_judged_afterwards(
     assert asked == ["Restart ocs (warm), and go on once it has begun to."]
 
 
+def test_a_restart_lasts_from_its_command_to_the_first_answer(simulated: Simulated) -> None:
+    """The simulated switch takes 0.3 s for each of its commands: for the restart and the answer."""
+    found = clause(subject_of(simulated(sonic_lab()), EVERY, "sonic-ocs"), "warm_restart")
+    assert (found.verdict, found.value, found.unit) == ("pass", pytest.approx(0.6, abs=0.05), "s")
+    assert found.reason.startswith("circuits stay, it answers again within 0.6 s; ")
+
+
 def test_light_that_a_warm_restart_takes_away_fails(
     simulated: Simulated, monkeypatch: pytest.MonkeyPatch
 ) -> None:
