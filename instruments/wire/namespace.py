@@ -53,16 +53,16 @@ class ProcessChannel:
     Args:
         process: the program, with pipes.
         listener: takes its lines.
-        patience: time in s in which it ends by itself when its input has been closed.
+        end_seconds: time in which it ends by itself when its input has been closed.
     """
 
     def __init__(
         self,
         process: "subprocess.Popen[bytes]",
         listener: LineListener,
-        patience: float = _END_SECONDS,
+        end_seconds: float = _END_SECONDS,
     ) -> None:
-        self._patience = patience
+        self._end_seconds = end_seconds
         assert process.stdin is not None
         assert process.stdout is not None
         assert process.stderr is not None
@@ -96,7 +96,7 @@ class ProcessChannel:
         with contextlib.suppress(OSError):
             self._input.close()
         try:
-            self._process.wait(self._patience)
+            self._process.wait(self._end_seconds)
         except subprocess.TimeoutExpired:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._process.pid, signal.SIGKILL)
@@ -106,7 +106,7 @@ class ProcessChannel:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(self._process.pid, signal.SIGKILL)
         # A process that the program has started may hold the pipe open, and outlive its group.
-        self._reader.join(self._patience)
+        self._reader.join(self._end_seconds)
         self.closed = True
 
     def _read(self) -> None:
@@ -114,7 +114,7 @@ class ProcessChannel:
             for line in iter(self._output.readline, b""):
                 self._listener.line(line.decode("utf-8", "backslashreplace").rstrip("\n"))
         # What the program has left behind may hold it open.
-        self._stderr_reader.join(self._patience)
+        self._stderr_reader.join(self._end_seconds)
         self.status = self._process.wait()
         reason = end_of_stderr(self.stderr) or "the program ended"
         if self.status < 0:

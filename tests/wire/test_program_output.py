@@ -64,7 +64,7 @@ def test_a_long_reply_is_not_read_byte_by_byte() -> None:
 def test_a_child_that_holds_the_output_open_does_not_hold_the_closing_up() -> None:
     process = shell("setsid sleep 5 & echo $!; exec cat")
     listener = Listener()
-    channel, began = ProcessChannel(process, listener, patience=0.2), time.monotonic()
+    channel, began = ProcessChannel(process, listener, end_seconds=0.2), time.monotonic()
     channel.close()
     assert time.monotonic() - began < 4
     assert channel.closed
