@@ -11,7 +11,7 @@ from pathlib import Path
 
 from benchmarks.faulty_nights import Fault, plant
 from lightrig.harness.report.nights.last_night_departures import find_series_departures
-from lightrig.harness.report.nights.series import Lab, Series, read
+from lightrig.harness.report.nights.series import Lab, NightSeries, read
 from lightrig.harness.report.nights.source import Source
 
 NIGHTS, SEEDS, STILL_SEEDS = 10, 6, 20
@@ -63,7 +63,7 @@ def _until(lab: Lab, night: int) -> Lab:
     return replace(lab, series=series, runs=lab.runs[:night])
 
 
-def _cut(one: Series, night: int) -> Series:
+def _cut(one: NightSeries, night: int) -> NightSeries:
     return replace(one, **{name: getattr(one, name)[:night] for name in _COLUMNS})
 
 

@@ -94,10 +94,10 @@ def cases() -> Iterator[Case]:
         yield Case(
             f"2D ring all-reduce, {side} x {side} (RailX Eq. 7)",
             partial(_on_torus, side),
-            railx.ring_2d(railx.Group(1, side, RATE, 1, ALPHA), SIZE),
+            railx.ring_2d(railx.NodeGroup(1, side, RATE, 1, ALPHA), SIZE),
         )
     for nodes, mesh in ((4, 2), (6, 3)):
-        group = railx.Group(mesh, nodes, RATE, MULTIPLE, ALPHA)
+        group = railx.NodeGroup(mesh, nodes, RATE, MULTIPLE, ALPHA)
         build = partial(_on_railx, nodes, mesh)
         name = f"RailX all-reduce, {nodes} x {nodes} nodes of {mesh} x {mesh}"
         yield Case(f"{name} (Eq. 8)", build, railx.hierarchical(group, SIZE))

@@ -14,12 +14,12 @@ from pathlib import Path
 
 from lightrig.harness.bench import Fabric, bind
 from lightrig.harness.systems.opus.planning.messages import Rewire
-from lightrig.harness.systems.opus.planning.operations import Job, Network, Operation
+from lightrig.harness.systems.opus.planning.operations import Network, Operation, RailJob
 from lightrig.harness.systems.opus.planning.run_events import Rewiring
 from lightrig.harness.systems.opus.planning.schedule import PhaseTable
 from lightrig.harness.systems.opus.planning.shim import Mode, Shim
 from lightrig.harness.systems.opus.planning.topology import TopologyId
-from lightrig.harness.systems.opus.planning.wiring import Attachment, Wiring
+from lightrig.harness.systems.opus.planning.wiring import Attachment, RailWiring
 from lightrig.harness.systems.opus.runtime.on_fabric import FabricRails
 from lightrig.harness.systems.opus.runtime.rails import Rails
 from lightrig.instruments.clock import SystemClock
@@ -47,7 +47,7 @@ class Uncontrolled(Rails):
 
 def main() -> None:
     testbed = load(Path(__file__).parent.parent / "testbeds" / "opus.yaml")
-    job = Job.grid("llama", 2, [2], rails=2)
+    job = RailJob.grid("llama", 2, [2], rails=2)
     bench = bind(testbed, "simulated", seed=1)
     fabric = Fabric(bench)
     on_fabric = FabricRails(fabric, job)
@@ -81,7 +81,7 @@ def main() -> None:
 
 def _by_depth(stages: int) -> None:
     """Print waits in switching times, and the violations that the auditor finds."""
-    job = Job.grid("deep", stages, [2])
+    job = RailJob.grid("deep", stages, [2])
     leaving = {rank: (Operation(ring(job, rank, 1), 0, 1),) for rank in range(2 * stages)}
     waits, violations, _, _ = _emulated(job, leaving, "default")
     found = [f"leaving at once {max(waits) / SWITCHING:.2f}"]
@@ -96,7 +96,7 @@ def _by_depth(stages: int) -> None:
 
 
 def _emulated(
-    job: Job, programs: dict[int, tuple[Operation, ...]], mode: Mode, switching: int = SWITCHING
+    job: RailJob, programs: dict[int, tuple[Operation, ...]], mode: Mode, switching: int = SWITCHING
 ) -> tuple[list[int], int, int, int]:
     """Return the waits, violations, time and switch commands of ranks in virtual time."""
     clock = VirtualClock()
@@ -110,7 +110,7 @@ def _emulated(
         rank: (Attachment(2 * rank + 1, 2 * rank + 1), Attachment(2 * rank + 2, 2 * rank + 2))
         for rank in programs
     }
-    wiring = Wiring.of(job, 0, ports)
+    wiring = RailWiring.of(job, 0, ports)
     shims = [
         Shim(rank, job.stage_of[rank], PhaseTable(program, 1), mode)
         for rank, program in programs.items()
@@ -126,7 +126,7 @@ def _emulated(
 
 
 def _obeyed_at_once(
-    job: Job, on_fabric: FabricRails, tables: tuple[PhaseTable, ...], mode: Mode | None
+    job: RailJob, on_fabric: FabricRails, tables: tuple[PhaseTable, ...], mode: Mode | None
 ) -> float:
     clock = SystemClock()
     kind = Rails if mode else Uncontrolled

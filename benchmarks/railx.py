@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from lightrig.harness.systems.railx.planning.hamiltonian import decomposition
-from lightrig.harness.systems.railx.planning.physical import Fabric
+from lightrig.harness.systems.railx.planning.physical import RailFabric
 from lightrig.harness.systems.railx.planning.scheduling import (
     algorithm_2,
     availability,
@@ -45,7 +45,7 @@ def main() -> None:
 def plan() -> None:
     """Print how long the headline system takes from sizes to written cross-connects."""
     decomposition.cache_clear()
-    fabric = Fabric.full(128, 7, 9)
+    fabric = RailFabric.full(128, 7, 9)
     begun = time.perf_counter()
     settings = hyperx(fabric)
     made = time.perf_counter() - begun
@@ -94,7 +94,7 @@ def routing() -> None:
     These, and the loads of links, also of 200,704 chips.
     """
     begun = time.perf_counter()
-    routes = minimal_routes(hyperx(Fabric(4, 2, 9, 9, 18)))
+    routes = minimal_routes(hyperx(RailFabric(4, 2, 9, 9, 18)))
     dependencies, walk = len(routes.dependencies()), routes.walk()
     free = "free of" if routes_free_of_deadlock(routes) else "NOT free of"
     print(
@@ -102,7 +102,7 @@ def routing() -> None:
         f"dependencies), at most {walk.mesh} mesh hops: {time.perf_counter() - begun:.1f} s"
     )
     begun = time.process_time()
-    walk = minimal_routes(hyperx(Fabric.full(128, 7, 9))).walk()
+    walk = minimal_routes(hyperx(RailFabric.full(128, 7, 9))).walk()
     print(
         f"{len(walk.loads):,} chips, all pairs: at most {walk.mesh} mesh hops, "
         f"{walk.loads.max():,} pairs on the most loaded link: "
@@ -136,7 +136,7 @@ def store(path: Path) -> None:
 
 def simulated() -> Iterator[Point]:
     """Yield the points of the load-latency curves of 1,296 chips."""
-    routes = minimal_routes(hyperx(Fabric(4, 2, 9, 9, 18)))
+    routes = minimal_routes(hyperx(RailFabric(4, 2, 9, 9, 18)))
     loads = routes.walk().loads
     for credit_delay in (False, True):
         for multiple in (1, 2, 4):

@@ -47,7 +47,7 @@ _MOST_UNUSUAL = 1 << 17
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Position:
     """Position of a value; both count from 1.
 
     `text` is the column where the text of a scalar starts, after an opening quote.
@@ -64,11 +64,11 @@ class Located:
 
     file: str
     data: Any
-    values: Mapping[Keys, Place]
-    keys: Mapping[Keys, Place]
+    values: Mapping[Keys, Position]
+    keys: Mapping[Keys, Position]
     problems: tuple[Problem, ...] = ()
 
-    def place(self, keys: Keys, *, of_key: bool = False) -> Place:
+    def place(self, keys: Keys, *, of_key: bool = False) -> Position:
         """Return where the value at `keys` stands, or its key, or the nearest thing around it."""
         for end in range(len(keys), 0, -1):
             near = keys[:end]
@@ -76,7 +76,7 @@ class Located:
                 return self.keys[near]
             if near in self.values:
                 return self.values[near]
-        return self.values.get((), Place(1, 1, 1))
+        return self.values.get((), Position(1, 1, 1))
 
 
 def read(path: Path) -> Located:
@@ -222,8 +222,8 @@ def _syntax(file: str, text: str, error: Exception) -> Problem:
 @dataclass(slots=True)
 class _Reader:
     file: str
-    values: dict[Keys, Place] = field(default_factory=dict)
-    keys: dict[Keys, Place] = field(default_factory=dict)
+    values: dict[Keys, Position] = field(default_factory=dict)
+    keys: dict[Keys, Position] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
     _open: list[int] = field(default_factory=list)
 
@@ -264,7 +264,7 @@ class _Reader:
             plain[key] = self.plain(value_node, below)
         return plain
 
-    def _scalar(self, node: Node, place: Place) -> object:
+    def _scalar(self, node: Node, place: Position) -> object:
         text = str(node.value)
         kind = str(node.tag).rpartition(":")[2]
         try:
@@ -293,11 +293,11 @@ class _Reader:
         self.problems.append(self._problem(place, f"the YAML tag {node.tag} is not used here"))
         return text
 
-    def _problem(self, place: Place, message: str) -> Problem:
+    def _problem(self, place: Position, message: str) -> Problem:
         return Problem(self.file, place.line, place.column, message)
 
 
-def _place(node: Node) -> Place:
+def _place(node: Node) -> Position:
     line, column = node.start_mark.line + 1, node.start_mark.column + 1
     quoted = getattr(node, "style", None) in {"'", '"'}
-    return Place(line, column, column + quoted)
+    return Position(line, column, column + quoted)

@@ -67,7 +67,7 @@ class Found:
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class StateComparison:
     """A saved state beside the instrument.
 
     Attributes:
@@ -163,7 +163,7 @@ def _of_another(bench: Bench, name: str, left: Iterable[Leftover]) -> list[str]:
     ]
 
 
-def compare(bench: Bench, left: Iterable[Leftover]) -> list[Comparison]:
+def compare(bench: Bench, left: Iterable[Leftover]) -> list[StateComparison]:
     """Compare saved states with what is there now; changes nothing."""
     found = []
     for each in left:
@@ -173,7 +173,7 @@ def compare(bench: Bench, left: Iterable[Leftover]) -> list[Comparison]:
                 present = bench.switches[name].circuits()
                 differences = Fabric(bench).differences(name, state, present)
                 now = [str(circuit) for circuit in sorted(present)]
-                found.append(Comparison(state, now, differences))
+                found.append(StateComparison(state, now, differences))
         elif name in bench.instruments:
             instrument = bench.instruments[name]
             if isinstance(instrument, HasSettings):
@@ -181,7 +181,7 @@ def compare(bench: Bench, left: Iterable[Leftover]) -> list[Comparison]:
                 settings = instrument.read_settings(range(1, channels + 1))
                 changed = SavedInstruments.differences(instrument, state, settings)
                 now = [f"{setting} {value}" for setting, value in settings.items()]
-                found.append(Comparison(state, now, changed))
+                found.append(StateComparison(state, now, changed))
     return found
 
 

@@ -35,7 +35,7 @@ SHOWN = "as described"
 
 
 @dataclass(frozen=True, slots=True)
-class Figure:
+class PrintedFigure:
     """A figure as it is printed, and the values in `unit` that its digits stand for.
 
     `low` or `high` is infinite where the paper states a bound.
@@ -98,7 +98,7 @@ class Claim:
 
     name: str
     statement: str
-    figure: Figure
+    figure: PrintedFigure
     source: str
     note: str | None
     erratum: str | None
@@ -295,14 +295,14 @@ def _check_answers(
         findings.add(keys, found)
 
 
-def _figure(name: str, part: ClaimPart, findings: Findings) -> Figure | None:
+def _figure(name: str, part: ClaimPart, findings: Findings) -> PrintedFigure | None:
     quantity = part.ours.quantity if part.ours else ""
     declared = find(quantity)
     ends: dict[str, float] = {}
     units: list[Unit] = []
     if part.holds is None:
         if part.tested or part.same_as or part.unmeasured:
-            return Figure(part.printed, 1.0, 1.0, "share")
+            return PrintedFigure(part.printed, 1.0, 1.0, "share")
         findings.add(("claims", name), "found no `holds`, expected the range of the figure")
         return None
     for key, text in (("from", part.holds.start), ("to", part.holds.to)):
@@ -326,4 +326,4 @@ def _figure(name: str, part: ClaimPart, findings: Findings) -> Figure | None:
         first, last = format_value(units[0], low), format_value(units[0], high)
         findings.add(keys, f"found {first} to {last}, expected the lower value first")
         return None
-    return Figure(part.printed, low, high, units[0])
+    return PrintedFigure(part.printed, low, high, units[0])

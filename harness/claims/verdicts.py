@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy
 
-from lightrig.harness.claims.published import Basis, Figure, Statistic
+from lightrig.harness.claims.published import Basis, PrintedFigure, Statistic
 from lightrig.harness.report.units import shown, span
 from lightrig.harness.statistics.quantiles import NotEnough, quantile
 from lightrig.testbeds import format_share
@@ -137,7 +137,7 @@ def _rounded(value: float, unit: str) -> float:
 
 
 def compare(
-    figure: Figure, ours: Estimate | NotEnough | None, tolerance: float = 0.0
+    figure: PrintedFigure, ours: Estimate | NotEnough | None, tolerance: float = 0.0
 ) -> tuple[ClaimOutcome, str]:
     """Return the verdict on a published figure, and its reason in a sentence.
 

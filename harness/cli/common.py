@@ -36,7 +36,7 @@ File = Annotated[
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 
 
-class Group(TyperGroup):
+class CommandGroup(TyperGroup):
     """Commands whose whole summaries the group's help shows, also where the terminal is narrow."""
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:

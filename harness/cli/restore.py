@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from lightrig.harness.bench import leftovers as saved
-from lightrig.harness.bench.leftovers import Comparison, Found, Leftover, Restoration
+from lightrig.harness.bench.leftovers import Found, Leftover, Restoration, StateComparison
 from lightrig.harness.bench.restoring import NOT_AS_FOUND, RESTORE_TIME, NotRestoredError
 from lightrig.harness.bench.saved_state import SavedCircuits, SavedState
 from lightrig.harness.cli.common import (
@@ -109,7 +109,7 @@ def _account(name: str) -> int:
         give_up(f"--owner: there is no account {name!r} on this machine", BAD_INPUT)
 
 
-def _compared(testbed: Testbed, found: Found) -> list[Comparison]:
+def _compared(testbed: Testbed, found: Found) -> list[StateComparison]:
     names = {each.name for each in found.left if each.name is not None}
     benches, _ = saved.open_available(testbed, names, found.states, 0)
     try:
@@ -149,7 +149,7 @@ def _tell(rows: Sequence[dict[str, Any]], done: str, *, as_json: bool) -> None:
             out.print(f"{row['instrument']}: {len(row['settings'])} settings {done}", markup=False)
 
 
-def _show(left: Sequence[Leftover], found: Sequence[Comparison], *, as_json: bool) -> None:
+def _show(left: Sequence[Leftover], found: Sequence[StateComparison], *, as_json: bool) -> None:
     compared = {id(each.state): each for each in found}
     rows = []
     for each in left:

@@ -17,7 +17,15 @@ from rich.progress import track
 from rich.table import Table
 
 from lightrig.harness.cli import completion
-from lightrig.harness.cli.common import BAD_INPUT, LAB_ERROR, NO, AsJson, Group, give_up, print_json
+from lightrig.harness.cli.common import (
+    BAD_INPUT,
+    LAB_ERROR,
+    NO,
+    AsJson,
+    CommandGroup,
+    give_up,
+    print_json,
+)
 from lightrig.harness.cli.terminal import err, out, print_table
 from lightrig.harness.cli.watching import metrics, watch
 from lightrig.testbeds import LightrigError, format_duration
@@ -33,7 +41,7 @@ T = TypeVar("T")
 _CHANGED = frozenset(("changed", "guard broken"))
 
 results = typer.Typer(
-    cls=Group,
+    cls=CommandGroup,
     help="What was measured: list, query, compare, recover, export, compact and prune runs.",
     no_args_is_help=True,
     rich_markup_mode=None,
@@ -44,7 +52,7 @@ results.command("metrics", epilog="Example: lightrig results metrics --output li
     metrics
 )
 
-Place = Annotated[
+ResultsPlace = Annotated[
     str, typer.Option("--results", metavar="PLACE", help="A folder, or a URL such as s3://lab/x.")
 ]
 Name = Annotated[
@@ -89,7 +97,10 @@ class ExportFormat(StrEnum):
 
 @results.command("list", epilog="Example: lightrig results list --night '2026-03-*'")
 def list_(
-    place: Place = "results", night: Pattern = "*", testbed: Pattern = "*", as_json: AsJson = False
+    place: ResultsPlace = "results",
+    night: Pattern = "*",
+    testbed: Pattern = "*",
+    as_json: AsJson = False,
 ) -> None:
     """List the runs, the youngest last: what was measured, and how they ended.
 
@@ -133,7 +144,7 @@ def _line(facts: "RunFacts") -> tuple[object, ...]:
 @results.command(
     epilog="Example: lightrig results query 'SELECT testbed, count(*) FROM rows GROUP BY ALL'"
 )
-def query(sql: Sql, place: Place = "results", as_json: AsJson = False) -> None:
+def query(sql: Sql, place: ResultsPlace = "results", as_json: AsJson = False) -> None:
     """Query rows, runs and tests by SQL, read-only.
 
     Exit 0, 2 if the query is wrong, 3 if the results cannot be read.
@@ -157,7 +168,7 @@ def compare(
     ],
     run: Name,
     quantity: Pattern = "*",
-    place: Place = "results",
+    place: ResultsPlace = "results",
     as_json: AsJson = False,
 ) -> None:
     """Show two runs side by side, and whether the later one has drifted from its nights before.
@@ -241,7 +252,7 @@ def export(
     output: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Output file; standard output without it.")
     ] = None,
-    place: Place = "results",
+    place: ResultsPlace = "results",
 ) -> None:
     """Write the rows of one run as a table for other programs, each condition a column.
 
@@ -266,7 +277,7 @@ def recover(
     run: Annotated[
         str | None, typer.Argument(metavar="RUN", help="Name of the run; all runs without it.")
     ] = None,
-    place: Place = "results",
+    place: ResultsPlace = "results",
     as_json: AsJson = False,
 ) -> None:
     """Bring killed runs to their end: their rows to the data set, and their reports.
@@ -335,7 +346,7 @@ def prune(
         bool, typer.Option("--keep-rows", help="Keep rows for trends; remove journals, reports.")
     ] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Remove; without, only show.")] = False,
-    place: Place = "results",
+    place: ResultsPlace = "results",
     as_json: AsJson = False,
 ) -> None:
     """Remove the runs of old nights; shows what would go unless --yes is given.
@@ -368,7 +379,7 @@ def compact(
         typer.Option(metavar="DAYS", min=1, help="Remove older journals and reports, not rows."),
     ] = None,
     yes: Annotated[bool, typer.Option("--yes", help="Remove; without, only show.")] = False,
-    place: Place = "results",
+    place: ResultsPlace = "results",
     as_json: AsJson = False,
 ) -> None:
     """Write the small files of months that are over as one file a testbed and month.
@@ -413,7 +424,7 @@ def compact(
 @results.command(epilog="Example: lightrig results push s3://lab/results")
 def push(
     to: Annotated[str, typer.Argument(metavar="PLACE", help="A folder, or s3://BUCKET/PATH.")],
-    place: Place = "results",
+    place: ResultsPlace = "results",
     replace: Replace = False,
     as_json: AsJson = False,
 ) -> None:
@@ -431,7 +442,7 @@ def push(
 @results.command(epilog="Example: lightrig results pull s3://lab/results")
 def pull(
     source: Annotated[str, typer.Argument(metavar="PLACE", help="A folder, or s3://BUCKET/PATH.")],
-    place: Place = "results",
+    place: ResultsPlace = "results",
     replace: Replace = False,
     as_json: AsJson = False,
 ) -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from lightrig.harness.plugin.collection import DESELECTED
 from lightrig.harness.plugin.keys import ENDED, TESTBEDS
-from lightrig.harness.plugin.quantities import Figure, Quantities
+from lightrig.harness.plugin.quantities import MedianFigure, Quantities
 from lightrig.harness.record import Row
 from lightrig.harness.run import ObservedRun
 from lightrig.harness.statistics.verdicts import Verdict
@@ -157,7 +157,7 @@ class Events:
                 self._figure(test, figure, final=False)
             self._written_at = self._clock.now()
 
-    def _figure(self, test: str, figure: Figure, *, final: bool) -> None:
+    def _figure(self, test: str, figure: MedianFigure, *, final: bool) -> None:
         self._write("quantity", test=test, **asdict(figure), final=final)
 
     def _judged(self, test: str, limit: Limit, verdict: Verdict) -> None:

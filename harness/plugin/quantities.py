@@ -23,7 +23,7 @@ _REDUCE: Mapping[Reduction, Callable[[float, float], float]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Figure:
+class MedianFigure:
     """A median of `n` samples, all in `unit`.
 
     lower, upper: its 95 % interval; None where `n` is too small for one.
@@ -97,7 +97,7 @@ class Quantities:
             high = row.value if row.upper is None else row.upper
             samples.add(row.conditions.get("event"), low, high, row.value)
 
-    def figures(self) -> Iterator[Figure]:
+    def figures(self) -> Iterator[MedianFigure]:
         """Yield the present figure of every quantity that is not hidden."""
         for name, samples in self._samples.items():
             if samples is None:
@@ -108,9 +108,9 @@ class Quantities:
                 value, lower, upper = found.value, found.lower, found.upper
             else:
                 value, lower, upper = float(np.median(values)), None, None
-            yield Figure(name, value, lower, upper, samples.unit, low.size, samples.simulated)
+            yield MedianFigure(name, value, lower, upper, samples.unit, low.size, samples.simulated)
 
-    def few(self) -> list[Figure]:
+    def few(self) -> list[MedianFigure]:
         """Return the figures for one line of a terminal.
 
         Headlines come first, in the order of declaration, then quantities of families without
@@ -137,7 +137,7 @@ def _samples(row: Row, simulated: bool) -> _Samples | None:
     return _Samples(row.unit, simulated, None if reduction is None else _REDUCE[reduction])
 
 
-def in_a_line(figures: Iterable[Figure]) -> str:
+def in_a_line(figures: Iterable[MedianFigure]) -> str:
     """Write figures with their intervals: `los 2.1 ms [2 … 2.3] (median of 300)`."""
     by_company: dict[tuple[int, bool], list[str]] = {}
     for one in figures:

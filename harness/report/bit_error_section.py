@@ -19,8 +19,8 @@ from lightrig.harness.report.sections import (
     Estimates,
     Figure,
     Figures,
-    Group,
     Limits,
+    RowGroup,
     Section,
     SectionData,
     Styled,
@@ -197,7 +197,7 @@ _GATES = Table(
     "(Clopper and Pearson); no error in n bits bounds a ratio and does not make it zero. A gate "
     "that lost its pattern, its signal or its counters is listed below and in no number. No GUM "
     "budget: a counting interval, from errors and bits.",
-    group=lambda one: Group(sentence(one.quantity), limit=one.limit),
+    group=lambda one: RowGroup(sentence(one.quantity), limit=one.limit),
 )
 
 _GATES_THAT_COUNTED_NOTHING = Table(

@@ -23,8 +23,8 @@ from lightrig.harness.report.sections import (
     Estimates,
     Figure,
     Figures,
-    Group,
     Limits,
+    RowGroup,
     Section,
     SectionData,
     Styled,
@@ -86,9 +86,9 @@ def _events(one: Estimate) -> Cell:
     return Styled(f"{one.n:,} of {one.events:,}", "missing")
 
 
-def _group(one: Estimate) -> Group:
+def _group(one: Estimate) -> RowGroup:
     declared = quantity_of(one.quantity, one.unit)
-    return Group(declared.title, declared.meaning, one.limit)
+    return RowGroup(declared.title, declared.meaning, one.limit)
 
 
 _P99 = Column[Estimate]("p99", lambda one: bounded_value(one.p99, one.test.simulated, one.unit))

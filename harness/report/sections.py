@@ -67,7 +67,7 @@ Cell: TypeAlias = (
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class RowGroup:
     """The line above rows of a table that belong together."""
 
     title: str
@@ -134,7 +134,7 @@ class Table(Generic[T]):
     columns: Sequence[Column[T]] | Callable[[SectionData], Sequence[Column[T]]]
     rows: Callable[[SectionData], Iterable[T]]
     about: str | Callable[[SectionData], str] = ""
-    group: Callable[[T], Group] | None = None
+    group: Callable[[T], RowGroup] | None = None
     quantity: str | None = None
 
 
@@ -305,7 +305,7 @@ def _table(part: Table[Any], data: SectionData) -> Markup:
     columns = part.columns(data) if callable(part.columns) else part.columns
     index = {id(test): place for place, test in enumerate(data.frame.tests)}
     rows = []
-    last: Group | None = None
+    last: RowGroup | None = None
     for item in part.rows(data):
         group = part.group(item) if part.group else None
         first = None if group == last else group

@@ -25,7 +25,7 @@ FEWEST_NIGHTS = 10
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class LevelChange:
     """An abrupt change of level.
 
     index: the first night of the new level, among all nights. before, after: the level on both
@@ -65,14 +65,14 @@ class Trend:
 
 
 @dataclass(frozen=True, slots=True)
-class Gap:
+class NightGap:
     """Nights without data: `nights` of them from `index` on."""
 
     index: int
     nights: int
 
 
-def find_changes(nights: Sequence[npt.ArrayLike], error: float = 0.01) -> list[Change]:
+def find_changes(nights: Sequence[npt.ArrayLike], error: float = 0.01) -> list[LevelChange]:
     """Find the abrupt changes of level among `nights`, in their order.
 
     A night is given as to `judge_drift`; an empty one has no data. Where nothing changed, any
@@ -96,13 +96,13 @@ def find_changes(nights: Sequence[npt.ArrayLike], error: float = 0.01) -> list[C
         before = _level(values[max(start, step.at - WINDOW) : step.at], ratio)
         after = _level(values[step.at : min(end, step.at + WINDOW)], ratio)
         night = places[step.at]
-        changes.append(Change(night, before[0], after[0], *before[1:], *after[1:], step.p))
+        changes.append(LevelChange(night, before[0], after[0], *before[1:], *after[1:], step.p))
     return changes
 
 
 def unprecedented(
-    changes: Sequence[Change], levels: Samples, rest: Sequence[Samples], error: float
-) -> Iterator[Change]:
+    changes: Sequence[LevelChange], levels: Samples, rest: Sequence[Samples], error: float
+) -> Iterator[LevelChange]:
     """Yield the changes of a series of tails that are more than its family's rare events.
 
     They are not where so many nights in a row with such an event, after a change or, where it ends,
@@ -137,7 +137,7 @@ def _known(levels: Samples) -> Samples:
 
 
 def trend(
-    nights: Sequence[npt.ArrayLike], error: float = 0.01, changes: Sequence[Change] = ()
+    nights: Sequence[npt.ArrayLike], error: float = 0.01, changes: Sequence[LevelChange] = ()
 ) -> Trend | None:
     """The slow drift of the level, if there is one; nights that wander can seem to drift.
 
@@ -167,12 +167,14 @@ def trend(
     return Trend(slope, lower, upper, p, levels.size)
 
 
-def gaps(nights: Sequence[npt.ArrayLike]) -> list[Gap]:
+def gaps(nights: Sequence[npt.ArrayLike]) -> list[NightGap]:
     """The runs of nights without data, in their order."""
     empty = [np.asarray(night).size == 0 for night in nights]
     starts = [i for i, now in enumerate(empty) if now and not (i and empty[i - 1])]
     return [
-        Gap(start, next((i for i in range(start, len(empty)) if not empty[i]), len(empty)) - start)
+        NightGap(
+            start, next((i for i in range(start, len(empty)) if not empty[i]), len(empty)) - start
+        )
         for start in starts
     ]
 

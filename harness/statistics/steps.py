@@ -20,7 +20,7 @@ _USUAL = 0.68
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class LevelStep:
     """A step up or down to the value at index `at`.
 
     p: the probability that the values show such a step anywhere if they hold none.
@@ -30,7 +30,7 @@ class Step:
     p: float
 
 
-def find_steps(values: Samples, error: float) -> list[Step]:
+def find_steps(values: Samples, error: float) -> list[LevelStep]:
     """The steps of which each has a p of at most `error`, in their order.
 
     At each place the step is estimated beside a straight line through up to `WINDOW` values on
@@ -57,7 +57,7 @@ def find_steps(values: Samples, error: float) -> list[Step]:
     if candidates and free.any():
         usual = float(np.quantile(found[free], _USUAL) / scipy.special.ndtri((1 + _USUAL) / 2))
     steps = (
-        Step(at, min(1.0, 2 * free.size * float(scipy.special.ndtr(-size / max(1.0, usual)))))
+        LevelStep(at, min(1.0, 2 * free.size * float(scipy.special.ndtr(-size / max(1.0, usual)))))
         for at, size in sorted(candidates.items())
     )
     return [step for step in steps if step.p <= error]

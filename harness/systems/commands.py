@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from lightrig.harness.cli.common import BAD_INPUT, AsJson, Group, give_up, print_json
+from lightrig.harness.cli.common import BAD_INPUT, AsJson, CommandGroup, give_up, print_json
 from lightrig.harness.cli.terminal import out
 from lightrig.harness.system_registry import installed_systems
 from lightrig.testbeds import LightrigError
@@ -22,7 +22,7 @@ Output = Annotated[
 def _group() -> typer.Typer:
     """Return the command group, with one command for each installed system that can generate."""
     group = typer.Typer(
-        cls=Group, help="Write a testbed of any size, as a published system builds it."
+        cls=CommandGroup, help="Write a testbed of any size, as a published system builds it."
     )
 
     @group.callback()

@@ -9,7 +9,7 @@ import typer
 from typer.testing import CliRunner
 
 from lightrig.harness.claims.checking import CheckedClaim, ClaimResult
-from lightrig.harness.claims.published import Claim, ClaimContext, Figure, Lookup
+from lightrig.harness.claims.published import Claim, ClaimContext, Lookup, PrintedFigure
 from lightrig.harness.claims.verdicts import Estimate
 from lightrig.harness.cli.terminal import PlainConsole
 from lightrig.harness.statistics.quantiles import NotEnough
@@ -29,7 +29,7 @@ def claim(name, figure, **changes):
     return Claim(name, figure=figure, **{**given, **changes})
 
 
-TIME = Figure("≈ 40 ms", 35 * MS, 45 * MS, "ns")
+TIME = PrintedFigure("≈ 40 ms", 35 * MS, 45 * MS, "ns")
 ELSEWHERE = ClaimContext("elsewhere:", "other", LOOKUP, False)
 MEASURED = CheckedClaim(
     claim(
@@ -50,7 +50,7 @@ MEASURED = CheckedClaim(
     ),
 )  # fmt: skip
 FEW = CheckedClaim(
-    claim("wait", Figure("70 to 80 µs", 70_000, 80_000, "ns"), ours=LOOKUP),
+    claim("wait", PrintedFigure("70 to 80 µs", 70_000, 80_000, "ns"), ours=LOOKUP),
     NotEnough(5, 1_020),
     "closure",
     "2026-03-14",
@@ -58,7 +58,9 @@ FEW = CheckedClaim(
     "too few",
 )
 EXACT = CheckedClaim(
-    claim("price", Figure("4", -math.inf, 4, "1"), computed="price", erratum="printed twice"),
+    claim(
+        "price", PrintedFigure("4", -math.inf, 4, "1"), computed="price", erratum="printed twice"
+    ),
     Estimate(5, 5, 5, 1),
     "computed",
     None,
@@ -66,7 +68,7 @@ EXACT = CheckedClaim(
     "beyond",
 )
 DRAWN = CheckedClaim(
-    claim("share", Figure("4", 3, 4, "1"), computed="share"),
+    claim("share", PrintedFigure("4", 3, 4, "1"), computed="share"),
     Estimate(3.5, 3.2, 3.9, 1),
     "emulated",
     None,
@@ -74,7 +76,7 @@ DRAWN = CheckedClaim(
     "within",
 )
 WRONG = CheckedClaim(
-    claim("speed", Figure("3", 3, 3, "1"), computed="speed"),
+    claim("speed", PrintedFigure("3", 3, 3, "1"), computed="speed"),
     Estimate(7, 7, 7, 1),
     "computed",
     None,
@@ -82,7 +84,7 @@ WRONG = CheckedClaim(
     "far off",
 )
 NONE = CheckedClaim(
-    claim("cost", Figure("9", 9, 9, "1"), unmeasured="later"),
+    claim("cost", PrintedFigure("9", 9, 9, "1"), unmeasured="later"),
     None, None, None, "not measured", "later",
 )  # fmt: skip
 SAME = CheckedClaim(
@@ -90,7 +92,7 @@ SAME = CheckedClaim(
     Estimate(41 * MS, 39 * MS, 44 * MS, 1_234), "hardware", "2026-03-14", "agrees", "as it",
 )  # fmt: skip
 CONSTANT = CheckedClaim(
-    claim("ports", Figure("9", 9, 9, "1"), computed="ports", erratum="a slip"),
+    claim("ports", PrintedFigure("9", 9, 9, "1"), computed="ports", erratum="a slip"),
     Estimate(8, 8, 8, 1), "printed", None, "differs", "slip",
 )  # fmt: skip
 ALL = [MEASURED, FEW, EXACT, DRAWN, WRONG, NONE, SAME, CONSTANT]

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lightrig.harness.claims.published import Figure
+from lightrig.harness.claims.published import PrintedFigure
 from lightrig.harness.claims.verdicts import (
     FEWEST,
     Estimate,
@@ -18,9 +18,9 @@ from lightrig.harness.claims.verdicts import (
 )
 from lightrig.harness.statistics.quantiles import NotEnough, quantile
 
-ABOUT_200 = Figure("≈ 200 ms", 150e6, 250e6, "ns")
-WITHIN_100 = Figure("within 100 ms", -math.inf, 100e6, "ns")
-EXACT = Figure("41.44 ms", 41.435e6, 41.445e6, "ns")
+ABOUT_200 = PrintedFigure("≈ 200 ms", 150e6, 250e6, "ns")
+WITHIN_100 = PrintedFigure("within 100 ms", -math.inf, 100e6, "ns")
+EXACT = PrintedFigure("41.44 ms", 41.435e6, 41.445e6, "ns")
 
 
 @pytest.mark.parametrize(
@@ -57,10 +57,10 @@ def test_without_rows_or_with_too_few_there_is_no_verdict():
         (EXACT, 41.2e6, 41.6e6, 0.01, "agrees"),
         (EXACT, 41.2e6, 42.0e6, 0.01, "cannot tell"),
         (EXACT, 42.0e6, 43.0e6, 0.01, "differs"),
-        (Figure("62.84 %", 0.62835, 0.62845, "share"), 0.6285, 0.6285, 0.01, "agrees"),
-        (Figure("60 to 80 µs", 60e3, 80e3, "ns"), 64e3, 115e3, 0.01, "cannot tell"),
+        (PrintedFigure("62.84 %", 0.62835, 0.62845, "share"), 0.6285, 0.6285, 0.01, "agrees"),
+        (PrintedFigure("60 to 80 µs", 60e3, 80e3, "ns"), 64e3, 115e3, 0.01, "cannot tell"),
         (WITHIN_100, 100.5e6, 100.9e6, 0.01, "agrees"),
-        (Figure("-3 dB", -3.05, -2.95, "dB"), -3.07, -3.06, 0.01, "agrees"),
+        (PrintedFigure("-3 dB", -3.05, -2.95, "dB"), -3.07, -3.06, 0.01, "agrees"),
     ],
 )
 def test_a_tolerance_widens_the_printed_range(figure, lower, upper, tolerance, outcome):
@@ -70,7 +70,7 @@ def test_a_tolerance_widens_the_printed_range(figure, lower, upper, tolerance, o
 
 @given(st.floats(1, 1e9), st.floats(0, 1), st.floats(1, 1e9), st.floats(0, 1), st.floats(0.01, 0.5))
 def test_a_wider_interval_agrees_no_more_than_a_narrow_one(low, width, lower, spread, more):
-    figure = Figure("x", low, low * (1 + width), "ns")
+    figure = PrintedFigure("x", low, low * (1 + width), "ns")
     narrow = Estimate(lower, lower, lower * (1 + spread), 60)
     wide = Estimate(lower, lower * (1 - more), lower * (1 + spread + more), 60)
     assert compare(figure, wide)[0] != "agrees" or compare(figure, narrow)[0] == "agrees"
@@ -86,7 +86,7 @@ def test_only_what_could_have_differed_agrees(kind):
 
 @given(st.floats(1, 1e9), st.floats(0, 1), st.floats(1, 1e9), st.floats(0, 1))
 def test_they_never_differ_where_a_value_is_common_to_both(low, width, lower, spread):
-    figure = Figure("x", low, low * (1 + width), "ns")
+    figure = PrintedFigure("x", low, low * (1 + width), "ns")
     ours = Estimate(lower, lower, lower * (1 + spread), 60)
     apart = ours.lower > figure.high or ours.upper < figure.low
     assert (compare(figure, ours)[0] == "differs") == apart

@@ -11,7 +11,7 @@ import pytest
 from bench.served_lab import circuits, describe
 from typer.testing import CliRunner
 
-from lightrig.harness.bench.leftovers import Comparison, Found, Leftover, Restoration
+from lightrig.harness.bench.leftovers import Found, Leftover, Restoration, StateComparison
 from lightrig.harness.bench.saved_state import (
     Origin,
     SavedCircuits,
@@ -96,7 +96,7 @@ class Saved:
         assert [each.name for each in left] == [bench.name]
         if bench.name == "ocs":
             differences = ["3>9 made by somebody else", "4>12 is missing"]
-            return [Comparison(left[0].state, ["3>9", "1>10"], differences)]
+            return [StateComparison(left[0].state, ["3>9", "1>10"], differences)]
         return []
 
 
@@ -116,7 +116,7 @@ def run(tmp_path, saved):
 
 
 def test_what_was_saved_is_shown_beside_what_is_there(run, saved):
-    compared = {"meter": Comparison(UNTOUCHED, [], [])}
+    compared = {"meter": StateComparison(UNTOUCHED, [], [])}
     compare = saved.compare
     saved.compare = lambda bench, left: [*compare(bench, left), *compared.values()]
     done = run("--show")

@@ -25,7 +25,7 @@ from lightrig.harness.plugin.keys import (
 )
 from lightrig.harness.plugin.live import Live
 from lightrig.harness.plugin.outcomes import MOST_TEXT, Outcomes, Reports, outcome_of, why
-from lightrig.harness.plugin.quantities import Figure, Quantities, in_a_line
+from lightrig.harness.plugin.quantities import MedianFigure, Quantities, in_a_line
 from lightrig.harness.record import Row, read_journal
 from lightrig.harness.run import ObservedRun
 from lightrig.harness.statistics.verdicts import Verdict
@@ -393,10 +393,10 @@ def test_row_without_bounds_is_its_value() -> None:
 
 def test_figures_of_different_numbers_are_separate_in_a_line() -> None:
     figures = [
-        Figure("reconfiguration.los", 2 * MS, None, None, "ns", 3, True),
-        Figure("loss", 1.5, 1.2, 2.0, "dB", 1200, False),
-        Figure("outage.carrier", 4 * MS, None, None, "ns", 3, True),
-        Figure("reconfiguration.carrier_up", 9 * MS, None, None, "ns", 3, False),
+        MedianFigure("reconfiguration.los", 2 * MS, None, None, "ns", 3, True),
+        MedianFigure("loss", 1.5, 1.2, 2.0, "dB", 1200, False),
+        MedianFigure("outage.carrier", 4 * MS, None, None, "ns", 3, True),
+        MedianFigure("reconfiguration.carrier_up", 9 * MS, None, None, "ns", 3, False),
     ]
     assert in_a_line(figures) == (
         "los 2 ms, outage.carrier 4 ms (medians of 3, simulated); "

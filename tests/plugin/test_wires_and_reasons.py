@@ -7,7 +7,7 @@ import pytest
 
 from lightrig.harness.plugin import outcomes
 from lightrig.harness.plugin.outcomes import MOST_TEXT, Outcomes, why, wires_of
-from lightrig.harness.plugin.quantities import Figure, Quantities, in_a_line
+from lightrig.harness.plugin.quantities import MedianFigure, Quantities, in_a_line
 from lightrig.harness.plugin.worker_run import WorkerRun
 from lightrig.harness.record import Row, read_journal
 from lightrig.harness.run import ObservedRun
@@ -132,13 +132,13 @@ def test_what_a_worker_has_to_show_travels_with_its_reports(tmp_path: Any) -> No
 
 @pytest.mark.parametrize(("lower", "upper"), [(1.0, None), (None, 3.0), (None, None)])
 def test_an_interval_without_an_end_is_not_shown(lower: float | None, upper: float | None) -> None:
-    one = Figure("reconfiguration.los", 2 * MS, lower, upper, "ns", 1, False)
+    one = MedianFigure("reconfiguration.los", 2 * MS, lower, upper, "ns", 1, False)
     assert in_a_line([one]) == "los 2 ms (n = 1)"
 
 
 def test_ends_of_an_interval_are_in_their_order() -> None:
-    one = Figure("loss", 1.5, 1.2, 2.25, "dB", 2, True)
-    two = Figure("los", 2.5, 1.25, 3.75, "dB", 2, True)
+    one = MedianFigure("loss", 1.5, 1.2, 2.25, "dB", 2, True)
+    two = MedianFigure("los", 2.5, 1.25, 3.75, "dB", 2, True)
     line = "loss 1.5 dB [1.2 … 2.25], los 2.5 dB [1.25 … 3.75] (medians of 2, simulated)"
     assert in_a_line([one, two]) == line
     assert in_a_line([]) == ""

@@ -16,7 +16,7 @@ from lightrig.instruments.servers.programs.probe_datagrams import (
     DatagramStream,
     open_stream,
 )
-from lightrig.instruments.servers.programs.probe_events import EventLog, Gap
+from lightrig.instruments.servers.programs.probe_events import DatagramGap, EventLog
 
 
 @pytest.fixture
@@ -93,9 +93,9 @@ def test_losses_are_gaps_and_a_full_buffer_is_reported(clock: Clock) -> None:
     ]
     name = THEIRS.bytes
     assert gaps == [
-        Gap("p0", (5, name, 4, 900), (5, name, 7, 1100), begin + 10, False),
+        DatagramGap("p0", (5, name, 4, 900), (5, name, 7, 1100), begin + 10, False),
         # Of another stream, and the third that is read since the socket was empty: it holds two.
-        Gap("p0", (5, name, 7, 1200), (6, name, 8, 1200), begin + 10, True),
+        DatagramGap("p0", (5, name, 7, 1200), (6, name, 8, 1200), begin + 10, True),
     ]
     # The buffer has been empty since: one datagram was read.
     made.listen_for_silence(log, begin + 10)
@@ -103,7 +103,7 @@ def test_losses_are_gaps_and_a_full_buffer_is_reported(clock: Clock) -> None:
     made.socket.waiting = [datagram(10, 1500, 1400, token=6, boot=THEIRS)]
     made.receive(log)
     _, _, gaps, _ = log.settle(set(), 0)
-    assert gaps == [Gap("p0", (6, name, 8, 1300), (6, name, 10, 1400), begin + 15, False)]
+    assert gaps == [DatagramGap("p0", (6, name, 8, 1300), (6, name, 10, 1400), begin + 15, False)]
     assert made.received == 4
 
 

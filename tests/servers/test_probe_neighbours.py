@@ -5,7 +5,7 @@ import uuid
 import pytest
 from probe_parts import MS, OURS, THEIRS, Clock, datagram, stream
 
-from lightrig.instruments.servers.programs.probe_events import Event, EventLog, Gap
+from lightrig.instruments.servers.programs.probe_events import DatagramGap, EventLog, StageChange
 
 BEGIN = 1000 * MS
 """Time of the clock at the beginning of a test."""
@@ -23,7 +23,7 @@ def hear(
     last: tuple[int, int] | None,
     unread: int = 0,
     before: int = BEGIN + 10 * MS,
-) -> tuple[list[Event], list[Gap]]:
+) -> tuple[list[StageChange], list[DatagramGap]]:
     """Receive datagram `number` of sender 7.
 
     last: token and number of a datagram at the beginning, after which there was silence.

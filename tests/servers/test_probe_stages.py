@@ -21,7 +21,13 @@ from lightrig.instruments.servers.programs import (
     server_clock,
 )
 from lightrig.instruments.servers.programs.probe import Watch, open_watch
-from lightrig.instruments.servers.programs.probe_events import Event, EventLog, Gap, Refused, Step
+from lightrig.instruments.servers.programs.probe_events import (
+    ClockStep,
+    DatagramGap,
+    EventLog,
+    Refused,
+    StageChange,
+)
 from lightrig.instruments.servers.programs.probe_links import LinkMessages, Sensor
 
 
@@ -177,8 +183,8 @@ def test_a_port_is_described_by_its_files(tmp_path: Path, monkeypatch: pytest.Mo
 
 def test_what_was_seen_is_handed_over_once_in_order() -> None:
     log = EventLog()
-    late = Event("p0", "carrier", True, 5, 9, "sysfs")
-    early = Event("p1", "carrier", True, 1, 2, "netlink", (4,))
+    late = StageChange("p0", "carrier", True, 5, 9, "sysfs")
+    early = StageChange("p1", "carrier", True, 1, 2, "netlink", (4,))
     log.add(late)
     log.add(early)
     log.add_gap("gap")  # type: ignore[arg-type]
@@ -189,10 +195,10 @@ def test_what_was_seen_is_handed_over_once_in_order() -> None:
     assert log.settle(wanted, 0) == (wanted, [], [], [])
     assert late.fields() == ("p0", "carrier", True, 5, 9, "sysfs")
     assert early.fields() == ("p1", "carrier", True, 1, 2, "netlink", (4,))
-    assert Gap("p", (1, OURS.bytes, 2, 3), (4, THEIRS.bytes, 5, 6), 7).fields() == (
+    assert DatagramGap("p", (1, OURS.bytes, 2, 3), (4, THEIRS.bytes, 5, 6), 7).fields() == (
         "p", (1, str(OURS), 2, 3), (4, str(THEIRS), 5, 6), 7, False,
     )  # fmt: skip
-    log.add(Event("p0", "carrier", False, 1, 2, "sysfs"))
+    log.add(StageChange("p0", "carrier", False, 1, 2, "sysfs"))
     assert log.settle({("p0", "carrier")}, 0)[0] == {("p0", "carrier")}
 
 
@@ -206,7 +212,7 @@ def test_waiting_ends_when_all_is_up_or_watching_has_failed() -> None:
             found.append(error.kind)
 
     for act in (
-        lambda: log.add(Event("p0", "carrier", True, 1, 2, "sysfs")),
+        lambda: log.add(StageChange("p0", "carrier", True, 1, 2, "sysfs")),
         lambda: log.fail(Refused("gone", "it is")),
     ):
         thread = threading.Thread(target=wait)
@@ -352,7 +358,7 @@ def test_counts_tokens_and_departures_are_of_each_stream(clock: Clock) -> None:
 
 def test_closing_ends_threads_files_and_those_who_wait() -> None:
     """Files are closed when the last reading of one has ended, and no request waits any more."""
-    reads, go_on, closed = threading.Event(), threading.Event(), threading.Event()
+    reads, go_on, closed = threading.StageChange(), threading.StageChange(), threading.StageChange()
 
     def sample(log: EventLog) -> None:
         reads.set()
@@ -593,9 +599,9 @@ def test_settling_is_refused_for_what_is_not_watched(
         assert asked.kind(do="settle", **{"timeout_ns": 5, **wrong}) == kind, wrong
     assert ask("settle", ports={}, timeout_ns=1 << 53)["settled"] is True
     log = asked.watch.log
-    log.add(Event("p0", "carrier", True, 1, 2, "sysfs"))
-    log.add_gap(Gap("p0", (1, OURS.bytes, 2, 3), (4, THEIRS.bytes, 5, 6), 7))
-    log.add_step(Step("p0", "clock", 1, 2, 3, 4))
+    log.add(StageChange("p0", "carrier", True, 1, 2, "sysfs"))
+    log.add_gap(DatagramGap("p0", (1, OURS.bytes, 2, 3), (4, THEIRS.bytes, 5, 6), 7))
+    log.add_step(ClockStep("p0", "clock", 1, 2, 3, 4))
     answer = ask("settle", ports={"p0": ["carrier", "firmware"]}, timeout_ns=0, numbers={"p0": [6]})
     assert (answer["settled"], answer["missing"]) == (False, [["p0", "firmware"]])
     assert answer["events"] == [["p0", "carrier", True, 1, 2, "sysfs"]]
@@ -603,7 +609,7 @@ def test_settling_is_refused_for_what_is_not_watched(
     assert answer["steps"] == [["p0", "clock", 1, 2, 3, 4]]
     assert (answer["datagrams"], answer["departures"]) == ("counts", {"p0": [6]})
     assert answer["clock"] == "status"
-    log.add(Event("p0", "firmware", True, 1, 2, "sysfs"))
+    log.add(StageChange("p0", "firmware", True, 1, 2, "sysfs"))
     assert ask("settle", ports={"p0": "firmware"}, timeout_ns=0)["settled"] is True
     log.fail(Refused("watch_failed", "gone"))
     gone = {"kind": "watch_failed", "text": "gone"}

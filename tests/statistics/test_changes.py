@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lightrig.harness.statistics.changes import Gap, find_changes, gaps, trend
+from lightrig.harness.statistics.changes import NightGap, find_changes, gaps, trend
 from lightrig.harness.statistics.samples import SampleError
 from lightrig.harness.statistics.steps import FEWEST
 
@@ -152,7 +152,7 @@ def test_nights_without_data_are_passed_over_and_named():
     series = raised(nights(random, 60), 30, 1.4)
     for lost in (0, 1, 28, 29, 30, 59):
         series[lost] = np.array([])
-    assert gaps(series) == [Gap(0, 2), Gap(28, 3), Gap(59, 1)]
+    assert gaps(series) == [NightGap(0, 2), NightGap(28, 3), NightGap(59, 1)]
     (change,) = find_changes(series)
     assert change.index == 31
     assert gaps([]) == []

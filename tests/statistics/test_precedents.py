@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from lightrig.harness.statistics.changes import Change, find_changes, unprecedented
+from lightrig.harness.statistics.changes import LevelChange, find_changes, unprecedented
 from lightrig.harness.statistics.precedents import deviations, share_of_nights
 
 ERROR = 1e-4
@@ -23,11 +23,11 @@ def changes(levels: np.ndarray, *others: np.ndarray) -> list[int]:
     return [change.index for change in unprecedented(found, levels, others, ERROR)]
 
 
-def risen_and_fallen(up: int, down: int) -> list[Change]:
+def risen_and_fallen(up: int, down: int) -> list[LevelChange]:
     low, high = 3.3, 3.3 * RETRY
     return [
-        Change(up, low, high, low, low, high, high, 1e-9),
-        Change(down, high, low, high, high, low, low, 1e-9),
+        LevelChange(up, low, high, low, low, high, high, 1e-9),
+        LevelChange(down, high, low, high, high, low, low, 1e-9),
     ]
 
 

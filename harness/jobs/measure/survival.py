@@ -54,7 +54,7 @@ class NoFaultError(LightrigError):
     """No carrier was seen to go, so nothing was cut."""
 
 
-class Job(Protocol):
+class WatchedJob(Protocol):
     """A job that runs on a link until it is stopped."""
 
     def state(self) -> StreamState:
@@ -119,7 +119,7 @@ def measure_survival(
     fabric: Fabric,
     links: LinkObservation,
     recording: Recording,
-    job: Job,
+    job: WatchedJob,
     plan: Plan,
     link: Link,
     *,
@@ -142,13 +142,13 @@ def measure_survival(
 def job_under_fault(
     fabric: Fabric,
     links: LinkObservation,
-    job: Job,
+    job: WatchedJob,
     plan: Plan,
     fault: Fault,
     *,
     timeout: int = RECOVERY,
     lose: PacketLoss | None = None,
-    reform: Callable[[], Job] | None = None,
+    reform: Callable[[], WatchedJob] | None = None,
     reroute: Callable[[Iterable[Link]], object] | None = None,
     phase: RoundPhase | None = None,
 ) -> Survival:
@@ -321,7 +321,7 @@ def _moments_of(before: StreamState, after: StreamState, made: _Made) -> dict[st
     return found
 
 
-def _first_result(job: Job, clock: Clock, timeout: int) -> Span | None:
+def _first_result(job: WatchedJob, clock: Clock, timeout: int) -> Span | None:
     """Return when a job that was started anew had its first right result; None without one."""
     deadline = clock.now() + timeout
     while not (state := job.state()).error and clock.now() < deadline:
@@ -332,7 +332,7 @@ def _first_result(job: Job, clock: Clock, timeout: int) -> Span | None:
     return state.ends[0] if state.ends and not state.wrong and not state.error else None
 
 
-def _watched(job: Job, clock: Clock, back: Span, timeout: int) -> StreamState:
+def _watched(job: WatchedJob, clock: Clock, back: Span, timeout: int) -> StreamState:
     """Return the job's last state: once it has failed, gone on, or exceeded `timeout`."""
     while True:
         state = job.state()
@@ -342,7 +342,7 @@ def _watched(job: Job, clock: Clock, back: Span, timeout: int) -> StreamState:
         clock.sleep(_LOOK_AGAIN)
 
 
-def _stopped_later(job: Job, clock: Clock) -> StreamState:
+def _stopped_later(job: WatchedJob, clock: Clock) -> StreamState:
     """Return the state of a job that went on, a while later: a wrong answer may follow."""
     clock.sleep(_STEADY)
     return job.stop()

@@ -10,8 +10,8 @@ from lightrig.harness.jobs.measure.light_faults import Fault
 from lightrig.harness.jobs.measure.round_phase import RoundPhase
 from lightrig.harness.jobs.measure.survival import (
     RECOVERY,
-    Job,
     Survival,
+    WatchedJob,
     job_under_fault,
 )
 from lightrig.harness.jobs.statistics.staircase import Staircase, Threshold
@@ -70,7 +70,7 @@ class FaultRun:
             phase=self.phase,
         )
 
-    def _start(self) -> Job:
+    def _start(self) -> WatchedJob:
         return self.jobs.start(self.plan, self.collective)
 
 

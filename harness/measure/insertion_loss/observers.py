@@ -10,7 +10,7 @@ from lightrig.instruments.core.capabilities import HasNic, PowerMeter, PowerMoni
 from lightrig.testbeds import Port
 
 
-class Seen(NamedTuple):
+class SeenLight(NamedTuple):
     """Light at ports of a switch in one sample.
 
     Attributes:
@@ -28,7 +28,7 @@ class Observer(Protocol):
     def prepare(self) -> Callable[[], None]:
         """Make it ready to read; what it returns puts its settings back."""
 
-    def read(self) -> Seen:
+    def read(self) -> SeenLight:
         """Take one sample at all of its ports."""
 
 
@@ -43,10 +43,10 @@ class Monitors:
         """Do nothing: the observer is ready as it is set."""
         return _nothing
 
-    def read(self) -> Seen:
+    def read(self) -> SeenLight:
         """Ask the switch."""
         reading = self._switch.power(self._ports)
-        return Seen(reading.dbm, reading.window)
+        return SeenLight(reading.dbm, reading.window)
 
 
 class Channels:
@@ -61,11 +61,11 @@ class Channels:
         """Correct for the wavelength."""
         return prepare_meter(self._meter, list(self._ports), self._wavelength_nm)
 
-    def read(self) -> Seen:
+    def read(self) -> SeenLight:
         """Ask the meter."""
         reading = self._meter.power(list(self._ports))
         dbm = {port: reading.dbm[channel] for channel, port in self._ports.items()}
-        return Seen(dbm, reading.window)
+        return SeenLight(dbm, reading.window)
 
 
 @dataclass(eq=False)
@@ -85,7 +85,7 @@ class Modules:
         """They always measure."""
         return _nothing
 
-    def read(self) -> Seen:
+    def read(self) -> SeenLight:
         """Ask all servers, each one's modules one after the other."""
         wanted: dict[str, set[Port]] = {}
         for port in (*self._sends.values(), *self._receives.values()):
@@ -98,7 +98,7 @@ class Modules:
         }
         dbm = {number: _mean(lanes[port][0]) for number, port in self._sends.items()}
         dbm |= {number: _mean(lanes[port][1]) for number, port in self._receives.items()}
-        return Seen(dbm, self._REFRESH)
+        return SeenLight(dbm, self._REFRESH)
 
     def _ask(
         self, name: str, ports: Iterable[Port]

@@ -12,7 +12,7 @@ import typer
 
 from lightrig.harness.bench import bind_only
 from lightrig.harness.bench.assembly import open_namespace
-from lightrig.harness.cli.common import BAD_INPUT, AsJson, File, Group, give_up, load_testbed
+from lightrig.harness.cli.common import BAD_INPUT, AsJson, CommandGroup, File, give_up, load_testbed
 from lightrig.harness.cli.lab import lab
 from lightrig.harness.cli.requests import takes
 from lightrig.harness.orchestration.agents import HostAgent, ServerCarriers, switches_by_host
@@ -20,8 +20,8 @@ from lightrig.harness.orchestration.commands.orchestrate import (
     HOST,
     Address,
     Key,
-    Place,
     Port,
+    ServicePlace,
     UnixSocket,
     http_api,
 )
@@ -50,7 +50,9 @@ class AgentOptions:
 
 def _group() -> typer.Typer:
     """Return the command group, with one command for each installed system with a control plane."""
-    group = typer.Typer(cls=Group, help="Drive the switches of one host for the control plane.")
+    group = typer.Typer(
+        cls=CommandGroup, help="Drive the switches of one host for the control plane."
+    )
 
     @group.callback()
     def systems() -> None:
@@ -82,7 +84,7 @@ def _serve(system: System, options: AgentOptions) -> None:
     """Take orders of the control plane until a signal, or end the command."""
     if not (options.at or options.key):
         give_up("state --socket PATH, or --address IP with --key FILE", BAD_INPUT)
-    place = Place(options.address, options.port, options.key, options.at, Path())
+    place = ServicePlace(options.address, options.port, options.key, options.at, Path())
     testbed = load_testbed(options.file)
     serving = http_api()
     from lightrig.harness.orchestration.agent_api import agent_application  # noqa: PLC0415

@@ -24,8 +24,8 @@ from lightrig.harness.cli.common import (
     LAB_ERROR,
     NO,
     AsJson,
+    CommandGroup,
     File,
-    Group,
     echo,
     give_up,
     print_json,
@@ -134,7 +134,7 @@ class OrchestrateOptions:
         by_host = switches_by_host(layout, wiring.switches)
         return AgentSwitches(by_host, clients_of(self.agents, by_host, self.key), switches, control)
 
-    def announce(self, place: "Place") -> None:
+    def announce(self, place: "ServicePlace") -> None:
         """Print where the service is reached."""
         if self.as_json:
             document = {**place.document(), "simulated": self.simulated}
@@ -151,7 +151,9 @@ class OrchestrateOptions:
 
 def _group() -> typer.Typer:
     """Return the command group, with one command for each installed system with a control plane."""
-    group = typer.Typer(cls=Group, help="Run a published system's control plane as a service.")
+    group = typer.Typer(
+        cls=CommandGroup, help="Run a published system's control plane as a service."
+    )
 
     @group.callback()
     def systems() -> None:
@@ -170,7 +172,7 @@ def command_of(system: System) -> Any:
     @takes(OrchestrateOptions)
     def command(options: OrchestrateOptions) -> None:
         state = options.state or _state_file(options.file, options.simulated)
-        place = Place(options.address, options.port, options.key, options.at, _token(state))
+        place = ServicePlace(options.address, options.port, options.key, options.at, _token(state))
         if options.ask is None:
             _serve(system, options, state, place)
         else:
@@ -187,7 +189,7 @@ def command_of(system: System) -> Any:
     return command
 
 
-def _serve(system: System, options: OrchestrateOptions, state: Path, place: "Place") -> None:
+def _serve(system: System, options: OrchestrateOptions, state: Path, place: "ServicePlace") -> None:
     """Drive the switches and answer requests until a signal, or end the command."""
     fabric = read_fabric(options.file)
     serving = http_api()
@@ -231,7 +233,7 @@ def clients_of(
     for host in hosts:
         at = template.replace("{host}", host)
         if "/" in at:
-            found[host] = Place(HOST, 0, None, Path(at), Path()).client()
+            found[host] = ServicePlace(HOST, 0, None, Path(at), Path()).client()
         elif key is not None:
             context = tls_of(key, server=False)
             found[host] = httpx.Client(base_url=f"https://{at}", verify=context, trust_env=False)
@@ -285,7 +287,7 @@ def tls_of(key: Path, *, server: bool) -> ssl.SSLContext:
     return context
 
 
-class Place:
+class ServicePlace:
     """Where a service is reached, and by which proof of who asks."""
 
     def __init__(
@@ -353,7 +355,7 @@ class Place:
         return f"{'https' if self._key else 'http'}://{self._host()}"
 
 
-def _ask(place: Place, text: str) -> None:
+def _ask(place: ServicePlace, text: str) -> None:
     """Send one request to the service at `place` and print its answer."""
     try:
         request = json.dumps(from_json(text))

@@ -14,11 +14,11 @@ from lightrig.harness.report.nights.lab_section import (
     slope,
 )
 from lightrig.harness.report.nights.overview import Board
-from lightrig.harness.report.nights.series import Series
+from lightrig.harness.report.nights.series import NightSeries
 from lightrig.harness.report.nights.series_changes import ERROR, ChangeGroup, tried
 from lightrig.harness.report.nights.trend_figures import far
 from lightrig.harness.report.templates import render_macro
-from lightrig.harness.statistics.changes import FEWEST_NIGHTS, Change
+from lightrig.harness.statistics.changes import FEWEST_NIGHTS, LevelChange
 from lightrig.testbeds import format_share
 
 
@@ -48,7 +48,7 @@ def summary(boards: Sequence[Board]) -> Markup:
 
 def _group(board: Board, group: ChangeGroup) -> Mapping[str, object]:
     """Return what the template `nights/changes` shows of a group, by its names there."""
-    by_quantity: dict[str, list[tuple[Series, Change]]] = {}
+    by_quantity: dict[str, list[tuple[NightSeries, LevelChange]]] = {}
     for series, change in group.changes:
         by_quantity.setdefault(series.quantity, []).append((series, change))
     names = [q.name for q in board.quantities if q.name in by_quantity]
@@ -61,7 +61,7 @@ def _group(board: Board, group: ChangeGroup) -> Mapping[str, object]:
     }
 
 
-def _changed(found: Sequence[tuple[Series, Change]]) -> ChangedItem:
+def _changed(found: Sequence[tuple[NightSeries, LevelChange]]) -> ChangedItem:
     """Return one quantity: the series with the greatest change, and the number of the rest."""
     series, change = max(found, key=lambda pair: abs(pair[1].after - pair[1].before))
     levels = before(change, series.unit), after(change, series.unit)

@@ -10,12 +10,12 @@ from lightrig.harness.quantities.registry import quantity_of
 from lightrig.harness.report.estimates import CONFIDENCE
 from lightrig.harness.report.markup import number_of
 from lightrig.harness.report.nights.overview import Board, Quantity
-from lightrig.harness.report.nights.series import MEDIAN_NEEDS, Series
+from lightrig.harness.report.nights.series import MEDIAN_NEEDS, NightSeries
 from lightrig.harness.report.nights.series_changes import SeriesChange
 from lightrig.harness.report.nights.trend_figures import layers, letters, overview, spark, trend
 from lightrig.harness.report.templates import render_macro
 from lightrig.harness.report.units import Value, shown, span
-from lightrig.harness.statistics.changes import Change, Trend
+from lightrig.harness.statistics.changes import LevelChange, Trend
 from lightrig.testbeds import format_share
 
 
@@ -31,12 +31,12 @@ def _level(value: float, lower: float, upper: float, unit: str) -> Level:
     return Level(value_shown, span(lower, upper, unit, value_shown))
 
 
-def before(change: Change, unit: str) -> Level:
+def before(change: LevelChange, unit: str) -> Level:
     """Return the level before a change."""
     return _level(change.before, change.before_lower, change.before_upper, unit)
 
 
-def after(change: Change, unit: str) -> Level:
+def after(change: LevelChange, unit: str) -> Level:
     """Return the level after a change."""
     return _level(change.after, change.after_lower, change.after_upper, unit)
 
@@ -63,7 +63,7 @@ class ChangedItem(NamedTuple):
         chance: its p value as text.
     """
 
-    series: Series
+    series: NightSeries
     more: int
     before: Level
     after: Level
@@ -135,7 +135,7 @@ def _last_of_all(quantity: Quantity) -> str:
 
 
 def _figure(
-    board: Board, quantity: Quantity, series: Series, moved: SeriesChange | None
+    board: Board, quantity: Quantity, series: NightSeries, moved: SeriesChange | None
 ) -> Mapping[str, object]:
     """Return what the template `nights/lab` shows of a series, by its names there."""
     return {
@@ -158,7 +158,7 @@ def _figure(
     }
 
 
-def _last(board: Board, series: Series) -> Value:
+def _last(board: Board, series: NightSeries) -> Value:
     """Return the last night's median with its context."""
     night = series.last
     n, value = int(series.n[night]), shown(float(series.median[night]), series.unit)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lightrig.harness.report.nights.series import Lab, Series
+from lightrig.harness.report.nights.series import Lab, NightSeries
 from lightrig.harness.report.nights.series_changes import ERROR
 from lightrig.harness.statistics.counts import count_departure
 from lightrig.harness.statistics.departures import FEWEST_BEFORE, Departure, find_departures
@@ -20,7 +20,7 @@ _INTERVAL_OF_SD = 3.92
 class SeriesDeparture:
     """A series and the departure of its last night."""
 
-    series: Series
+    series: NightSeries
     departure: Departure
 
 
@@ -38,7 +38,7 @@ def find_series_departures(labs: Sequence[Lab]) -> list[list[SeriesDeparture]]:
 
 def _departures(lab: Lab, error: float) -> Iterator[SeriesDeparture]:
     last = max(night for night, runs in enumerate(lab.runs) if runs)
-    families: dict[tuple[str, str, str], list[Series]] = {}
+    families: dict[tuple[str, str, str], list[NightSeries]] = {}
     for one in lab.series:
         if np.isfinite(one.level[last]):
             families.setdefault(one.family, []).append(one)

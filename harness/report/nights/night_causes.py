@@ -13,7 +13,7 @@ from lightrig.harness.quantities.registry import quantity_of
 from lightrig.harness.report.causes import Cause, Evidence, as_ever, find_causes
 from lightrig.harness.report.nights.last_night import LastNight
 from lightrig.harness.report.nights.overview import Board
-from lightrig.harness.report.nights.series import Series
+from lightrig.harness.report.nights.series import NightSeries
 from lightrig.harness.report.nights.trend_figures import are_far_apart
 from lightrig.harness.statistics.confirmation import CONFIRMING
 from lightrig.testbeds import Testbed
@@ -62,8 +62,8 @@ def night_causes(board: Board, last: LastNight | None, testbed: Testbed | None) 
 
 
 def _series_evidence(
-    board: Board, components: Components, night: int, measured: Sequence[Series]
-) -> Iterator[tuple[Series, Evidence]]:
+    board: Board, components: Components, night: int, measured: Sequence[NightSeries]
+) -> Iterator[tuple[NightSeries, Evidence]]:
     """Yield faults of loss matrices, and series that are worse than before."""
     for one in measured:
         if one.quantity == _FAULT:
@@ -103,7 +103,9 @@ def _series_evidence(
         yield one, replace(_evidence(board, one, finding, nights, night), confirmed=confirmed)
 
 
-def _evidence(board: Board, series: Series, finding: Finding, nights: int, night: int) -> Evidence:
+def _evidence(
+    board: Board, series: NightSeries, finding: Finding, nights: int, night: int
+) -> Evidence:
     first = int(np.flatnonzero(series.n[: night + 1])[-nights])
     number = board.number(series)
     link = f"#{board.fold(series.quantity)}" if number is None else f"#{board.anchor(number)}"
@@ -112,7 +114,7 @@ def _evidence(board: Board, series: Series, finding: Finding, nights: int, night
     return Evidence(finding, series.family, "", since, nights, confirmed, link=link)
 
 
-def _shift(series: Series, nights: int) -> float:
+def _shift(series: NightSeries, nights: int) -> float:
     """Return by how much the last nights lie above those before; 0 where there are none."""
     levels = series.level[np.isfinite(series.level)]
     if levels.size <= nights:
@@ -120,7 +122,7 @@ def _shift(series: Series, nights: int) -> float:
     return float(np.median(levels[-nights:]) - np.median(levels[:-nights]))
 
 
-def _in_a_row(board: Board, series: Series, night: int) -> int:
+def _in_a_row(board: Board, series: NightSeries, night: int) -> int:
     """Return the number of measured nights in a row, until the last, that have the series."""
     count = 0
     for at in range(night, -1, -1):
@@ -131,7 +133,7 @@ def _in_a_row(board: Board, series: Series, night: int) -> int:
     return count
 
 
-def _worse(series: Series, before: float, level: float) -> bool:
+def _worse(series: NightSeries, before: float, level: float) -> bool:
     """Whether a change is not for the better."""
     if series.statistic != "median":
         return level > before

@@ -9,10 +9,10 @@ import numpy as np
 from lightrig.harness.quantities.registry import all_quantities, quantity_of
 from lightrig.harness.report.frames import natural
 from lightrig.harness.report.nights.last_night_departures import SeriesDeparture
-from lightrig.harness.report.nights.series import History, Lab, Series
+from lightrig.harness.report.nights.series import History, Lab, NightSeries
 from lightrig.harness.report.nights.series_changes import (
     ChangeGroup,
-    Event,
+    LabChange,
     SeriesChange,
     group_changes,
 )
@@ -34,9 +34,9 @@ class Quantity:
     """
 
     name: str
-    series: tuple[Series, ...]
+    series: tuple[NightSeries, ...]
     moved: tuple[SeriesChange, ...]
-    drawn: tuple[tuple[Series, SeriesChange | None], ...]
+    drawn: tuple[tuple[NightSeries, SeriesChange | None], ...]
     limit: Limit | None
 
     @property
@@ -56,7 +56,7 @@ class Board:
     index: int
     history: History
     lab: Lab
-    events: tuple[Event, ...]
+    events: tuple[LabChange, ...]
     moved: tuple[SeriesChange, ...]
     departures: tuple[SeriesDeparture, ...]
     limits: Mapping[str, Limit]
@@ -70,14 +70,14 @@ class Board:
     @cached_property
     def quantities(self) -> list[Quantity]:
         """By family: whole reconfigurations, outages, others, then the harness itself."""
-        by_name: dict[str, list[Series]] = {}
+        by_name: dict[str, list[NightSeries]] = {}
         for one in self.lab.series:
             if one.statistic == "median":
                 by_name.setdefault(one.quantity, []).append(one)
         return [self._quantity(name, by_name[name]) for name in sorted(by_name, key=_order)]
 
     @cached_property
-    def figures(self) -> dict[int, Series]:
+    def figures(self) -> dict[int, NightSeries]:
         """The series that have a figure, by its number on the page."""
         drawn = (series for quantity in self.quantities for series, _ in quantity.drawn)
         return dict(enumerate(drawn))
@@ -90,7 +90,7 @@ class Board:
         """Return the id of a quantity at the lab."""
         return f"n{self.index}-{quantity}"
 
-    def number(self, series: Series) -> int | None:
+    def number(self, series: NightSeries) -> int | None:
         """Return the number of the series' figure, or None without one."""
         return self._numbers.get(id(series))
 
@@ -98,7 +98,7 @@ class Board:
     def _numbers(self) -> dict[int, int]:
         return {id(series): number for number, series in self.figures.items()}
 
-    def _quantity(self, name: str, series: Sequence[Series]) -> Quantity:
+    def _quantity(self, name: str, series: Sequence[NightSeries]) -> Quantity:
         moved = sorted((one for one in self.moved if one.series.quantity == name), key=_distance)
         found = {id(one.series) for one in moved}
         departed = {id(one.series): one.series for one in self.departures}
@@ -138,7 +138,7 @@ def _distance(moved: SeriesChange) -> float:
     return -max(steps, default=0.0)
 
 
-def _badness(series: Series) -> float:
+def _badness(series: NightSeries) -> float:
     value = float(series.median[series.last])
     if not np.isfinite(value):
         return float("inf")

@@ -49,7 +49,7 @@ OF_THE_NIGHT = {
 
 
 @dataclass(frozen=True, slots=True)
-class Series:
+class NightSeries:
     """One series; arrays have one element a night, NaN where it has no data.
 
     case: the test and what it set, for people. conditions: what it set.
@@ -105,7 +105,7 @@ class Lab:
 
     testbed: str
     simulated: bool
-    series: tuple[Series, ...]
+    series: tuple[NightSeries, ...]
     runs: tuple[tuple[str, ...], ...]
 
 
@@ -155,7 +155,7 @@ def read(source: Source) -> History | None:
     return History(first, count, tuple(labs))
 
 
-def tails_and_counts(series: Sequence[Series]) -> Iterator[Series]:
+def tails_and_counts(series: Sequence[NightSeries]) -> Iterator[NightSeries]:
     """Yield the tails of series, and how often what does not happen in each event happened.
 
     A test that ran and has no row of it counted none.
@@ -174,7 +174,7 @@ def tails_and_counts(series: Sequence[Series]) -> Iterator[Series]:
             yield replace(_of_statistic(one, "count", counts), unit="1")
 
 
-def _of_statistic(series: Series, statistic: Statistic, level: Numbers) -> Series:
+def _of_statistic(series: NightSeries, statistic: Statistic, level: Numbers) -> NightSeries:
     none = np.full(level.shape, np.nan)
     return replace(
         series,
@@ -202,7 +202,7 @@ class _Part:
 
 def _series(
     testbed: str, parts: Sequence[_Part], first: datetime.date, nights: int
-) -> dict[bool, list[Series]]:
+) -> dict[bool, list[NightSeries]]:
     """Return the series of a testbed, those of hardware and simulated ones apart."""
     keys = sorted({key for part in parts for key in part.keys})
     places = {key: place for place, key in enumerate(keys)}
@@ -215,9 +215,9 @@ def _series(
         row = np.array([places[key] for key in part.keys])[part.series]
         for name, found in part.estimates.items():
             estimates[name][row, part.night - start] = found
-    by_mode: dict[bool, list[Series]] = {}
+    by_mode: dict[bool, list[NightSeries]] = {}
     for index, key in enumerate(keys):
-        one = Series(
+        one = NightSeries(
             quantity=key.quantity,
             subject=key.subject,
             test=key.test,

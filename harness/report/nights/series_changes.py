@@ -17,11 +17,11 @@ from typing import Literal, TypeAlias
 import duckdb
 import numpy as np
 
-from lightrig.harness.report.nights.series import Lab, Series
+from lightrig.harness.report.nights.series import Lab, NightSeries
 from lightrig.harness.report.nights.source import Descriptions
 from lightrig.harness.statistics.changes import (
     FEWEST_NIGHTS,
-    Change,
+    LevelChange,
     Trend,
     find_changes,
     trend,
@@ -39,7 +39,7 @@ Kind: TypeAlias = Literal["identity", "cabling", "description"]
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
+class LabChange:
     """A difference of the lab from this night on; `text` describes it."""
 
     night: int
@@ -51,8 +51,8 @@ class Event:
 class SeriesChange:
     """One series with level changes, with a drift, or with both."""
 
-    series: Series
-    changes: tuple[Change, ...]
+    series: NightSeries
+    changes: tuple[LevelChange, ...]
     drift: Trend | None
 
 
@@ -65,8 +65,8 @@ class ChangeGroup:
 
     lab: Lab
     night: int
-    changes: tuple[tuple[Series, Change], ...]
-    events: tuple[Event, ...]
+    changes: tuple[tuple[NightSeries, LevelChange], ...]
+    events: tuple[LabChange, ...]
 
 
 def find_series_changes(labs: Sequence[Lab]) -> list[list[SeriesChange]]:
@@ -81,8 +81,8 @@ def tried(labs: Iterable[Lab]) -> int:
     return sum(map(int, enough))
 
 
-def _changes_of(series: Sequence[Series], error: float) -> Iterable[SeriesChange]:
-    families: dict[Hashable, list[Series]] = {}
+def _changes_of(series: Sequence[NightSeries], error: float) -> Iterable[SeriesChange]:
+    families: dict[Hashable, list[NightSeries]] = {}
     for one in series:
         families.setdefault(one.family, []).append(one)
     for one in series:
@@ -99,7 +99,7 @@ def _changes_of(series: Sequence[Series], error: float) -> Iterable[SeriesChange
 
 
 def group_changes(
-    lab: Lab, found: Iterable[SeriesChange], events: Sequence[Event]
+    lab: Lab, found: Iterable[SeriesChange], events: Sequence[LabChange]
 ) -> list[ChangeGroup]:
     """Group changes of one night, or of neighbouring ones."""
     changes = [(one.series, change) for one in found for change in one.changes]
@@ -139,7 +139,7 @@ class _Visit:
 
 def events(
     connection: duckdb.DuckDBPyConnection, descriptions: Descriptions, first: datetime.date
-) -> dict[tuple[str, bool], tuple[Event, ...]]:
+) -> dict[tuple[str, bool], tuple[LabChange, ...]]:
     """Return the events of each lab, by testbed and whether it was simulated, the oldest first.
 
     The view `recent` has the rows to look at; `first` is night 0.
@@ -160,7 +160,7 @@ def events(
 
 def _between(
     descriptions: Descriptions, testbed: str, before: _Visit, after: _Visit
-) -> Iterator[Event]:
+) -> Iterator[LabChange]:
     yield from _identities(before, after)
     yield from _descriptions(descriptions, testbed, before, after)
 
@@ -179,7 +179,7 @@ def _answers(instruments: Sequence[str]) -> dict[str, str]:
     return found
 
 
-def _identities(before: _Visit, after: _Visit) -> Iterator[Event]:
+def _identities(before: _Visit, after: _Visit) -> Iterator[LabChange]:
     """Yield changed identities, instruments that joined or left; equal changes in one event."""
     changes: dict[str, list[str]] = {}
     for name, identity in after.answers.items():
@@ -192,7 +192,7 @@ def _identities(before: _Visit, after: _Visit) -> Iterator[Event]:
     if left:
         changes["left"] = left
     for change, names in changes.items():
-        yield Event(after.night, "identity", f"{_listed(names)}: {change}")
+        yield LabChange(after.night, "identity", f"{_listed(names)}: {change}")
 
 
 def _difference(old: str, new: str) -> str:
@@ -218,18 +218,18 @@ def _listed(names: Sequence[str]) -> str:
 
 def _descriptions(
     descriptions: Descriptions, testbed: str, before: _Visit, after: _Visit
-) -> Iterator[Event]:
+) -> Iterator[LabChange]:
     """Yield the change of the testbed's description, if both runs stored one."""
     if not descriptions.differ(testbed, before.run, after.run):
         return
     old, new = descriptions.load(testbed, before.run), descriptions.load(testbed, after.run)
     if old is None or new is None:
-        yield Event(after.night, "description", "the testbed's description has changed")
+        yield LabChange(after.night, "description", "the testbed's description has changed")
     elif cabling := _cabling(old, new):
-        yield Event(after.night, "cabling", cabling)
+        yield LabChange(after.night, "cabling", cabling)
     else:
         changed = "the testbed's description has changed, not its cabling"
-        yield Event(after.night, "description", changed)
+        yield LabChange(after.night, "description", changed)
 
 
 def _cabling(old: Testbed, new: Testbed) -> str:

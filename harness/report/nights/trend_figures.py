@@ -11,8 +11,8 @@ import numpy as np
 from lightrig.harness.report.drawing import Axis, Plot, decades, even, path, picture, word
 from lightrig.harness.report.escaping import text
 from lightrig.harness.report.nights.cells import Numbers
-from lightrig.harness.report.nights.series import History, Series
-from lightrig.harness.report.nights.series_changes import Event, SeriesChange
+from lightrig.harness.report.nights.series import History, NightSeries
+from lightrig.harness.report.nights.series_changes import LabChange, SeriesChange
 from lightrig.harness.report.units import shown
 from lightrig.harness.statistics.changes import Trend
 from lightrig.testbeds import Limit
@@ -35,9 +35,9 @@ def letters(count: int) -> list[str]:
 
 def trend(
     history: History,
-    series: Series,
+    series: NightSeries,
     moved: SeriesChange | None = None,
-    events: Sequence[Event] = (),
+    events: Sequence[LabChange] = (),
     limit: Limit | None = None,
 ) -> str:
     """Draw the median of each night with its interval, the p99, the limit and the changes."""
@@ -61,7 +61,7 @@ def trend(
     return plot.svg(f"{series.quantity} of {series.subject} over {history.nights} nights")
 
 
-def overview(history: History, series: Sequence[Series]) -> str:
+def overview(history: History, series: Sequence[NightSeries]) -> str:
     """Draw the medians of many series: the middle one of each night, the middle half, and all."""
     least, low, middle, high, most = found = layers(series)
     y = _heights(series[0].unit, found.ravel(), None)
@@ -75,7 +75,7 @@ def overview(history: History, series: Sequence[Series]) -> str:
     return plot.svg(f"{series[0].quantity} of {len(series)} series over {history.nights} nights")
 
 
-def spark(series: Sequence[Series], changes: Iterable[int]) -> str:
+def spark(series: Sequence[NightSeries], changes: Iterable[int]) -> str:
     """Draw a trend or an overview as high as a line of text, without an axis."""
     least, _, middle, _, most = layers(series)
     if len(series) == 1:
@@ -128,7 +128,7 @@ def _heights(unit: str, values: Numbers, limit: Limit | None) -> Axis:
     return even(low, high, unit, most=5, pad=0.06)
 
 
-def layers(series: Sequence[Series]) -> Numbers:
+def layers(series: Sequence[NightSeries]) -> Numbers:
     """Return the least, the quartiles and the greatest median of each night; NaN without any.
 
     A quartile is the nearest median itself, not one between two.
@@ -178,8 +178,8 @@ def _missing(plot: Plot, missing: Numbers, y: Axis) -> None:
         plot.add(f'<path class="ln-none" d="{"".join(parts)}"/>')
 
 
-def _events(plot: Plot, y: Axis, events: Sequence[Event]) -> None:
-    names: dict[int, list[tuple[str, Event]]] = {}
+def _events(plot: Plot, y: Axis, events: Sequence[LabChange]) -> None:
+    names: dict[int, list[tuple[str, LabChange]]] = {}
     for letter, event in zip(letters(len(events)), events, strict=True):
         names.setdefault(event.night, []).append((letter, event))
     for night, found in names.items():
@@ -192,7 +192,7 @@ def _events(plot: Plot, y: Axis, events: Sequence[Event]) -> None:
         )
 
 
-def _changes(plot: Plot, y: Axis, series: Series, moved: SeriesChange) -> None:
+def _changes(plot: Plot, y: Axis, series: NightSeries, moved: SeriesChange) -> None:
     """Draw the level before and after each change, and the difference."""
     changes = moved.changes
     starts = [0, *(change.index for change in changes)]
@@ -215,7 +215,7 @@ def _changes(plot: Plot, y: Axis, series: Series, moved: SeriesChange) -> None:
         )
 
 
-def _drift(plot: Plot, series: Series, drift: Trend) -> None:
+def _drift(plot: Plot, series: NightSeries, drift: Trend) -> None:
     """Draw the slope through the middle of the nights."""
     nights = np.flatnonzero(np.isfinite(series.median))
     ends = nights[[0, -1]]

@@ -45,13 +45,13 @@ def acos_rings(
 def ring_training(fabric: Fabric, links: LinkObservation) -> Iterator[RingTraining]:
     """A rank of PyTorch on each server, in data-parallel pairs and pipelines of two."""
     from lightrig.harness.jobs.fixtures import open_or_skip
-    from lightrig.harness.systems.acos.runtime.gates import Group
+    from lightrig.harness.systems.acos.runtime.gates import RankGroup
     from lightrig.harness.systems.acos.runtime.training import RingTraining
 
     links.pause()  # the servers watch their carriers themselves
     pairs = {"data": ((0, 1), (2, 3)), "pipeline": ((0, 2), (1, 3))}
     groups = {
-        f"{topology} {number}": Group(ranks, topology)
+        f"{topology} {number}": RankGroup(ranks, topology)
         for topology, found in pairs.items()
         for number, ranks in enumerate(found)
     }

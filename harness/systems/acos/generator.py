@@ -12,7 +12,7 @@ from lightrig.harness.systems.acos.planning.budgets import closing_class, worst_
 from lightrig.harness.systems.acos.planning.optics import (
     DARK,
     Array,
-    Fabric,
+    OpticalFabric,
     States,
     selected,
 )
@@ -158,7 +158,7 @@ def _render(
     *,
     name: str,
     about: str,
-    fabric: Fabric,
+    fabric: OpticalFabric,
     settings: dict[str, States],
     servers: Sequence[str],
     ends: Mapping[str, str],
@@ -262,7 +262,7 @@ _PATH_LIMIT = "  path_loss: {{max: {:g} dB, decision: simple}}"
 class _Ports:
     """Names of a fabric's ports, as a file has them."""
 
-    fabric: Fabric
+    fabric: OpticalFabric
 
     @property
     def receive(self) -> int:

@@ -11,7 +11,7 @@ from lightrig.harness.systems.infinitehbd.planning.rings import Path, bundles, c
 from lightrig.harness.systems.infinitehbd.planning.wiring import (
     InfiniteHbdError,
     Nodes,
-    Wiring,
+    RowWiring,
     k_hop,
 )
 
@@ -175,7 +175,7 @@ def render_fixed(nodes: int, *, gpus: int = 4) -> str:
     )
 
 
-def _rings(wiring: Wiring, group: int) -> tuple[Nodes, Nodes]:
+def _rings(wiring: RowWiring, group: int) -> tuple[Nodes, Nodes]:
     """Return the paths that make rings of `group`, and those that bypass a failed node.
 
     Rings without the failed node stay; a node whose paths stay is `_STAYS`.
@@ -200,7 +200,7 @@ def _rings(wiring: Wiring, group: int) -> tuple[Nodes, Nodes]:
     return whole, bypass
 
 
-def _one_ring(wiring: Wiring) -> tuple[Nodes, Nodes]:
+def _one_ring(wiring: RowWiring) -> tuple[Nodes, Nodes]:
     """Return the paths that make one ring, and those that bypass the node in the middle."""
     if wiring.nodes > _MOST_NAMESPACES:
         raise InfiniteHbdError(
@@ -214,7 +214,7 @@ def _one_ring(wiring: Wiring) -> tuple[Nodes, Nodes]:
     return whole, bypass
 
 
-def _fibers(wiring: Wiring) -> Iterator[str]:
+def _fibers(wiring: RowWiring) -> Iterator[str]:
     every = _range(0, wiring.nodes - 1)
     sides = bundles(wiring)
     detector = {hop: (n, path) for n, pair in enumerate(sides) for path, hop in enumerate(pair)}
@@ -228,7 +228,7 @@ def _fibers(wiring: Wiring) -> Iterator[str]:
             yield f"trx{bundle}-node{source}.{path + 2} -> node{sink}.trx{far}.p{port}"
 
 
-def _spans(wiring: Wiring, hop: int) -> Iterator[tuple[int, int, int]]:
+def _spans(wiring: RowWiring, hop: int) -> Iterator[tuple[int, int, int]]:
     """First and last node of a run with a link over `hop`, and where the first one's ends."""
     last = wiring.nodes - 1
     yield max(0, -hop), last - max(0, hop), max(0, hop)

@@ -15,7 +15,7 @@ from lightrig.harness.report.sections import (
     Column,
     Figure,
     Figures,
-    Group,
+    RowGroup,
     Section,
     SectionData,
     Table,
@@ -95,7 +95,7 @@ SECTIONS = (
                 "ends when all its participants are done. The kernel's links follow the light of "
                 "simulated transceivers in real time; their speed is this machine's, not that of "
                 "a transceiver. The program of a returned node loads PyTorch again.",
-                group=lambda one: Group(one.title),
+                group=lambda one: RowGroup(one.title),
             ),
             Figures(_timelines),
         ),

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from lightrig.harness.systems.railx.planning.cross_connects import DARK, DIMENSIONS
-from lightrig.harness.systems.railx.planning.physical import Dimension, Fabric, RailxError
+from lightrig.harness.systems.railx.planning.physical import Dimension, RailFabric, RailxError
 from lightrig.harness.systems.railx.planning.topologies import Axis, Kind, line_setting
 
 MOST_NAMES = 4096
@@ -123,7 +123,7 @@ def render(
 
     Raises `RailxError` for sizes that no switch, file or machine can hold.
     """
-    fabric = Fabric(mesh, ports, columns, rows, 2 * max(columns, rows))
+    fabric = RailFabric(mesh, ports, columns, rows, 2 * max(columns, rows))
     used = dimensions(fabric)
     if not used:
         raise RailxError("found one node, expected at least two to join")
@@ -192,7 +192,7 @@ def render(
     )
 
 
-def _by_sizes(fabric: Fabric, phases: tuple[int, int] | None) -> str:
+def _by_sizes(fabric: RailFabric, phases: tuple[int, int] | None) -> str:
     sizes = {n: getattr(fabric, n) for n in ("columns", "rows", "mesh", "ports")}
     if phases is not None:
         sizes |= dict(zip(("context", "expert"), phases, strict=True))
@@ -232,19 +232,19 @@ def _by_sizes(fabric: Fabric, phases: tuple[int, int] | None) -> str:
     )
 
 
-def dimensions(fabric: Fabric) -> list[Dimension]:
+def dimensions(fabric: RailFabric) -> list[Dimension]:
     """Return the dimensions that have switches: those with more than one node."""
     return [d for d in DIMENSIONS if fabric.length(d) > 1]
 
 
-def _name(fabric: Fabric, namespaces: bool) -> str:
+def _name(fabric: RailFabric, namespaces: bool) -> str:
     if namespaces:
         return f"railx{fabric.nodes}"
     standard = (fabric.columns, fabric.rows, fabric.rails) == (5, 5, 4)
     return "railx" if standard else f"railx-{fabric.columns}x{fabric.rows}-{fabric.rails}"
 
 
-def fibers(fabric: Fabric) -> Iterator[str]:
+def fibers(fabric: RailFabric) -> Iterator[str]:
     """Yield a line of the section `fibers` for each switch."""
     for d in dimensions(fabric):
         for line in range(fabric.lines(d)):
@@ -253,7 +253,7 @@ def fibers(fabric: Fabric) -> Iterator[str]:
                 yield f"{nodes}.{d}{rail}.p[0-1] <-> {d}ocs{line}-{rail}"
 
 
-def plans(fabric: Fabric, phases: tuple[int, int] | None) -> Iterator[str]:
+def plans(fabric: RailFabric, phases: tuple[int, int] | None) -> Iterator[str]:
     """Yield the lines of the section `plans`."""
     used = dimensions(fabric)
     rails = tuple(range(fabric.rails))
@@ -278,7 +278,7 @@ def plans(fabric: Fabric, phases: tuple[int, int] | None) -> Iterator[str]:
 
 
 def _plan(
-    fabric: Fabric, name: str, about: str, axes: Mapping[Dimension, Sequence[Axis]]
+    fabric: RailFabric, name: str, about: str, axes: Mapping[Dimension, Sequence[Axis]]
 ) -> Iterator[str]:
     """Yield a plan, with one line for neighbouring rails whose circuits are alike."""
     yield f"  {name}:".ljust(19) + f"# {about}"
@@ -299,7 +299,7 @@ def _plan(
                 yield f"    - {plus}.{d}{part}.p0 <-> {minus}.{d}{part}.p1"
 
 
-def _simulated(fabric: Fabric, used: Sequence[Dimension], truth: str) -> Iterator[str]:
+def _simulated(fabric: RailFabric, used: Sequence[Dimension], truth: str) -> Iterator[str]:
     for d in used:
         for line in range(fabric.lines(d)):
             for rail in range(fabric.rails):

@@ -13,10 +13,10 @@ import uuid
 
 from lightrig.instruments.servers.programs.kernel_stamps import KernelStamps, open_stamps
 from lightrig.instruments.servers.programs.probe_events import (
-    Event,
+    ClockStep,
+    DatagramGap,
     EventLog,
-    Gap,
-    Step,
+    StageChange,
     stamped_datagram,
 )
 from lightrig.instruments.servers.programs.server_clock import now
@@ -150,7 +150,9 @@ class DatagramStream:
         consecutive = last is not None and last[0] == token and last[2] == sequence - 1
         if last is not None and not consecutive:
             backlog = self._unread > self._capacity
-            log.add_gap(Gap(self.port, last, (token, boot, sequence, previous), at, backlog))
+            log.add_gap(
+                DatagramGap(self.port, last, (token, boot, sequence, previous), at, backlog)
+            )
         self._last = (token, boot, sequence, sent)
         self._last_stamp, self._last_after = at, self._empty_at
         if self._up:
@@ -167,13 +169,13 @@ class DatagramStream:
         else:
             # Another clock: the harness, which knows both clocks, tightens the bound.
             lost = (str(uuid.UUID(bytes=boot)), previous)
-        log.add(Event(self.port, "datagram", True, earliest, at, source, lost))
+        log.add(StageChange(self.port, "datagram", True, earliest, at, source, lost))
 
     def _note_steps(self, log: EventLog) -> None:
         """Log steps of the clock of the stamps, before what they would make doubtful."""
         if self.stamps is not None and self.stamps.steps:
             for step in self.stamps.take_steps():
-                log.add_step(Step(self.port, *step))
+                log.add_step(ClockStep(self.port, *step))
 
     def listen_for_silence(self, log: EventLog, empty_at: int) -> None:
         """Declare the stage down after silence; the socket was empty at `empty_at`.
@@ -191,7 +193,7 @@ class DatagramStream:
             self._down_since = since = self._last_after
             last = None if self._last is None else stamped_datagram(*self._last)
             # Not the time of this line: a sender that pauses may have gone on since.
-            log.add(Event(self.port, "datagram", False, since, empty_at, "udp", last))
+            log.add(StageChange(self.port, "datagram", False, since, empty_at, "udp", last))
 
 
 def open_stream(port: str, boot: bytes, udp_port: int, period_ns: int) -> DatagramStream:

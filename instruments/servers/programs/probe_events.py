@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from lightrig.instruments.servers.programs.server_clock import now
 
-__all__ = ["Event", "EventLog", "Gap", "Refused", "Step", "stamped_datagram"]
+__all__ = ["ClockStep", "DatagramGap", "EventLog", "Refused", "StageChange", "stamped_datagram"]
 
 
 class Refused(Exception):  # noqa: N818 - a reply to a request, not an internal error
@@ -19,7 +19,7 @@ class Refused(Exception):  # noqa: N818 - a reply to a request, not an internal 
         self.kind = kind
 
 
-class Event(NamedTuple):
+class StageChange(NamedTuple):
     """A change of a port's stage between `earliest` and `latest`; sent as a JSON list.
 
     `datagram` is evidence by its sender's clock. Before an up event: boot id and send time of a
@@ -40,7 +40,7 @@ class Event(NamedTuple):
         return self[:6] if self.datagram is None else tuple(self)
 
 
-class Gap(NamedTuple):
+class DatagramGap(NamedTuple):
     """A loss of datagrams between two that a port received; sent as a JSON list.
 
     `last` is the last one before the gap: its sender's token and boot id, its number and its send
@@ -67,7 +67,7 @@ class Gap(NamedTuple):
         )
 
 
-class Step(NamedTuple):
+class ClockStep(NamedTuple):
     """A step of the clock by which datagrams to a port are stamped; sent as a JSON list.
 
     It was set between `earliest` and `latest`, ahead by `least` to `most` ns.
@@ -91,23 +91,23 @@ class EventLog:
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
-        self._events: list[Event] = []
-        self._gaps: list[Gap] = []
-        self._steps: list[Step] = []
+        self._events: list[StageChange] = []
+        self._gaps: list[DatagramGap] = []
+        self._steps: list[ClockStep] = []
         self._failure: Refused | None = None
 
-    def add(self, event: Event) -> None:
+    def add(self, event: StageChange) -> None:
         """Add an event, and wake requests that wait for it."""
         with self._changed:
             self._events.append(event)
             self._changed.notify_all()
 
-    def add_gap(self, gap: Gap) -> None:
+    def add_gap(self, gap: DatagramGap) -> None:
         """Add a gap of datagrams; no request waits for one."""
         with self._changed:
             self._gaps.append(gap)
 
-    def add_step(self, step: Step) -> None:
+    def add_step(self, step: ClockStep) -> None:
         """Add a step of a clock; no request waits for one."""
         with self._changed:
             self._steps.append(step)
@@ -120,7 +120,7 @@ class EventLog:
 
     def settle(
         self, wanted: set[tuple[str, str]], timeout_ns: int
-    ) -> tuple[set[tuple[str, str]], list[Event], list[Gap], list[Step]]:
+    ) -> tuple[set[tuple[str, str]], list[StageChange], list[DatagramGap], list[ClockStep]]:
         """Wait for "up" of each wanted port and stage; return those missing, and what was seen."""
         deadline = now() + timeout_ns
         with self._changed:

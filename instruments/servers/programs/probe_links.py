@@ -9,7 +9,7 @@ import struct
 from collections.abc import Iterator
 from typing import Any
 
-from lightrig.instruments.servers.programs.probe_events import Event, EventLog
+from lightrig.instruments.servers.programs.probe_events import EventLog, StageChange
 from lightrig.instruments.servers.programs.server_clock import now
 
 __all__ = ["NET", "RDMA", "LinkMessages", "Sensor", "describe_port", "open_netlink"]
@@ -79,12 +79,12 @@ class Sensor:
         state = self._state.read()
         up = state[:1] == self._up_byte
         if up != self.up:
-            log.add(Event(self.port, self.stage, up, self._seen, now(), "sysfs"))
+            log.add(StageChange(self.port, self.stage, up, self._seen, now(), "sysfs"))
             self.up = up
         elif state and changes - self._changes >= 2:
             at = now()
-            log.add(Event(self.port, self.stage, not up, self._seen, at, "sysfs"))
-            log.add(Event(self.port, self.stage, up, self._seen, at, "sysfs"))
+            log.add(StageChange(self.port, self.stage, not up, self._seen, at, "sysfs"))
+            log.add(StageChange(self.port, self.stage, up, self._seen, at, "sysfs"))
         self._changes = changes
         self._seen = before
 
@@ -129,7 +129,7 @@ class LinkMessages:
             port = self._ports.get(index)
             if port is not None and self._up[port] != up:
                 self._up[port] = up
-                log.add(Event(port, "carrier", up, None, at, "netlink"))
+                log.add(StageChange(port, "carrier", up, None, at, "netlink"))
 
     @staticmethod
     def _carriers(data: bytes) -> Iterator[tuple[int, bool]]:

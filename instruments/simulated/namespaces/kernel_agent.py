@@ -43,7 +43,7 @@ _MOST_URGENT = -20
 _SMALLEST_BURST_BYTES = 32 * 1024
 _QUEUE_SECONDS = 0.05
 
-Change = tuple[str, bool, int, int]
+LinkChange = tuple[str, bool, int, int]
 Ready = tuple[str, str, int, int]
 
 
@@ -234,7 +234,7 @@ class _Plant:
         name = f"p{self._index[key] - _FIRST_PORT}"
         return _reads(f"/sys/class/net/{name}/brport/state", _FORWARDING)
 
-    def _light(self, key: str, up: bool) -> Change:
+    def _light(self, key: str, up: bool) -> LinkChange:
         sent = self._touched[key] = self._clock.now()
         self._requests.set_up(self._index[key], up)
         done = self._clock.now()

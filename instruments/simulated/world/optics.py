@@ -14,7 +14,7 @@ from lightrig.instruments.simulated.world.switching_edges import (
     LEVEL_CHANGE,
     SUDDEN_FALL,
     SUDDEN_RISE,
-    Step,
+    EdgeStep,
     fall,
     rise,
 )
@@ -337,7 +337,12 @@ class Matrix:
         return True
 
     def _plan(
-        self, egress: int, ingress: int | None, at: int, dbm: float | None, steps: tuple[Step, ...]
+        self,
+        egress: int,
+        ingress: int | None,
+        at: int,
+        dbm: float | None,
+        steps: tuple[EdgeStep, ...],
     ) -> None:
         """Plan light of `dbm` that comes at `at` in these steps; None for light that goes."""
         trace, up = self._trace(egress), dbm is not None

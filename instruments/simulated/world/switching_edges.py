@@ -15,7 +15,7 @@ _PER_SWING = 12
 _CALM_DB = 0.01
 
 
-class Step(NamedTuple):
+class EdgeStep(NamedTuple):
     """From `after` ns after the beginning of the edge, `share` of the level.
 
     `stages` are those of the ground truth that the light has then reached.
@@ -26,13 +26,13 @@ class Step(NamedTuple):
     stages: tuple[str, ...] = ()
 
 
-SUDDEN_RISE = (Step(0, 1.0, ("light",)),)
-LEVEL_CHANGE = (Step(0, 1.0, ()),)
+SUDDEN_RISE = (EdgeStep(0, 1.0, ("light",)),)
+LEVEL_CHANGE = (EdgeStep(0, 1.0, ()),)
 """Light that is there already, at another power: no signal comes or goes."""
-SUDDEN_FALL = (Step(0, 0.0, ("light",)),)
+SUDDEN_FALL = (EdgeStep(0, 0.0, ("light",)),)
 
 
-def rise(edge: SimulatedEdge) -> tuple[Step, ...]:
+def rise(edge: SimulatedEdge) -> tuple[EdgeStep, ...]:
     """Return the steps of light that comes: a ramp, then the mirrors' ringing.
 
     Stages are `light10`, `half`, `light90`, and `light` once it stays within `SETTLED_DB`.
@@ -57,7 +57,7 @@ def rise(edge: SimulatedEdge) -> tuple[Step, ...]:
     return _with_stages(steps, reached)
 
 
-def fall(edge: SimulatedEdge) -> tuple[Step, ...]:
+def fall(edge: SimulatedEdge) -> tuple[EdgeStep, ...]:
     """Return the steps of light that goes: `light` is when it has left `SETTLED_DB`."""
     if not edge.fall_ns:
         return SUDDEN_FALL
@@ -83,8 +83,8 @@ def _first(steps: list[tuple[int, float]], share: float) -> int:
     return next(n for n, (_, reached) in enumerate(steps) if reached >= share)
 
 
-def _with_stages(steps: list[tuple[int, float]], reached: dict[str, int]) -> tuple[Step, ...]:
+def _with_stages(steps: list[tuple[int, float]], reached: dict[str, int]) -> tuple[EdgeStep, ...]:
     return tuple(
-        Step(after, share, tuple(name for name, at in reached.items() if at == n))
+        EdgeStep(after, share, tuple(name for name, at in reached.items() if at == n))
         for n, (after, share) in enumerate(steps)
     )

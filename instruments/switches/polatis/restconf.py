@@ -16,7 +16,7 @@ from lightrig.instruments.switches.polatis.session import (
     WINDOWS,
     PatchOperation,
     Readings,
-    Step,
+    SentCommand,
     Voa,
     garbled,
     size_of,
@@ -113,7 +113,7 @@ class PolatisRestconf:
 
     def change(self, remove: Collection[Circuit], add: Collection[Circuit]) -> PatchOperation:
         """Begin to take down `remove` and make `add`, as the class documents."""
-        steps: list[Step] = []
+        steps: list[SentCommand] = []
         if self._put and (remove or add):
             before = self._read_circuits()
             made = {c.ingress: c.egress for c in self._circuits(before) - frozenset(remove)}

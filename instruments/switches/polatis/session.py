@@ -49,7 +49,7 @@ class Received(Protocol):
         """Latest time at which the reply had not come yet."""
 
 
-class Step(Protocol):
+class SentCommand(Protocol):
     """One command of a change, already sent."""
 
     @property
@@ -69,7 +69,7 @@ class PatchOperation:
             than the acknowledgement that another thread stamps; `done` then shortens it.
     """
 
-    def __init__(self, steps: Sequence[Step], clock: Clock) -> None:
+    def __init__(self, steps: Sequence[SentCommand], clock: Clock) -> None:
         now = clock.now()
         self._steps = steps
         self.sent = Span(steps[0].sent.earliest, steps[-1].sent.latest) if steps else Span(now, now)

@@ -19,7 +19,7 @@ from lightrig.suites.claims.acos.avoidable_switches import avoidable_switches
 from lightrig.suites.claims.acos.expander_hops import diameter_and_mean
 from lightrig.suites.claims.acos.performance import (
     MODELS,
-    Fabric,
+    FabricTimes,
     mesh_edges,
     relative_time,
     ring_all_reduce_bytes,
@@ -164,13 +164,13 @@ def _relative(model: str, sequence: int, tax: float | None = None) -> Computed:
     factor = tax if tax is not None else _expander_tax()
     job = replace(found, sequence=sequence)
     return exactly(
-        relative_time(job, Fabric(1.0, factor)),
+        relative_time(job, FabricTimes(1.0, factor)),
         f"{_MODEL}; all-to-all {factor:.2f} times a switch's, no reconfiguration exposed",
     )
 
 
 def _torus_ratio() -> Computed:
-    worst = [relative_time(m, Fabric(3.0, 3.2)) for m in MODELS.values()]
+    worst = [relative_time(m, FabricTimes(3.0, 3.2)) for m in MODELS.values()]
     return exactly(min(worst), f"the least of six models; {_MODEL}")
 
 
@@ -187,7 +187,7 @@ def _qwen_overhead() -> Computed:
     """Overhead at 3.2 Tbit/s, over five seeds of the expander and MFU from 30 to 50 %."""
 
     def overhead(tax: float, share: float) -> float:
-        fabric, job = Fabric(1.0, tax), MODELS["Qwen2-57B"]
+        fabric, job = FabricTimes(1.0, tax), MODELS["Qwen2-57B"]
         return relative_time(job, fabric, 3200e9, share) - 1
 
     found = [overhead(tax, share) for tax in _splittable_times(8) for share in (0.3, 0.4, 0.5)]
@@ -299,7 +299,7 @@ NUMBERS: Mapping[str, Callable[[], Computed]] = {
     "c088": lambda: exactly(1 - _saving("T6-both", 1024), "two tiers suffice at 1,024 GPUs"),
     "c099": lambda: exactly(MODELS["Qwen2-57B"].per_token),
     "c096": lambda: exactly(
-        relative_time(MODELS["Llama3-70B"], Fabric(1.0, _expander_tax(), 0.008)), _MODEL
+        relative_time(MODELS["Llama3-70B"], FabricTimes(1.0, _expander_tax(), 0.008)), _MODEL
     ),
     "c100": lambda: exactly(
         slowdown(range(8), [e for e in splittable(8, 1).split if max(e) < 8], uniform(8)),
@@ -307,7 +307,7 @@ NUMBERS: Mapping[str, Callable[[], Computed]] = {
     ),
     "c101": _qwen_overhead,
     "c103": lambda: exactly(
-        relative_time(MODELS["Llama-4-Maverick"], Fabric(1.0, _expander_tax())) - 1, _MODEL
+        relative_time(MODELS["Llama-4-Maverick"], FabricTimes(1.0, _expander_tax())) - 1, _MODEL
     ),
     "c105": _number(1 - 171.89 / 209.04, "from Table 8; as a speedup it is 21.6 %"),
     "c106": _number(205.39 / 171.89, "uniform against uniform, from Table 8"),
@@ -364,7 +364,7 @@ COMPUTED: Mapping[str, Callable[[], Computed]] = {
     **NUMBERS,
     "c005": lambda: exactly(
         max(
-            relative_time(m, Fabric(1.0, _expander_tax() if m.ep > 8 else 8 / 7))
+            relative_time(m, FabricTimes(1.0, _expander_tax() if m.ep > 8 else 8 / 7))
             for m in MODELS.values()
             if m.name != "Qwen2-57B"
         ),

@@ -122,7 +122,7 @@ FLOPS, UTILIZATION = 989e12, 0.4
 
 
 @dataclass(frozen=True, slots=True)
-class Fabric:
+class FabricTimes:
     """Times of rings and of an all-to-all on a fabric, relative to an ideal switch.
 
     reconfiguration_s: exposed at each change to or from the expander.
@@ -134,7 +134,7 @@ class Fabric:
 
 
 def iteration_seconds(
-    model: Model, fabric: Fabric, rate_bps: float = 800e9, utilization: float = UTILIZATION
+    model: Model, fabric: FabricTimes, rate_bps: float = 800e9, utilization: float = UTILIZATION
 ) -> float:
     """Time of an iteration, collectives and computation one after the other.
 
@@ -161,11 +161,11 @@ def iteration_seconds(
     return (steps + changes) * bubble + reduce * fabric.ring
 
 
-SWITCH = Fabric(1.0, 1.0)
+SWITCH = FabricTimes(1.0, 1.0)
 
 
 def relative_time(
-    model: Model, fabric: Fabric, rate_bps: float = 800e9, utilization: float = UTILIZATION
+    model: Model, fabric: FabricTimes, rate_bps: float = 800e9, utilization: float = UTILIZATION
 ) -> float:
     """Iteration time over that on an ideal packet switch."""
     ours, ideal = (

@@ -3,12 +3,12 @@
 from collections.abc import Iterable, Iterator
 
 from lightrig.harness.record import Row, Scalar
-from lightrig.harness.systems.acos.runtime.gates import Change
+from lightrig.harness.systems.acos.runtime.gates import TopologyChange
 from lightrig.harness.systems.acos.runtime.training import RingTrained
 from lightrig.instruments.clock import Span
 
 
-def change_rows(changes: Iterable[Change]) -> Iterator[Row]:
+def change_rows(changes: Iterable[TopologyChange]) -> Iterator[Row]:
     """Yield how long each server drained its connections, switched, and waited for its links."""
     for event, change in enumerate(changes):
         conditions: dict[str, Scalar] = {

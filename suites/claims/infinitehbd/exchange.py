@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lightrig.harness.systems.infinitehbd.planning.wiring import InfiniteHbdError, Nodes, Wiring
+from lightrig.harness.systems.infinitehbd.planning.wiring import InfiniteHbdError, Nodes, RowWiring
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,9 +80,9 @@ def largest_parallelism(gpus: int) -> int:
     return gpus << gpus
 
 
-def powers_of_two(nodes: int, k: int, *, closed: bool = False) -> Wiring:
+def powers_of_two(nodes: int, k: int, *, closed: bool = False) -> RowWiring:
     """Each node joined to those at ±1, ±2, ±4 … ±2^(`k` - 1), for all-to-all (Appendix G.3).
 
     A run of faulty nodes shorter than `k` can be passed only where a power of two fits it.
     """
-    return Wiring(nodes, tuple(1 << bit for bit in range(k)), closed)
+    return RowWiring(nodes, tuple(1 << bit for bit in range(k)), closed)

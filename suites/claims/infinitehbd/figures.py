@@ -33,7 +33,7 @@ _MODEL = 60
 
 
 @dataclass(frozen=True, slots=True)
-class Series:
+class ChartLine:
     """A line: its mean over draws, and between what 95 % of the draws lie."""
 
     name: str
@@ -57,7 +57,7 @@ class Chart:
     x_unit: str
     y_label: str
     y_unit: str
-    series: tuple[Series, ...]
+    series: tuple[ChartLine, ...]
     note: str
     published: tuple[tuple[float, str], ...] = ()
 
@@ -189,7 +189,7 @@ def aggregate_costs(group: int = 32) -> Chart:
     random = np.random.default_rng(1)
     drawn = [independent(GPUS // 4, share, _MODEL, random) for share in shares.tolist()]
 
-    def cost(name: str, label: str) -> Series:
+    def cost(name: str, label: str) -> ChartLine:
         lost = [waste(built[label], m, 4, group) + m.mean(axis=1) for m in drawn]
         price = aggregate_cost(INTERCONNECTS[name], np.column_stack(lost), GPU_DOLLARS)
         return _over(label, shares, price)
@@ -217,11 +217,11 @@ CHARTS: Mapping[str, Callable[[], Chart]] = {
 }
 
 
-def _over(name: str, x: Values, draws: npt.ArrayLike) -> Series:
+def _over(name: str, x: Values, draws: npt.ArrayLike) -> ChartLine:
     """A line from draws x places."""
     found = np.asarray(draws, dtype=float)
     low, high = np.quantile(found, [0.025, 0.975], axis=0)
-    return Series(name, x, found.mean(axis=0), low, high)
+    return ChartLine(name, x, found.mean(axis=0), low, high)
 
 
 def _below(durations: npt.NDArray[np.int64], values: Values, levels: Values) -> Values:

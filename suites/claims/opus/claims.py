@@ -8,7 +8,7 @@ from pathlib import Path
 
 from lightrig.harness.claims.computed import Computed, Registry, exactly
 from lightrig.harness.systems.opus.planning.costs import GB200, H200, Parts, advantage
-from lightrig.harness.systems.opus.planning.operations import Job, OpusError
+from lightrig.harness.systems.opus.planning.operations import OpusError, RailJob
 from lightrig.harness.systems.opus.planning.topology import TopologyId
 from lightrig.suites.claims.opus.further_claims import FURTHER
 from lightrig.suites.claims.opus.phases import parse_phase_table, steady
@@ -123,7 +123,7 @@ def _estimate() -> Computed:
 
 def _degree(*, at_once: bool) -> Computed:
     """Ring neighbours of a rank in a job of three dimensions: of all rings, or of the largest."""
-    job = Job.grid("three dimensions", 3, [3, 3])
+    job = RailJob.grid("three dimensions", 3, [3, 3])
     near: dict[int, set[int]] = {}
     for group in job.groups.values():
         if 0 in group.ranks:
@@ -140,7 +140,7 @@ def _dimensions() -> Computed:
     count = 0
     for count in range(1, 12):
         try:
-            Job.grid("most", 1, [1] * count)
+            RailJob.grid("most", 1, [1] * count)
         except OpusError:
             break
     return exactly(count, "Symmetric dimensions that the planner takes, and the pipeline.")

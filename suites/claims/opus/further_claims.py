@@ -10,10 +10,10 @@ from pathlib import Path
 from lightrig.harness.claims.computed import Computed, Registry, exactly
 from lightrig.harness.systems.opus.planning.costs import H200, packet_switch_ports
 from lightrig.harness.systems.opus.planning.operations import (
-    Job,
+    RailJob,
 )
 from lightrig.harness.systems.opus.planning.topology import TopologyId
-from lightrig.harness.systems.opus.planning.wiring import Attachment, Attachments, Wiring
+from lightrig.harness.systems.opus.planning.wiring import Attachment, Attachments, RailWiring
 from lightrig.suites.claims.closed_forms import all_to_all_on_ring
 from lightrig.suites.claims.opus.steps import phase_tables
 from lightrig.suites.claims.opus.window_count import window_count
@@ -21,11 +21,11 @@ from lightrig.testbeds import Circuit
 
 OPERATIONS = Path(__file__).parents[3] / "testbeds/opus/recordings/llama_debug_5s.txt"
 STAGES = (2, 4, 8, 16)
-EXAMPLE = Job.grid("example", 3, [2, 2])
+EXAMPLE = RailJob.grid("example", 3, [2, 2])
 """The job of Fig. 8: PP 3, DP 2, CP 2."""
 
 
-def _attached(job: Job, first: int = 1) -> Attachments:
+def _attached(job: RailJob, first: int = 1) -> Attachments:
     """Two ports of a rail's switch for each rank, from `first` on."""
     return {
         rank: (Attachment(port, 1000 + port), Attachment(port + 1, 1001 + port))
@@ -80,7 +80,7 @@ def _most_windows(microbatches: int | None = None) -> dict[int, float]:
     found = {}
     for stages in STAGES:
         count = microbatches or stages
-        tables = phase_tables(Job.grid("windows", stages, [2]), 1, microbatches=count)
+        tables = phase_tables(RailJob.grid("windows", stages, [2]), 1, microbatches=count)
         bound = window_count(
             stages,
             stages,
@@ -106,11 +106,11 @@ def _stored() -> Computed:
     """Circuits stored for each rank and dimension: the most of many jobs."""
     most = 0.0
     for stages, widths in product((2, 3, 4, 8), ([2], [2, 2], [4, 2], [2, 2, 2])):
-        job = Job.grid("stored", stages, widths)
-        wiring = Wiring.of(job, 0, _attached(job))
+        job = RailJob.grid("stored", stages, widths)
+        wiring = RailWiring.of(job, 0, _attached(job))
         count = sum(map(len, wiring.of_group.values()))
         most = max(most, count / (len(job.stage_of) * (len(widths) + 1)))
-    example = Wiring.of(EXAMPLE, 0, _attached(EXAMPLE))
+    example = RailWiring.of(EXAMPLE, 0, _attached(EXAMPLE))
     circuits = sum(map(len, example.of_group.values()))
     note = (
         f"Circuits a rank and dimension, the most of 16 jobs; {circuits} for PP 3, DP 2 and CP 2, "
@@ -123,8 +123,8 @@ def _programmed() -> Computed:
     """Circuits that an event moves, over N_rank / P_asym: at PP 16 against PP 4."""
     most = {}
     for stages in (4, 16):
-        job = Job.grid("event", stages, [4])
-        wiring = Wiring.of(job, 0, _attached(job))
+        job = RailJob.grid("event", stages, [4])
+        wiring = RailWiring.of(job, 0, _attached(job))
         data, pipeline = (TopologyId.uniform(stages, digit) for digit in (1, 0))
         moved = []
         for stage in range(stages - 1):
@@ -139,8 +139,8 @@ def _programmed() -> Computed:
 
 def _ring_rate() -> Computed:
     """Rate of a group on the giant ring over that on circuits of its own, four ranks."""
-    job = Job.grid("four", 2, [2])
-    wiring = Wiring.of(job, 0, _attached(job))
+    job = RailJob.grid("four", 2, [2])
+    wiring = RailWiring.of(job, 0, _attached(job))
     owner = {port.ingress: rank for rank, ports in _attached(job).items() for port in ports}
     reach = {port.egress: rank for rank, ports in _attached(job).items() for port in ports}
     shares = []
@@ -153,7 +153,7 @@ def _ring_rate() -> Computed:
 
 def _always_on() -> Computed:
     """Circuits that any topology forms, over the most that one of them has."""
-    wiring = Wiring.of(EXAMPLE, 0, _attached(EXAMPLE))
+    wiring = RailWiring.of(EXAMPLE, 0, _attached(EXAMPLE))
     every = frozenset[Circuit]().union(*wiring.of_group.values())
     topologies = (TopologyId("".join(digits)) for digits in product("012", repeat=3))
     most = max(len(wiring.circuits(topology)) for topology in topologies)

@@ -2,12 +2,17 @@
 
 from collections.abc import Iterator
 
-from lightrig.harness.systems.opus.planning.operations import ASYMMETRIC, Job, Operation, OpusError
+from lightrig.harness.systems.opus.planning.operations import (
+    ASYMMETRIC,
+    Operation,
+    OpusError,
+    RailJob,
+)
 from lightrig.harness.systems.opus.planning.schedule import PhaseTable, numbered
 
 
 def pipeline_step(
-    job: Job, rank: int, *, microbatches: int, gathers: int = 1, reduces: int = 1
+    job: RailJob, rank: int, *, microbatches: int, gathers: int = 1, reduces: int = 1
 ) -> tuple[Operation, ...]:
     """The operations of a rank in one step of the 1F1B schedule (Opus Fig. 3).
 
@@ -19,7 +24,7 @@ def pipeline_step(
 
 
 def phase_tables(
-    job: Job, steps: int, *, microbatches: int, gathers: int = 1, reduces: int = 1
+    job: RailJob, steps: int, *, microbatches: int, gathers: int = 1, reduces: int = 1
 ) -> tuple[PhaseTable, ...]:
     """Every rank's phase table for so many steps of `pipeline_step`."""
     return tuple(
@@ -31,7 +36,7 @@ def phase_tables(
     )
 
 
-def pair(job: Job, rank: int, stage: int) -> str:
+def pair(job: RailJob, rank: int, stage: int) -> str:
     """The group in which a rank talks to its neighbour in `stage`; raises `OpusError`."""
     for group in job.groups.values():
         stages = {job.stage_of[member] for member in group.ranks}
@@ -40,7 +45,7 @@ def pair(job: Job, rank: int, stage: int) -> str:
     raise OpusError(f"rank {rank} of job {job.name} has no neighbour in stage {stage}")
 
 
-def ring(job: Job, rank: int, dimension: int) -> str:
+def ring(job: RailJob, rank: int, dimension: int) -> str:
     """The group of a symmetric dimension that a rank is in; raises `OpusError`."""
     for group in job.groups.values():
         if group.dimension == dimension and rank in group.ranks:
@@ -49,7 +54,7 @@ def ring(job: Job, rank: int, dimension: int) -> str:
 
 
 def _step(
-    job: Job, rank: int, microbatches: int, gathers: int, reduces: int
+    job: RailJob, rank: int, microbatches: int, gathers: int, reduces: int
 ) -> Iterator[Operation]:
     stage, last = job.stage_of[rank], job.stages - 1
     collective = Operation(ring(job, rank, 1), 0, 1)

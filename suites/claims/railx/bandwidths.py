@@ -6,7 +6,7 @@ import networkx as nx
 import numpy as np
 
 from lightrig.harness.systems.railx.planning.cross_connects import DARK, DIMENSIONS, Settings
-from lightrig.harness.systems.railx.planning.physical import Dimension, Fabric
+from lightrig.harness.systems.railx.planning.physical import Dimension, RailFabric
 
 
 def bisection(settings: Settings, dimension: Dimension, cut: int | None = None) -> int:
@@ -37,22 +37,22 @@ def all_to_all_bound(settings: Settings) -> float:
     return min(bounds)
 
 
-def torus_printed(fabric: Fabric) -> float:
+def torus_printed(fabric: RailFabric) -> float:
     """16 n / (R m) (equation 2)."""
     return 16 * fabric.ports / (fabric.radix * fabric.mesh)
 
 
-def hyperx_exact(fabric: Fabric) -> float:
+def hyperx_exact(fabric: RailFabric) -> float:
     """2 (r + 1) / m^2, exactly (equation 3); the printed 2 n / m leaves out 2 / m^2."""
     return 2 * (fabric.rails + 1) / fabric.mesh**2
 
 
-def low_diameter_printed(fabric: Fabric) -> float:
+def low_diameter_printed(fabric: RailFabric) -> float:
     """2 n / m, of HyperX (approximately) and Dragonfly (exactly) (equations 3 and 4)."""
     return 2 * fabric.ports / fabric.mesh
 
 
-def dragonfly_exact(fabric: Fabric) -> float:
+def dragonfly_exact(fabric: RailFabric) -> float:
     """Equation 4: 2 (r + 1) (R/2) r over (r + 1) (R/2) m^2 chips."""
     groups = fabric.radix // 2
     return (
@@ -108,6 +108,6 @@ def twisted_torus_gain(side: int) -> float:
     return float(loads[0] / loads[1])
 
 
-def mesh_bisection_per_port(fabric: Fabric, multiple: float) -> float:
+def mesh_bisection_per_port(fabric: RailFabric, multiple: float) -> float:
     """2 k m n / (4 m n): the mesh's bisection, both directions, for each optical port (eq. 5)."""
     return 2 * multiple * fabric.rails / (4 * fabric.rails)

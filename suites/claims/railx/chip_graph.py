@@ -15,7 +15,7 @@ import numpy.typing as npt
 import scipy  # whose modules are loaded when they are first used
 
 from lightrig.harness.systems.railx.planning.cross_connects import DARK, DIMENSIONS, Settings
-from lightrig.harness.systems.railx.planning.physical import Dimension, Fabric
+from lightrig.harness.systems.railx.planning.physical import Dimension, RailFabric
 
 Indices = npt.NDArray[np.int64]
 MESH_PORTS = 4
@@ -43,7 +43,7 @@ class ChipGraph:
         return graph
 
     @property
-    def fabric(self) -> Fabric:
+    def fabric(self) -> RailFabric:
         """The fabric of the settings."""
         return self.settings.fabric
 
@@ -96,7 +96,7 @@ class ChipGraph:
 
 
 def edge_port(
-    fabric: Fabric,
+    fabric: RailFabric,
     dimension: Dimension,
     line: Indices,
     rail: Indices,

@@ -18,7 +18,7 @@ from lightrig.harness.claims.computed import Computed, exactly
 from lightrig.harness.systems.railx.planning import allocation, costs
 from lightrig.harness.systems.railx.planning.costs import Network
 from lightrig.harness.systems.railx.planning.cross_connects import Settings
-from lightrig.harness.systems.railx.planning.physical import Fabric
+from lightrig.harness.systems.railx.planning.physical import RailFabric
 from lightrig.harness.systems.railx.planning.scheduling import (
     algorithm_2,
     availability,
@@ -28,7 +28,7 @@ from lightrig.harness.systems.railx.planning.scheduling import (
 from lightrig.harness.systems.railx.planning.topologies import Axis, configure, hyperx, torus
 from lightrig.suites.claims.railx import bandwidths, collectives, flow_model
 from lightrig.suites.claims.railx.chip_graph import node_diameter
-from lightrig.suites.claims.railx.collectives import Group
+from lightrig.suites.claims.railx.collectives import NodeGroup
 from lightrig.suites.claims.railx.flits import Point, stored_points
 from lightrig.suites.claims.railx.further_topologies import (
     dragonfly,
@@ -42,9 +42,9 @@ from lightrig.suites.claims.railx.minimal_routing import (
 )
 from lightrig.suites.claims.railx.workload import LISTING_1, Model, global_batch
 
-FIVE = Fabric(mesh=2, ports=2, columns=5, rows=5, radix=10)
+FIVE = RailFabric(mesh=2, ports=2, columns=5, rows=5, radix=10)
 """The 25 nodes of Fig. 7."""
-RAILX4, RAILX7 = Fabric.full(128, 4, 9), Fabric.full(128, 7, 9)
+RAILX4, RAILX7 = RailFabric.full(128, 4, 9), RailFabric.full(128, 7, 9)
 _DRAWS = 200
 _SATURATING = 1.0
 """Offered flits a cycle and chip at which the throughput of the stored points is read."""
@@ -76,7 +76,7 @@ def _ratio(row: str) -> Computed:
 
 @cache
 def _routes(mesh: int, ports: int, size: int) -> Routes:
-    return minimal_routes(hyperx(Fabric(mesh, ports, size, size, 2 * size)))
+    return minimal_routes(hyperx(RailFabric(mesh, ports, size, size, 2 * size)))
 
 
 def _point(multiple: int, *, credit_delay: bool = False) -> Point:
@@ -155,7 +155,7 @@ def _best_share(times: Callable[[int, int, float], tuple[float, ...]]) -> float:
 
 def _all_reduces(mesh: int, side: int, size: float) -> tuple[float, float, float]:
     """Times of the 1D ring, 2D torus and hierarchical algorithms in section 6.4's setting."""
-    group = Group(mesh, side, 800e9, 4, 300.0)
+    group = NodeGroup(mesh, side, 800e9, 4, 300.0)
     ring = collectives.ring_1d((mesh * side) ** 2, size, 1600e9, 300.0)
     return ring, collectives.ring_2d(group, size), collectives.hierarchical(group, size)
 
@@ -202,7 +202,7 @@ def _context_ports() -> Computed:
 
 def dragonfly_21() -> Settings:
     """Return the Dragonfly of Fig. 8: 21 groups of five nodes, 20 global rails each."""
-    return dragonfly(Fabric(mesh=2, ports=2, columns=21, rows=5, radix=42))
+    return dragonfly(RailFabric(mesh=2, ports=2, columns=21, rows=5, radix=42))
 
 
 def pairing_rule(draws: int = 200) -> float:
@@ -221,19 +221,19 @@ def pairing_rule(draws: int = 200) -> float:
 
 
 def _low_diameters() -> Computed:
-    fabric = Fabric(mesh=2, ports=2, columns=9, rows=9, radix=18)
+    fabric = RailFabric(mesh=2, ports=2, columns=9, rows=9, radix=18)
     found = [node_diameter(s) for s in (hyperx(FIVE), dragonfly_21(), split_hyperx(fabric, 2))]
     return Computed(
         max(found), min(found), max(found), 1, "HyperX 2, Dragonfly 3, 4-D HyperX 4; not the torus"
     )
 
 
-def _hierarchy(group: Group, size: float) -> float:
+def _hierarchy(group: NodeGroup, size: float) -> float:
     return collectives.hierarchical_printed(group, size) / collectives.ring_2d_printed(group, size)
 
 
 def _row_bisection() -> Computed:
-    fabric = Fabric.full(128, 7, 9)
+    fabric = RailFabric.full(128, 7, 9)
     return exactly(bandwidths.bisection(hyperx(fabric), "x") / fabric.rows, "64 nodes in a row")
 
 
@@ -244,20 +244,20 @@ def _first_hops() -> int:
 
 
 def _close(
-    exact: Callable[[Group, float], float], printed: Callable[[Group, float], float]
+    exact: Callable[[NodeGroup, float], float], printed: Callable[[NodeGroup, float], float]
 ) -> float:
     """Return a printed approximation over the exact form, for 16,384 chips and 1 GB."""
-    group = Group(4, 32, 800e9, 4, 300.0)
+    group = NodeGroup(4, 32, 800e9, 4, 300.0)
     return printed(group, 1e9) / exact(group, 1e9)
 
 
-def _node_level(group: Group, size: float) -> float:
+def _node_level(group: NodeGroup, size: float) -> float:
     share = group._replace(bps=group.bps / group.mesh)
     return collectives.ring_2d(share._replace(mesh=1), size)
 
 
 def _constant_in_p() -> float:
-    near, far = (collectives.hyperx(Group(4, p, 800e9, 4, 300.0), 1e9) for p in (16, 64))
+    near, far = (collectives.hyperx(NodeGroup(4, p, 800e9, 4, 300.0), 1e9) for p in (16, 64))
     return far / near
 
 
@@ -268,7 +268,7 @@ def _printed_costs() -> float:
 
 
 _VALUES: Mapping[str, Callable[[], float | tuple[float, str]]] = {
-    "C01": lambda: Fabric.full(128, 5, 13).chips,
+    "C01": lambda: RailFabric.full(128, 5, 13).chips,
     "C03": lambda: _rows()["railx4"].cost_per_injection(_rows()["fat-tree-2"]),
     "C04": lambda: _rows()["railx4"].cost_per_global(_rows()["fat-tree-2"]),
     "C05": lambda: _rows()["railx7"].cost,
@@ -284,13 +284,13 @@ _VALUES: Mapping[str, Callable[[], float | tuple[float, str]]] = {
         bandwidths.twisted_torus_gain(8),
         "all-to-all on 16 x 8, shortest paths evenly",
     ),
-    "C22": lambda: (node_diameter(torus(Fabric.full(16, 1, 1))), "R = 16, rings wrapped"),
+    "C22": lambda: (node_diameter(torus(RailFabric.full(16, 1, 1))), "R = 16, rings wrapped"),
     "C23": lambda: node_diameter(hyperx(FIVE)),
     "C24": lambda: node_diameter(dragonfly_21()),
     "C25": lambda: bandwidths.all_to_all_bound(torus(RAILX7)),
-    "C26": lambda: bandwidths.all_to_all_bound(hyperx(Fabric(4, 2, 9, 9, 18))),
+    "C26": lambda: bandwidths.all_to_all_bound(hyperx(RailFabric(4, 2, 9, 9, 18))),
     "C27": lambda: (
-        bandwidths.dragonfly_exact(Fabric(4, 2, 64, 9, 128)),
+        bandwidths.dragonfly_exact(RailFabric(4, 2, 64, 9, 128)),
         "the cut between groups; with minimal routing on the example of 21 groups (m = n = 2, "
         "equation 4: 2) global links allow {:.2f} and local links {:.2f}".format(
             *bandwidths.dragonfly_minimal_bound(dragonfly_21(), 21)
@@ -298,8 +298,8 @@ _VALUES: Mapping[str, Callable[[], float | tuple[float, str]]] = {
     ),
     "C30": lambda: (4 // 2 + 1) ** 2,
     "C33": lambda: RAILX7.switches / (RAILX7.rails * RAILX7.radix),
-    "C34": lambda: Fabric.full(128, 5, 9).chips,
-    "C35": lambda: Fabric.full(320, 2, 9).chips,
+    "C34": lambda: RailFabric.full(128, 5, 9).chips,
+    "C35": lambda: RailFabric.full(320, 2, 9).chips,
     "C36": lambda: costs.torus_3d(circuit_switched=True).chips,
     "C38": lambda: hyperx(FIVE).node_graph().number_of_nodes(),
     "C40": lambda: hyperx(RAILX7).x.shape[2],
@@ -308,9 +308,9 @@ _VALUES: Mapping[str, Callable[[], float | tuple[float, str]]] = {
         "all pairs of 200,704 chips, our rail numbering",
     ),
     "C45": lambda: (_first_hops(), "mesh hops in the first node, m = 4, n = 1, 25 nodes"),
-    "C46": lambda: dragonfly_groups(Fabric(2, 2, 64, 5, 128)),
-    "C47": lambda: dragonfly_groups(Fabric(7, 9, 64, 64, 128)),
-    "C48": lambda: Fabric(2, 2, columns=21, rows=5, radix=42).chips,
+    "C46": lambda: dragonfly_groups(RailFabric(2, 2, 64, 5, 128)),
+    "C47": lambda: dragonfly_groups(RailFabric(7, 9, 64, 64, 128)),
+    "C48": lambda: RailFabric(2, 2, columns=21, rows=5, radix=42).chips,
     "C52": lambda: 1 / bandwidths.mesh_bisection_per_port(RAILX7, 1),
     "C58": lambda: _close(collectives.ring_2d, collectives.ring_2d_printed),
     "C59": lambda: _close(collectives.hierarchical, collectives.hierarchical_printed),
@@ -334,10 +334,10 @@ _VALUES: Mapping[str, Callable[[], float | tuple[float, str]]] = {
     "C86": lambda: _rows()["railx7"].cost_per_global(_rows()["hx7"]),
     "C87": lambda: 2 * (costs.PACKET_RADIX // 2) ** 2,
     "C88": lambda: _rows()["fat-tree-4"].cost_per_injection(_rows()["fat-tree-2"]),
-    "C89": lambda: Fabric(4, 2, 9, 9, 18).chips,
+    "C89": lambda: RailFabric(4, 2, 9, 9, 18).chips,
     "C97": lambda: (_best_share(_all_reduces), "27 cases: m 2, 4, 8, p 8, 16, 64, V 1 kB to 1 GB"),
     "C98": lambda: (
-        _hierarchy(Group(4, 16, 800e9, 4, 300.0), 1e12),
+        _hierarchy(NodeGroup(4, 16, 800e9, 4, 300.0), 1e12),
         "equation 8 over 7, m = k = 4",
     ),
     "C99": lambda: (
@@ -349,7 +349,7 @@ _VALUES: Mapping[str, Callable[[], float | tuple[float, str]]] = {
     "C114": lambda: global_batch(_LLAMA, LISTING_1),
     "C117": lambda: LISTING_1.ranks,
     "C120": lambda: len(pack(8, 8, [(1, 2), (1, 5), (4, 1), (4, 6)])),
-    "M15": lambda: 2 * Fabric(2, 2, columns=21, rows=5, radix=42).columns,
+    "M15": lambda: 2 * RailFabric(2, 2, columns=21, rows=5, radix=42).columns,
     "M28": lambda: (flow_model.equation_6(8), "flow model over equation 6, 8 ranks"),
     "M29": lambda: (flow_model.equation_7(4), "flow model on the generated torus over equation 7"),
     "M30": lambda: (

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from lightrig.harness.systems.railx.planning.physical import RailxError
 
 
-class Group(NamedTuple):
+class NodeGroup(NamedTuple):
     """Nodes of `mesh` x `mesh` chips in `side` x `side`, and their links.
 
     bps: n B, of all ports at a chip edge. multiple: k, of the mesh over that.
@@ -40,7 +40,7 @@ def ring_1d(ranks: int, size: float, bps: float, latency_ns: float) -> float:
     return 2 * ring(ranks, size, bps, latency_ns)
 
 
-def ring_2d(group: Group, size: float) -> float:
+def ring_2d(group: NodeGroup, size: float) -> float:
     """All-reduce on rings of m p chips in both dimensions at once, first line of equation 7.
 
     4 (m p - 1) alpha + V/(2 n B) (1 - 1/(m p)^2).
@@ -52,12 +52,12 @@ def ring_2d(group: Group, size: float) -> float:
     )
 
 
-def ring_2d_printed(group: Group, size: float) -> float:
+def ring_2d_printed(group: NodeGroup, size: float) -> float:
     """4 m p alpha + V/(2 n B), second line of equation 7."""
     return 4 * group.mesh * group.side * group.latency_ns + _transfer(size, 2 * group.bps)
 
 
-def local(group: Group, size: float) -> float:
+def local(group: NodeGroup, size: float) -> float:
     """All-reduce within a node, latency left out: first line of equation 13.
 
     2 (m^2 - 1)/m^2 V/(2 k n B).
@@ -66,7 +66,7 @@ def local(group: Group, size: float) -> float:
     return 2 * (chips - 1) / chips * _transfer(size, 2 * group.multiple * group.bps)
 
 
-def hierarchical(group: Group, size: float) -> float:
+def hierarchical(group: NodeGroup, size: float) -> float:
     """All-reduce within nodes, then 2D rings among chips of one rank: equation 8, exactly.
 
     The m chips of a rail share it, so each has n B / m for its V / m^2.
@@ -79,7 +79,7 @@ def hierarchical(group: Group, size: float) -> float:
     return local(group, size) + among
 
 
-def hierarchical_printed(group: Group, size: float) -> float:
+def hierarchical_printed(group: NodeGroup, size: float) -> float:
     """4 p alpha + (2/k + 1/m) V/(2 n B), as equation 8 is printed."""
     return 4 * group.side * group.latency_ns + _factor(group) * _transfer(size, 2 * group.bps)
 
@@ -100,7 +100,7 @@ def direct(ranks: int, size: float, bps: float, latency_ns: float) -> float:
     return latency_ns + (ranks - 1) / ranks * _transfer(size, 2 * bps)
 
 
-def hyperx(group: Group, size: float) -> float:
+def hyperx(group: NodeGroup, size: float) -> float:
     """All-reduce on 2D-HyperX by direct exchanges, third line of equation 13.
 
     (m^2 - 1)/m^2 V/(k n B) + 4 alpha + (p^2 - 1)/p^2 (V/m^2)/(2 n B/m).
@@ -112,7 +112,7 @@ def hyperx(group: Group, size: float) -> float:
     )
 
 
-def hyperx_middle_line(group: Group, size: float) -> float:
+def hyperx_middle_line(group: NodeGroup, size: float) -> float:
     """The second line of equation 13 as printed: T_AR(m p, ...) in the second dimension.
 
     Its result, the third line, follows only from T_AR(p, ...).
@@ -124,12 +124,12 @@ def hyperx_middle_line(group: Group, size: float) -> float:
     )
 
 
-def hyperx_printed(group: Group, size: float) -> float:
+def hyperx_printed(group: NodeGroup, size: float) -> float:
     """4 alpha + (2/k + 1/m) V/(2 n B), last line of equation 13: independent of p."""
     return 4 * group.latency_ns + _factor(group) * _transfer(size, 2 * group.bps)
 
 
-def node_level(group: Group, size: float, dimensions: int) -> float:
+def node_level(group: NodeGroup, size: float, dimensions: int) -> float:
     """All-reduce among chips of one rank, one or two dimensions, as printed (equation 9).
 
     2 p alpha + V/(n B/m), or 4 p alpha + V/(2 n B/m).
@@ -196,7 +196,7 @@ def swing_peer(rank: int, step: int, ranks: int) -> int:
     return (rank + distance if rank % 2 == 0 else rank - distance) % ranks
 
 
-def _factor(group: Group) -> float:
+def _factor(group: NodeGroup) -> float:
     return 2 / group.multiple + 1 / group.mesh
 
 

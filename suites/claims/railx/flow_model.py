@@ -6,7 +6,7 @@ Each function returns the time that flows take over the time of an equation; 1 w
 from __future__ import annotations
 
 from lightrig.harness.systems.railx.planning.cross_connects import Settings
-from lightrig.harness.systems.railx.planning.physical import Fabric
+from lightrig.harness.systems.railx.planning.physical import RailFabric
 from lightrig.harness.systems.railx.planning.topologies import hyperx, torus
 from lightrig.instruments.jobs.flows.collectives import ring_reduce_scatter
 from lightrig.instruments.jobs.flows.network import Edge, Network, joined, ring_pairs
@@ -14,7 +14,7 @@ from lightrig.instruments.jobs.flows.routing import Router
 from lightrig.instruments.jobs.flows.steps import Flow, Step, duration
 from lightrig.suites.claims.railx import collectives
 from lightrig.suites.claims.railx.chip_graph import MESH_PORTS, ChipGraph
-from lightrig.suites.claims.railx.collectives import Group
+from lightrig.suites.claims.railx.collectives import NodeGroup
 from lightrig.suites.claims.railx.minimal_routing import minimal_routes
 from lightrig.suites.claims.two_dimensional import all_reduce_2d, both_ways_round
 
@@ -49,15 +49,15 @@ def equation_6(ranks: int) -> float:
 
 def equation_7(side: int) -> float:
     """2D rings on the generated torus, m = 1, so that every hop is optical as in the text."""
-    fabric = Fabric(1, 2, side, side, 2 * side)
+    fabric = RailFabric(1, 2, side, side, 2 * side)
     grid = [[f"c{j * side + i}" for i in range(side)] for j in range(side)]
     took = duration(chip_router(torus(fabric), 1), all_reduce_2d(grid, SIZE, both_ways_round))
-    return took / collectives.ring_2d(Group(1, side, 2 * BPS, 1, LATENCY_NS), SIZE)
+    return took / collectives.ring_2d(NodeGroup(1, side, 2 * BPS, 1, LATENCY_NS), SIZE)
 
 
 def equation_8_among(mesh: int, side: int, multiple: float = 4) -> float:
     """2D rings of all m^2 groups of chips of one rank at once, m of which share each rail."""
-    router = chip_router(torus(Fabric(mesh, 1, side, side, 2 * side)), multiple)
+    router = chip_router(torus(RailFabric(mesh, 1, side, side, 2 * side)), multiple)
     chips, nodes = mesh * mesh, range(side)
     schedules = [
         all_reduce_2d(
@@ -71,7 +71,7 @@ def equation_8_among(mesh: int, side: int, multiple: float = 4) -> float:
         Step(tuple(flow for step in steps for flow in step.flows), steps[0].times)
         for steps in zip(*schedules, strict=True)
     ]
-    group = Group(mesh, side, BPS, multiple, LATENCY_NS)
+    group = NodeGroup(mesh, side, BPS, multiple, LATENCY_NS)
     expected = collectives.hierarchical(group, SIZE) - collectives.local(group, SIZE)
     return duration(router, together) / expected
 
@@ -81,12 +81,12 @@ def equation_8_within(mesh: int, ports: int, multiple: float) -> float:
     names = [f"c{x}-{y}" for x, y in collectives.mesh_ring(mesh)]
     router = Router(joined(ring_pairs(names), multiple * ports * BPS))
     took = 2 * duration(router, ring_reduce_scatter(names, SIZE, both_ways=True))
-    return took / collectives.local(Group(mesh, 2, ports * BPS, multiple, 0.0), SIZE)
+    return took / collectives.local(NodeGroup(mesh, 2, ports * BPS, multiple, 0.0), SIZE)
 
 
 def equation_12(size: int) -> float:
     """Direct exchange among one row of the generated HyperX with single chips."""
-    fabric = Fabric(1, size - 1, size, size, 2 * size)
+    fabric = RailFabric(1, size - 1, size, size, 2 * size)
     ranks = range(size)
     flows = tuple(Flow(f"c{a}", f"c{b}", SIZE / size) for a in ranks for b in ranks if a != b)
     took = duration(chip_router(hyperx(fabric), 1), [Step(flows)])
@@ -100,7 +100,7 @@ def equation_13_among(mesh: int, ports: int, size: int, multiple: float = 4) -> 
     with the other, by the paths of Algorithm 1. The equation takes the load of all rails as equal;
     the paper does not describe how chips reach the rails.
     """
-    fabric = Fabric(mesh, ports, size, size, 2 * size)
+    fabric = RailFabric(mesh, ports, size, size, 2 * size)
     settings = hyperx(fabric)
     routes, router = minimal_routes(settings), chip_router(settings, multiple)
     chips, share = mesh * mesh, SIZE / mesh**2 / 2

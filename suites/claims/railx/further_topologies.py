@@ -12,11 +12,11 @@ from lightrig.harness.systems.railx.planning.cross_connects import (
     DARK,
     Settings,
 )
-from lightrig.harness.systems.railx.planning.physical import Fabric, RailxError
+from lightrig.harness.systems.railx.planning.physical import RailFabric, RailxError
 from lightrig.harness.systems.railx.planning.topologies import Axis, Kind, configure, line_setting
 
 
-def balanced(fabric: Fabric, shares: Sequence[int]) -> list[tuple[int, ...]]:
+def balanced(fabric: RailFabric, shares: Sequence[int]) -> list[tuple[int, ...]]:
     """Split the rails so that each chip row or column gives `shares` of its n ports to each part.
 
     All chips of a node then have the same bandwidth in each part. Raises `RailxError` unless the
@@ -35,7 +35,7 @@ def balanced(fabric: Fabric, shares: Sequence[int]) -> list[tuple[int, ...]]:
     ]
 
 
-def uneven(fabric: Fabric, shares: Sequence[int]) -> list[tuple[int, ...]]:
+def uneven(fabric: RailFabric, shares: Sequence[int]) -> list[tuple[int, ...]]:
     """Split a node's rails by number, such as 3 : 1 of four; chips may differ in bandwidth."""
     if sum(shares) != fabric.rails or min(shares) < 1:
         raise RailxError(f"found shares {tuple(shares)}, expected {fabric.rails} rails in all")
@@ -43,12 +43,12 @@ def uneven(fabric: Fabric, shares: Sequence[int]) -> list[tuple[int, ...]]:
     return [tuple(range(int(a), int(b))) for a, b in pairwise(ends)]
 
 
-def rail_rings(fabric: Fabric, size: int) -> Settings:
+def rail_rings(fabric: RailFabric, size: int) -> Settings:
     """Return the all-to-all of `size` nodes in each row alone; Y-rails stay dark (Fig. 5)."""
     return configure(fabric, [Axis(size, "all-to-all", tuple(range(fabric.rails)))], [])
 
 
-def split_hyperx(fabric: Fabric, groups: int) -> Settings:
+def split_hyperx(fabric: RailFabric, groups: int) -> Settings:
     """Return a HyperX of 2 x `groups` dimensions, rails split evenly in `groups` (section 3.1).
 
     Each physical dimension has (r / groups + 1)^groups nodes. Raises `RailxError` unless the rails
@@ -67,7 +67,7 @@ def split_hyperx(fabric: Fabric, groups: int) -> Settings:
 
 
 def switched_phases(
-    fabric: Fabric, x: Sequence[tuple[int, Kind]], y: Sequence[Axis]
+    fabric: RailFabric, x: Sequence[tuple[int, Kind]], y: Sequence[Axis]
 ) -> list[Settings]:
     """Return a setting for each logical x dimension, in which it has all X-rails (section 5.2).
 
@@ -85,12 +85,12 @@ def switched_phases(
     return phases
 
 
-def dragonfly_groups(fabric: Fabric) -> int:
+def dragonfly_groups(fabric: RailFabric) -> int:
     """Number of groups of a Dragonfly: min(r^2 + r + 1, columns)."""
     return min(fabric.rails**2 + fabric.rails + 1, fabric.columns)
 
 
-def dragonfly(fabric: Fabric, groups: int | None = None) -> Settings:
+def dragonfly(fabric: RailFabric, groups: int | None = None) -> Settings:
     """Return Dragonflies of r + 1 nodes a group (section 3.3.3).
 
     A group is r + 1 nodes of a column, joined all-to-all by their Y-rails; their r (r + 1) X-rails

@@ -6,8 +6,8 @@ import re
 import numpy as np
 import pytest
 
-from lightrig.harness.report.nights.series import History, Series
-from lightrig.harness.report.nights.series_changes import Event, SeriesChange
+from lightrig.harness.report.nights.series import History, NightSeries
+from lightrig.harness.report.nights.series_changes import LabChange, SeriesChange
 from lightrig.harness.report.nights.trend_figures import (
     HEIGHT,
     LEFT,
@@ -18,7 +18,7 @@ from lightrig.harness.report.nights.trend_figures import (
     spark,
     trend,
 )
-from lightrig.harness.statistics.changes import Change
+from lightrig.harness.statistics.changes import LevelChange
 
 NAN = np.nan
 
@@ -28,7 +28,7 @@ def series(median, half=1.0, unit="dB", p99=NAN):
     empty = np.where(np.isnan(median), NAN, p99)
     n = np.where(np.isnan(median), 0.0, 20.0)
     ends = median - half, median + half
-    return Series("q", "a", "t", "case", unit, n, median, *ends, empty, empty, median, median)
+    return NightSeries("q", "a", "t", "case", unit, n, median, *ends, empty, empty, median, median)
 
 
 def history(nights):
@@ -102,7 +102,7 @@ def test_an_unbounded_value_is_cut_at_the_top_not_dropped():
 
 def test_a_change_is_marked_before_its_night_with_direction_and_size():
     one = series([5, 5.1, 5, 7, 7.1, 7])
-    svg = trend(history(6), one, SeriesChange(one, (Change(3, 5, 7, 5, 5, 7, 7, 1e-9),), None))
+    svg = trend(history(6), one, SeriesChange(one, (LevelChange(3, 5, 7, 5, 5, 7, 7, 1e-9),), None))
     (mark,), (line,) = paths(svg, "ln-change"), paths(svg, "lr-line")
     assert line[2][0] < mark[0][0] < line[3][0]
     tip, left, _ = paths(svg, "ln-direction")[0][:3]
@@ -113,7 +113,7 @@ def test_a_change_is_marked_before_its_night_with_direction_and_size():
 
 
 def test_an_event_has_its_letter_and_its_text():
-    events = [Event(1, "identity", "ocs: <6.8>"), Event(3, "cabling", "fibers")]
+    events = [LabChange(1, "identity", "ocs: <6.8>"), LabChange(3, "cabling", "fibers")]
     svg = trend(history(5), series([5, 6, 5, 6, 5]), None, events)
     assert "<title>ocs: &lt;6.8&gt;</title>" in svg
     assert re.findall(r">([AB])</text></g>", svg) == ["A", "B"]

@@ -4,12 +4,12 @@ import pytest
 from planted_nights import DIRTY_FROM, MISSING, SLOW_FROM, Grown, write_nights_of
 
 from lightrig.harness.report.nights.series_changes import (
-    Event,
+    LabChange,
     SeriesChange,
     find_series_changes,
     group_changes,
 )
-from lightrig.harness.statistics.changes import Change
+from lightrig.harness.statistics.changes import LevelChange
 
 EXPECTED = {
     ("bench", True, "firmware_up", "server0.nic0.p0", SLOW_FROM),
@@ -43,9 +43,9 @@ def test_changes_of_neighbouring_nights_are_one_group(history_of, planted):
     lab = history_of(planted).labs[0]
 
     def at(night, series):
-        return SeriesChange(lab.series[series], (Change(night, 1, 2, 1, 1, 2, 2, 1e-9),), None)
+        return SeriesChange(lab.series[series], (LevelChange(night, 1, 2, 1, 1, 2, 2, 1e-9),), None)
 
-    news = [Event(night, "identity", f"news of {night}") for night in (3, 9, 10, 12)]
+    news = [LabChange(night, "identity", f"news of {night}") for night in (3, 9, 10, 12)]
     found = group_changes(lab, [at(9, 0), at(9, 1), at(10, 2), at(20, 3)], news)
     assert [(one.night, len(one.changes)) for one in found] == [(9, 3), (20, 1)]
     assert [event.night for event in found[0].events] == [9, 10]

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 
 from lightrig.harness.report.nights.last_night_departures import ERROR, find_series_departures
-from lightrig.harness.report.nights.series import Lab, Series
+from lightrig.harness.report.nights.series import Lab, NightSeries
 
 NIGHTS = 7
 LEVELS = 44.5, 43.9, 45.1, 44.2, 44.9, 44.0, 51.5
@@ -17,7 +17,7 @@ def series(subject, levels):
     none = np.full(NIGHTS, np.nan)
     ends = {"lower": level - 0.5, "upper": level + 0.5, "p99": none, "p99_upper": none}
     n = np.isfinite(level) * 30.0
-    return Series(
+    return NightSeries(
         "acknowledged", subject, "t", "", "ms", n, median=level, level=level, greatest=level, **ends
     )
 

@@ -9,7 +9,7 @@ import pytest
 from lightrig.harness.record import Context, Journal, Row, settle
 from lightrig.harness.report.nights import write_nights
 from lightrig.harness.report.nights.last_night_departures import find_series_departures
-from lightrig.harness.report.nights.series import Lab, Series, tails_and_counts
+from lightrig.harness.report.nights.series import Lab, NightSeries, tails_and_counts
 from lightrig.harness.report.nights.series_changes import find_series_changes, tried
 
 NIGHTS = 16
@@ -21,7 +21,7 @@ def series(quantity, subject="server0.nic0.p0", unit="ns", **more):
     none = np.full(NIGHTS, np.nan)
     known = {"median": level, "level": level, "lower": level * 0.99, "upper": level * 1.01}
     known |= {"p99": none, "p99_upper": none, "greatest": 4 * level, "n": np.full(NIGHTS, 30.0)}
-    return Series(quantity, subject, "t", "case", unit, **known | more)
+    return NightSeries(quantity, subject, "t", "case", unit, **known | more)
 
 
 def lab(*plain):

@@ -9,7 +9,7 @@ import pytest
 from drawings import elements, marks, words
 from test_nights_figures import history, series
 
-from lightrig.harness.report.nights.series_changes import Event, SeriesChange
+from lightrig.harness.report.nights.series_changes import LabChange, SeriesChange
 from lightrig.harness.report.nights.trend_figures import (
     far,
     layers,
@@ -18,7 +18,7 @@ from lightrig.harness.report.nights.trend_figures import (
     spark,
     trend,
 )
-from lightrig.harness.statistics.changes import Change, Trend
+from lightrig.harness.statistics.changes import LevelChange, Trend
 from lightrig.testbeds import Limit
 
 NAN = np.nan
@@ -106,7 +106,11 @@ def test_nights_without_data_are_grey_from_half_a_night_before_to_half_a_night_a
 
 
 def test_events_of_one_night_share_a_line_before_it():
-    events = [Event(1, "identity", "ocs"), Event(3, "cabling", "fibers"), Event(1, "code", "new")]
+    events = [
+        LabChange(1, "identity", "ocs"),
+        LabChange(3, "cabling", "fibers"),
+        LabChange(1, "code", "new"),
+    ]
     svg = trend(history(5), series([5, 6, 5, 6, 5]), None, events)
     lines = [one[1].get("d") for one in elements(svg, "ln-event")]
     assert lines == [f"M{across(night - 0.5, 5):.1f} 24.0V154.0" for night in (1, 3)]
@@ -125,7 +129,7 @@ def test_names_of_events_repeat_with_a_number():
 def test_levels_and_triangles_of_two_changes():
     values = [5, 5, 9, 9, 9, 6]
     one = series(values, half=0)
-    changes = Change(2, 5, 9, 4, 6, 8, 10, 1e-9), Change(5, 9, 6, 8, 10, 5, 7, 1e-9)
+    changes = LevelChange(2, 5, 9, 4, 6, 8, 10, 1e-9), LevelChange(5, 9, 6, 8, 10, 5, 7, 1e-9)
     svg = trend(history(6), one, SeriesChange(one, changes, None))
     levels = [
         [(across(start - 0.5, 6), down(level, 5, 9)), (across(end - 0.5, 6), down(level, 5, 9))]

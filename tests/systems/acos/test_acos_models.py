@@ -20,7 +20,7 @@ from lightrig.suites.claims.acos.expander_hops import diameter_and_mean
 from lightrig.suites.claims.acos.performance import (
     MODELS,
     SWITCH,
-    Fabric,
+    FabricTimes,
     iteration_seconds,
     mesh_edges,
     relative_time,
@@ -123,7 +123,7 @@ def test_all_to_all_takes_a_switch_s_time_on_a_mesh_and_more_on_a_torus():
 def test_iteration_times_follow_bandwidth_and_fabric():
     qwen = MODELS["Qwen2-57B"]
     assert relative_time(qwen, SWITCH) == 1
-    slow = Fabric(1.0, 2.0)
+    slow = FabricTimes(1.0, 2.0)
     assert relative_time(qwen, slow, 3.2e12) < relative_time(qwen, slow)
     assert relative_time(MODELS["Llama3-8B"], slow) == 1
-    assert iteration_seconds(qwen, Fabric(1.0, 1.0, 0.008)) > iteration_seconds(qwen, SWITCH)
+    assert iteration_seconds(qwen, FabricTimes(1.0, 1.0, 0.008)) > iteration_seconds(qwen, SWITCH)

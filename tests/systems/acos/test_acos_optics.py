@@ -6,8 +6,8 @@ import pytest
 from lightrig.harness.systems.acos.planning.optics import (
     CROSS,
     DARK,
-    Fabric,
     FabricError,
+    OpticalFabric,
     select,
     selected,
 )
@@ -15,7 +15,7 @@ from lightrig.harness.systems.acos.planning.optics import (
 
 def crossed_pair():
     """Two GPUs of one lane, looped in the bar state and joined to each other when crossed."""
-    fabric = Fabric(2, 1)
+    fabric = OpticalFabric(2, 1)
     choice = select(fabric, ("loop", "pair"))
     fabric.join(choice.transmit[:, 0, 0], choice.receive[:, 0, 0])
     one, two = fabric.exchange(

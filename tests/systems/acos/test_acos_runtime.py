@@ -9,13 +9,13 @@ import pytest
 from slept_clock import SleptClock
 
 from lightrig.harness.systems.acos.planning import datacentre_plans
-from lightrig.harness.systems.acos.runtime.gates import Change, Gatekeeper, Gates, Group
+from lightrig.harness.systems.acos.runtime.gates import Gatekeeper, Gates, RankGroup, TopologyChange
 from lightrig.harness.systems.acos.runtime.training import RingTraining
 from lightrig.instruments.clock import Span
 from lightrig.testbeds import LightrigError, Link, Port
 
 SECOND = 1_000_000_000
-GROUPS = {"first": Group((0, 1), "rows"), "other": Group((0, 2), "columns")}
+GROUPS = {"first": RankGroup((0, 1), "rows"), "other": RankGroup((0, 2), "columns")}
 
 
 class Server:
@@ -70,8 +70,8 @@ def test_light_stays_until_bytes_are_acknowledged(server: Server) -> None:
     idle = begin + 100
     drained = idle + 45_000_000 + 2 * 2_000_000
     assert server.keeper.changes == [
-        Change("s0", 0, "rows", begin, begin, Span(1, 2), Span(3, 4), begin + 100),
-        Change("s0", 2, "columns", idle, drained, Span(1, 2), Span(3, 4), drained + 100),
+        TopologyChange("s0", 0, "rows", begin, begin, Span(1, 2), Span(3, 4), begin + 100),
+        TopologyChange("s0", 2, "columns", idle, drained, Span(1, 2), Span(3, 4), drained + 100),
     ]
     assert server.asked == [("rows", 0), ("columns", 2)]
     assert server.went == [(0, None), (1, None), (2, None)]
@@ -240,7 +240,7 @@ def square() -> tuple[Any, Any, list[Any]]:
             server=server, select=select, close=lambda: asked.append(("closed", server))
         )
 
-    groups = {"row": Group((0, 1), "rows"), "column": Group((0, 2), "columns")}
+    groups = {"row": RankGroup((0, 1), "rows"), "column": RankGroup((0, 2), "columns")}
     made = RingTraining(fabric, groups, lambda bench: overlay, session, selector)
     return made, overlay, asked
 

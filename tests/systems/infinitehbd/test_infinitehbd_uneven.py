@@ -9,7 +9,7 @@ from lightrig.harness.systems.infinitehbd.planning.rings import Path, bundles, c
 from lightrig.harness.systems.infinitehbd.planning.wiring import (
     FatTree,
     InfiniteHbdError,
-    Wiring,
+    RowWiring,
     k_hop,
 )
 from lightrig.testbeds import Circuit
@@ -106,12 +106,12 @@ def test_paths_of_a_group_with_unlike_hops():
         [loop, backup],
         [loop, loop],
     ]
-    assert bundles(Wiring(9, (1, 3, 4), closed=True)) == ((1, 3), (-1, -3), (4, -4))
+    assert bundles(RowWiring(9, (1, 3, 4), closed=True)) == ((1, 3), (-1, -3), (4, -4))
     assert circuits(Path.EXTERNAL_1, 3) == {Circuit(1, 4), Circuit(2, 7), Circuit(3, 10)}
 
 
 def test_links_of_a_line_and_of_a_ring_of_unlike_hops():
-    line, ring = Wiring(5, (1, 3)), Wiring(7, (1, 3), closed=True)
+    line, ring = RowWiring(5, (1, 3)), RowWiring(7, (1, 3), closed=True)
     inside = {(0, 1), (1, 2), (2, 3), (3, 4), (0, 3), (1, 4)}
     assert set(map(tuple, line.links().tolist())) == inside
     assert [line.neighbour(node, 3) for node in range(5)] == [3, 4, None, None, None]
@@ -119,4 +119,4 @@ def test_links_of_a_line_and_of_a_ring_of_unlike_hops():
     assert (len(ring.links()), ring.neighbour(1, -3), ring.reach) == (14, 5, 3)
     for wrong in ((6, (1, 3), True), (0, (1,), False), (9, (2, 3), False), (9, (1, 3, 2), False)):
         with pytest.raises(InfiniteHbdError, match="expected"):
-            Wiring(*wrong)
+            RowWiring(*wrong)

@@ -8,7 +8,7 @@ from dataclasses import replace
 from systems.opus.opus_world import Choice, State, World, settled
 
 from lightrig.harness.systems.opus.planning.controller import Controller
-from lightrig.harness.systems.opus.planning.operations import Job, Operation
+from lightrig.harness.systems.opus.planning.operations import Operation, RailJob
 from lightrig.harness.systems.opus.planning.schedule import numbered
 from lightrig.harness.systems.opus.planning.shim import Mode
 from lightrig.harness.systems.opus.planning.topology import GiantRing
@@ -20,18 +20,18 @@ PATIENCE = 0.02
 LONGEST = 20_000
 """Events in a schedule; the longest that comes to an end has some two thousand."""
 
-Program = Callable[[Job, int], Sequence[Operation]]
+Program = Callable[[RailJob, int], Sequence[Operation]]
 
 
-def a_step(job: Job, rank: int) -> Sequence[Operation]:
+def a_step(job: RailJob, rank: int) -> Sequence[Operation]:
     return pipeline_step(job, rank, microbatches=1)
 
 
-def a_long_step(job: Job, rank: int) -> Sequence[Operation]:
+def a_long_step(job: RailJob, rank: int) -> Sequence[Operation]:
     return pipeline_step(job, rank, microbatches=2, gathers=2)
 
 
-def out_and_back(job: Job, rank: int) -> Sequence[Operation]:
+def out_and_back(job: RailJob, rank: int) -> Sequence[Operation]:
     """Send/Recv, one collective, Send/Recv: the least that shifts both ways, in two stages."""
     other = pair(job, rank, 1 - job.stage_of[rank])
     return numbered(
@@ -39,7 +39,7 @@ def out_and_back(job: Job, rank: int) -> Sequence[Operation]:
     )
 
 
-def apart(job: Job, rank: int) -> Sequence[Operation]:
+def apart(job: RailJob, rank: int) -> Sequence[Operation]:
     """One Send/Recv, after which stage 1 leaves the pipeline and stage 0 has nothing to ask for."""
     sent = Operation(pair(job, rank, 1 - job.stage_of[rank]), 0, 0)
     return (sent, Operation(ring(job, rank, 1), 0, 1)) if job.stage_of[rank] else (sent,)
@@ -73,7 +73,7 @@ def outcome(state: State) -> str:
 
 
 def at_random(
-    job: Job, mode: Mode, seed: int, faults: int, steps: int = 1
+    job: RailJob, mode: Mode, seed: int, faults: int, steps: int = 1
 ) -> tuple[str, list[str]]:
     """One schedule with up to `faults` faults: how it ended, and what was broken on the way."""
     rng = random.Random(seed)
@@ -95,7 +95,7 @@ def at_random(
 
 
 def every_one(
-    job: Job, mode: Mode, program: Program, faults: int = 0, most: int = 200_000
+    job: RailJob, mode: Mode, program: Program, faults: int = 0, most: int = 200_000
 ) -> tuple[int, Counter[str], list[str]]:
     """All schedules with up to `faults` faults: states, how they ended, what was broken.
 

@@ -24,7 +24,7 @@ from lightrig.harness.systems.opus.planning.messages import (
     Rewired,
     TopoWrite,
 )
-from lightrig.harness.systems.opus.planning.operations import Job, Operation
+from lightrig.harness.systems.opus.planning.operations import Operation, RailJob
 from lightrig.harness.systems.opus.planning.orchestrator import Orchestrator
 from lightrig.harness.systems.opus.planning.run_events import (
     Began,
@@ -37,14 +37,16 @@ from lightrig.harness.systems.opus.planning.run_events import (
 from lightrig.harness.systems.opus.planning.schedule import PhaseTable
 from lightrig.harness.systems.opus.planning.shim import Mode, Shim
 from lightrig.harness.systems.opus.planning.topology import GiantRing
-from lightrig.harness.systems.opus.planning.wiring import Attachment, Wiring
+from lightrig.harness.systems.opus.planning.wiring import Attachment, RailWiring
 from lightrig.testbeds import Circuit
 
 Choice = tuple[str, int | tuple[int, int]]
 """Next event: its kind, and which of them; on a switch or rail, also which change."""
 
 
-def attachments(job: Job, rail: int, first: int = 1) -> dict[int, tuple[Attachment, Attachment]]:
+def attachments(
+    job: RailJob, rail: int, first: int = 1
+) -> dict[int, tuple[Attachment, Attachment]]:
     """Each rank's two ports, ingress and egress of one number from `first` on."""
     return {
         rank: (
@@ -114,8 +116,8 @@ class World:
     broken: what was seen to go wrong at once.
     """
 
-    job: Job
-    wirings: tuple[Wiring, ...]
+    job: RailJob
+    wirings: tuple[RailWiring, ...]
     lockstep: bool = False
     in_order: bool = False
     gathers: bool = False
@@ -126,10 +128,10 @@ class World:
 
     @classmethod
     def of(
-        cls, job: Job, *, lockstep: bool = False, in_order: bool = False, gathers: bool = False
+        cls, job: RailJob, *, lockstep: bool = False, in_order: bool = False, gathers: bool = False
     ) -> "World":
         rails = range(job.rails)
-        wirings = tuple(Wiring.of(job, rail, attachments(job, rail)) for rail in rails)
+        wirings = tuple(RailWiring.of(job, rail, attachments(job, rail)) for rail in rails)
         return cls(job, wirings, lockstep, in_order, gathers)
 
     def begin(

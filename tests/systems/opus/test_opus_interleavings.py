@@ -13,7 +13,7 @@ from systems.opus import opus_schedules
 from systems.opus.opus_schedules import a_step, apart, at_random, every_one, out_and_back
 
 from lightrig.harness.systems.opus.planning.controller import Barrier, Controller
-from lightrig.harness.systems.opus.planning.operations import Job
+from lightrig.harness.systems.opus.planning.operations import RailJob
 from lightrig.harness.systems.opus.planning.shim import Mode, Shim
 from lightrig.harness.systems.opus.planning.topology import TopologyId
 
@@ -21,14 +21,14 @@ SCHEDULES = int(os.environ.get("LIGHTRIG_SCHEDULES", "150"))
 LONG = SCHEDULES >= 10_000
 PARTS = 4
 JOBS = (
-    Job.grid("pairs", 2, [2]),
-    Job.grid("three stages", 3, [2]),
-    Job.grid("pipeline", 3, [1]),
-    Job.grid("odd rings", 2, [3]),
-    Job.grid("two rails", 2, [1], rails=2),
-    Job.grid("four rings, two rails", 2, [2], rails=2),
-    Job.grid("five stages", 5, [1]),
-    Job.grid("four stages", 4, [2]),
+    RailJob.grid("pairs", 2, [2]),
+    RailJob.grid("three stages", 3, [2]),
+    RailJob.grid("pipeline", 3, [1]),
+    RailJob.grid("odd rings", 2, [3]),
+    RailJob.grid("two rails", 2, [1], rails=2),
+    RailJob.grid("four rings, two rails", 2, [2], rails=2),
+    RailJob.grid("five stages", 5, [1]),
+    RailJob.grid("four stages", 4, [2]),
 )
 MODES: tuple[Mode, ...] = ("default", "provisioning")
 
@@ -57,7 +57,7 @@ def test_random_schedules_with_faults(part: int) -> None:
 def test_every_schedule_of_two_ranks_with_a_fault(
     mode: Mode, program: opus_schedules.Program
 ) -> None:
-    _, ends, broken = every_one(Job.grid("two", 2, [1]), mode, program, faults=1)
+    _, ends, broken = every_one(RailJob.grid("two", 2, [1]), mode, program, faults=1)
     assert not broken
     assert ends["done"] > 0
     assert not ends["stuck"]
@@ -69,7 +69,7 @@ def test_every_schedule_of_two_ranks_with_a_fault(
 @pytest.mark.parametrize("stages", [2, 4] if LONG else [4])
 def test_every_schedule_of_four_ranks(mode: Mode, stages: int) -> None:
     """Four stages, of which two that are no neighbours change at once; or two of two ranks."""
-    job = Job.grid("four", stages, [4 // stages])
+    job = RailJob.grid("four", stages, [4 // stages])
     states, ends, broken = every_one(job, mode, a_step, most=2_000_000)
     assert not broken
     assert ends == {"done": 1}
@@ -120,7 +120,7 @@ def test_a_controller_that_is_wrong_is_found(
     monkeypatch: pytest.MonkeyPatch, wrong: type[Controller], width: int, promise: str
 ) -> None:
     monkeypatch.setattr(opus_schedules, "Controller", wrong)
-    _, _, broken = every_one(Job.grid("few", 2, [width]), "default", out_and_back)
+    _, _, broken = every_one(RailJob.grid("few", 2, [width]), "default", out_and_back)
     assert broken
     assert broken[0].startswith(promise)
 
@@ -135,14 +135,14 @@ def test_granting_what_is_being_changed_is_found(monkeypatch: pytest.MonkeyPatch
 
 def test_starting_on_what_was_granted_before_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Shim, "is_granted", property(lambda self: self.granted is not None))
-    _, _, broken = every_one(Job.grid("two", 2, [1]), "default", out_and_back)
+    _, _, broken = every_one(RailJob.grid("two", 2, [1]), "default", out_and_back)
     assert broken
     assert broken[0].startswith("G1")
 
 
 def test_without_releases_all_ranks_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     """The printed default mode has none: who has sent says nothing until it asks again."""
-    job = Job.grid("two", 2, [1])
+    job = RailJob.grid("two", 2, [1])
     assert every_one(job, "default", apart)[1] == {"done": 1}
 
     def silent(self: Shim) -> tuple[Shim, tuple[()]]:

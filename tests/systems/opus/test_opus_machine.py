@@ -17,12 +17,16 @@ from hypothesis.stateful import (
 from systems.opus.opus_schedules import LONGEST, a_step, begin, outcome
 from systems.opus.opus_world import Choice, World
 
-from lightrig.harness.systems.opus.planning.operations import Job
+from lightrig.harness.systems.opus.planning.operations import RailJob
 from lightrig.harness.systems.opus.planning.shim import Mode
 from lightrig.suites.claims.opus.auditor import audit
 
 EXAMPLES = max(8, int(os.environ.get("LIGHTRIG_SCHEDULES", "0")) // 100)
-JOBS = (Job.grid("pairs", 2, [2]), Job.grid("pipeline", 3, [1]), Job.grid("rails", 2, [1], rails=2))
+JOBS = (
+    RailJob.grid("pairs", 2, [2]),
+    RailJob.grid("pipeline", 3, [1]),
+    RailJob.grid("rails", 2, [1], rails=2),
+)
 PICK = st.integers(0, 10_000)
 
 
@@ -30,7 +34,7 @@ class Meddling(RuleBasedStateMachine):
     """Events are picked by number, so that a failure shrinks to few and early ones."""
 
     @initialize(job=st.sampled_from(JOBS), mode=st.sampled_from(["default", "provisioning"]))
-    def train(self, job: Job, mode: Mode) -> None:
+    def train(self, job: RailJob, mode: Mode) -> None:
         self.world = World.of(job)
         self.state = begin(self.world, mode, a_step)
         self.found = {str(rail): one.held for rail, one in enumerate(self.state.switches)}

@@ -12,8 +12,8 @@ import pytest
 from lightrig.harness.systems.opus.planning.messages import Program, Rewire
 from lightrig.harness.systems.opus.planning.operations import (
     ASYMMETRIC,
-    Job,
     Operation,
+    RailJob,
     neighbours,
 )
 from lightrig.harness.systems.opus.planning.orchestrator import Orchestrator
@@ -21,7 +21,7 @@ from lightrig.harness.systems.opus.planning.run_events import Confirmed, Rewirin
 from lightrig.harness.systems.opus.planning.schedule import PhaseTable, numbered
 from lightrig.harness.systems.opus.planning.shim import Shim
 from lightrig.harness.systems.opus.planning.topology import TopologyId
-from lightrig.harness.systems.opus.planning.wiring import Attachment, Wiring
+from lightrig.harness.systems.opus.planning.wiring import Attachment, RailWiring
 from lightrig.harness.systems.opus.runtime.rails import Rails
 from lightrig.instruments.clock.virtual import VirtualClock
 from lightrig.suites.claims.opus.auditor import audit
@@ -51,7 +51,7 @@ def run(job, tables, mode, switching=50 * MS):
     """Return the rail after all steps of `tables`; its switch takes `switching` ns."""
     clock = VirtualClock()
     shims = [Shim(rank, job.stage_of[rank], table, mode) for rank, table in enumerate(tables)]
-    wiring = Wiring.of(job, 0, attached(job))
+    wiring = RailWiring.of(job, 0, attached(job))
     rails = Rails(
         clock, job, shims, [wiring], lambda _: clock.sleep(switching), ["ocs"], gathering=0
     )
@@ -75,7 +75,7 @@ def violations(rails, stages, events=None):
 def job(request):
     """Return a job of PP 2 to 4 and DP 2 after two steps, in either mode, and its stages."""
     stages, mode = request.param
-    made = Job.grid("emulated", stages, [2])
+    made = RailJob.grid("emulated", stages, [2])
     return run(made, phase_tables(made, 2, microbatches=2, gathers=2), mode), stages
 
 
@@ -102,7 +102,7 @@ def test_changes_that_no_switch_confirms_are_violations(job):
 @claim("pipeline-alone")
 @pytest.mark.parametrize("mode", MODES)
 def test_where_only_the_pipeline_crosses_servers_nothing_is_reconfigured(mode):
-    made = Job.grid("pipeline", 4, [1])
+    made = RailJob.grid("pipeline", 4, [1])
     tables = phase_tables(made, 2, microbatches=4, gathers=0, reduces=0)
     rails = run(made, tables, mode)
     assert rails.journal.events
@@ -112,7 +112,7 @@ def test_where_only_the_pipeline_crosses_servers_nothing_is_reconfigured(mode):
 @pytest.fixture(scope="module")
 def alternating():
     """Two parallelisms in turn: PP 1, DP 2 and CP 2."""
-    made = Job.grid("alternating", 1, [2, 2])
+    made = RailJob.grid("alternating", 1, [2, 2])
     tables = [
         PhaseTable(numbered([Operation(ring(made, rank, digit), 0, digit) for digit in (1, 2)]), 3)
         for rank in range(len(made.stage_of))
@@ -143,9 +143,9 @@ def test_without_provisioning_no_window_hides_anything(alternating, switching):
 @claim("undisturbed")
 def test_an_event_moves_circuits_of_its_stages_alone():
     """The stage of a port by hand: ports 1 to 16 are of ranks 0 to 7, two ranks a stage."""
-    made, second = Job.grid("one", 4, [2]), Job.grid("other", 2, [2])
-    wiring = Wiring.of(made, 0, attached(made))
-    beside = Wiring.of(second, 0, attached(second, 101))
+    made, second = RailJob.grid("one", 4, [2]), RailJob.grid("other", 2, [2])
+    wiring = RailWiring.of(made, 0, attached(made))
+    beside = RailWiring.of(second, 0, attached(second, 101))
     stage_of = {1 + 2 * rank + port: rank // 2 for rank in range(8) for port in (0, 1)}
     topologies = [TopologyId("".join(digits)) for digits in product("01", repeat=4)]
     moved = Counter()
@@ -184,7 +184,7 @@ def test_a_send_changes_at_most_two_digits(stages):
 def test_groups_of_three_dimensions(shape):
     """P1 P2 + P2 P3 + P3 P1: one for each line; a pipeline is a ring of pairs of stages."""
     stages, first, second = shape
-    groups = Job.grid("grid", stages, [first, second]).groups.values()
+    groups = RailJob.grid("grid", stages, [first, second]).groups.values()
     kinds = Counter(group.dimension == ASYMMETRIC for group in groups)
     lines = {frozenset(group.ranks) for group in groups if group.dimension != ASYMMETRIC}
     assert len(lines) == kinds[False] == stages * first + stages * second

@@ -8,26 +8,26 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lightrig.harness.systems.opus.planning.operations import Job, OpusError
-from lightrig.harness.systems.opus.planning.profiling import Seen, profiled
+from lightrig.harness.systems.opus.planning.operations import OpusError, RailJob
+from lightrig.harness.systems.opus.planning.profiling import SeenOperations, profiled
 from lightrig.suites.claims.opus.steps import phase_tables
 
-JOB = Job.grid("llama", 2, [2])
+JOB = RailJob.grid("llama", 2, [2])
 
 
-def seen(job: Job, steps: int, **shape: int) -> dict[int, list[str]]:
+def seen(job: RailJob, steps: int, **shape: int) -> dict[int, list[str]]:
     tables = phase_tables(job, steps, **shape)
     return {rank: [op.group for op in table.all()] for rank, table in enumerate(tables)}
 
 
-def of(groups: Mapping[int, Sequence[str]]) -> dict[int, Seen]:
-    return {rank: Seen(each) for rank, each in groups.items()}
+def of(groups: Mapping[int, Sequence[str]]) -> dict[int, SeenOperations]:
+    return {rank: SeenOperations(each) for rank, each in groups.items()}
 
 
 @given(stages=st.integers(2, 3), microbatches=st.integers(1, 3), gathers=st.integers(1, 3))
 @settings(max_examples=10, deadline=None)
 def test_profiled_steps_predict_later_ones(stages: int, microbatches: int, gathers: int) -> None:
-    job = Job.grid("llama", stages, [2])
+    job = RailJob.grid("llama", stages, [2])
     shape = {"microbatches": microbatches, "gathers": gathers}
     found = profiled(job, of(seen(job, 3, **shape)))
     for rank, table in enumerate(phase_tables(job, 5, **shape)):
@@ -70,7 +70,7 @@ def test_ranks_that_say_nothing_have_no_steps() -> None:
 DATA, PAIR = "r0.d1.s{}.0", "r0.pp0-1.{}"
 
 
-def seen_by(*ranks: str, steps: Sequence[int] = ()) -> dict[int, Seen]:
+def seen_by(*ranks: str, steps: Sequence[int] = ()) -> dict[int, SeenOperations]:
     """Ranks 0 to 3 as texts: s and r, those joined in brackets; c and p, collectives.
 
     c is one of the stage, p one of the two ranks that send to each other.
@@ -84,7 +84,7 @@ def seen_by(*ranks: str, steps: Sequence[int] = ()) -> dict[int, Seen]:
                 (DATA if part == "c" else PAIR).format(rank // 2 if part == "c" else rank % 2)
             )
             parts.append("" if part in "cp" else part)
-        found[rank] = Seen(groups, parts, steps)
+        found[rank] = SeenOperations(groups, parts, steps)
     return found
 
 

@@ -12,12 +12,12 @@ from lightrig.harness.bench import Bench, Fabric, bind
 from lightrig.harness.systems.opus.measurements.replay import replayed
 from lightrig.harness.systems.opus.planning.controller import Controller
 from lightrig.harness.systems.opus.planning.messages import Rewire
-from lightrig.harness.systems.opus.planning.operations import Job, Operation, OpusError
+from lightrig.harness.systems.opus.planning.operations import Operation, OpusError, RailJob
 from lightrig.harness.systems.opus.planning.run_events import Rewiring
 from lightrig.harness.systems.opus.planning.schedule import PhaseTable
 from lightrig.harness.systems.opus.planning.shim import Mode, Shim
 from lightrig.harness.systems.opus.planning.topology import GIANT_RING, GiantRing, TopologyId
-from lightrig.harness.systems.opus.planning.wiring import Wiring
+from lightrig.harness.systems.opus.planning.wiring import RailWiring
 from lightrig.harness.systems.opus.runtime.on_fabric import FabricRails, attachments_of, fitting_job
 from lightrig.harness.systems.opus.runtime.rails import GATHERING, Rails, RailsLostError
 from lightrig.instruments.clock import SystemClock
@@ -30,7 +30,7 @@ from lightrig.testbeds import Circuit, LightrigError, load
 
 HOME = Path(__file__).parents[3] / "testbeds"
 MS = 1_000_000
-JOB = Job.grid("llama", 2, [2], rails=2)
+JOB = RailJob.grid("llama", 2, [2], rails=2)
 
 
 class Switches:
@@ -56,7 +56,7 @@ def rails_on(
     tables = phase_tables(JOB, steps, microbatches=2, gathers=3)
     shims = [Shim(rank, JOB.stage_of[rank], table, mode) for rank, table in enumerate(tables)]
     wirings = [
-        Wiring.of(JOB, rail, attachments(JOB, rail, 1 + 8 * rail if switch else 1))
+        RailWiring.of(JOB, rail, attachments(JOB, rail, 1 + 8 * rail if switch else 1))
         for rail in range(2)
     ]
     names = [switch or f"ocs{rail}" for rail in range(2)]
@@ -64,24 +64,24 @@ def rails_on(
     return rails, {rank: table.all() for rank, table in enumerate(tables)}
 
 
-def one_ring(job: Job, rank: int) -> Operation:
+def one_ring(job: RailJob, rank: int) -> Operation:
     return Operation(ring(job, rank, 1), 0, 1)
 
 
-def one_ring_each(clock: VirtualClock, job: Job, commands: int = 1) -> tuple[Rails, Switches]:
+def one_ring_each(clock: VirtualClock, job: RailJob, commands: int = 1) -> tuple[Rails, Switches]:
     """All stages in the pipeline, and every rank with one operation of its ring ahead."""
     shims = [
         Shim(rank, stage, PhaseTable((one_ring(job, rank),), 1), "default")
         for rank, stage in enumerate(job.stage_of)
     ]
-    switches, wiring = Switches(clock), Wiring.of(job, 0, attachments(job, 0))
+    switches, wiring = Switches(clock), RailWiring.of(job, 0, attachments(job, 0))
     return Rails(clock, job, shims, [wiring], switches.apply, ["ocs0"], commands=commands), switches
 
 
 def violations(rails: Rails, *pardoned: str) -> list[str]:
     begun = TopologyId("00")
     found = {
-        f"ocs{rail}": Wiring.of(JOB, rail, attachments(JOB, rail)).circuits(begun)
+        f"ocs{rail}": RailWiring.of(JOB, rail, attachments(JOB, rail)).circuits(begun)
         for rail in range(2)
     }
     return [str(v) for v in audit(rails.journal.events, found) if v.rule not in pardoned]
@@ -116,7 +116,7 @@ def test_stages_that_leave_the_pipeline_together_wait_one_switching_time(
     clock: VirtualClock, stages: int
 ) -> None:
     """One change for all of them (Opus §5.2), whatever the depth of the pipeline."""
-    job = Job.grid("together", stages, [2])
+    job = RailJob.grid("together", stages, [2])
     rails, switches = one_ring_each(clock, job)
     emulate(rails, {rank: [one_ring(job, rank)] for rank in range(2 * stages)}, transfer=20 * MS)
     assert {wait.length for wait in rails.journal.waits} == {switches.delay + GATHERING}
@@ -134,7 +134,7 @@ def test_stages_without_a_common_port_change_side_by_side(
 
     So it does in a replay with changes of 200 ms: one command from 1 to 201, the next to 401.
     """
-    job = Job.grid("apart", 4, [2])
+    job = RailJob.grid("apart", 4, [2])
     rails, switches = one_ring_each(clock, job, commands=commands)
     leaving = {
         rank: job.stage_of[rank] * 10 * MS for rank in range(8) if job.stage_of[rank] % 2 == 0
@@ -161,7 +161,7 @@ def test_stages_without_a_common_port_change_side_by_side(
 
 def test_neighbouring_stages_without_a_link_change_side_by_side(clock: VirtualClock) -> None:
     """Stage 0 leaves the pipeline; 10 ms later stages 1 and 2 enter it, beside it."""
-    job = Job.grid("side by side", 4, [2])
+    job = RailJob.grid("side by side", 4, [2])
     sent = {rank: Operation(pair(job, rank, 3 - job.stage_of[rank]), 0, 0) for rank in range(2, 6)}
     wanted = {rank: one_ring(job, rank) for rank in range(2)} | sent
     shims = [
@@ -169,7 +169,7 @@ def test_neighbouring_stages_without_a_link_change_side_by_side(clock: VirtualCl
         for rank, stage in enumerate(job.stage_of)
     ]
     begun = TopologyId("0111")
-    switches, wiring = Switches(clock), Wiring.of(job, 0, attachments(job, 0))
+    switches, wiring = Switches(clock), RailWiring.of(job, 0, attachments(job, 0))
     rails = Rails(
         clock, job, shims, [wiring], switches.apply, ["ocs0"], Controller.of(job, begun), commands=2
     )
@@ -188,7 +188,7 @@ def test_neighbouring_stages_without_a_link_change_side_by_side(clock: VirtualCl
 
 def test_neighbouring_stages_change_one_after_the_other(clock: VirtualClock) -> None:
     """They share a link, and so ports, which one command must have left before the next."""
-    job = Job.grid("beside", 4, [2])
+    job = RailJob.grid("beside", 4, [2])
     rails, switches = one_ring_each(clock, job, commands=4)
 
     def leave(rank: int) -> None:
@@ -331,4 +331,4 @@ def test_a_change_is_as_many_commands_as_the_switch_is_sent(bench: Bench) -> Non
 
 def test_a_job_that_does_not_fit() -> None:
     with pytest.raises(OpusError, match="no NIC for rank 4"):
-        attachments_of(load(HOME / "opus.yaml"), Job.grid("large", 4, [2]), 0)
+        attachments_of(load(HOME / "opus.yaml"), RailJob.grid("large", 4, [2]), 0)

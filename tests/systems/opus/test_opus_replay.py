@@ -14,12 +14,12 @@ from lightrig.harness.systems.opus.measurements.replay import (
 )
 from lightrig.harness.systems.opus.planning.controller import Controller
 from lightrig.harness.systems.opus.planning.messages import Rewire
-from lightrig.harness.systems.opus.planning.operations import Job, Operation
+from lightrig.harness.systems.opus.planning.operations import Operation, RailJob
 from lightrig.harness.systems.opus.planning.run_events import Began, Confirmed, Ended, Rewiring
 from lightrig.harness.systems.opus.planning.schedule import PhaseTable
 from lightrig.harness.systems.opus.planning.shim import Mode, Shim
 from lightrig.harness.systems.opus.planning.topology import TopologyId
-from lightrig.harness.systems.opus.planning.wiring import Wiring
+from lightrig.harness.systems.opus.planning.wiring import RailWiring
 from lightrig.harness.systems.opus.runtime.rails import Journal, Rails, Wait
 from lightrig.instruments.clock.virtual import VirtualClock
 from lightrig.suites.claims.opus.emulation import emulate
@@ -29,11 +29,11 @@ from lightrig.testbeds import Circuit
 MS = 1_000_000
 
 
-def journal(clock: VirtualClock, job: Job, mode: Mode, delay: int) -> Journal:
+def journal(clock: VirtualClock, job: RailJob, mode: Mode, delay: int) -> Journal:
     """Run two steps of a pipeline on one switch, whose changes take `delay` ns."""
     tables = phase_tables(job, 2, microbatches=3)
     shims = [Shim(rank, job.stage_of[rank], table, mode) for rank, table in enumerate(tables)]
-    wiring = Wiring.of(job, 0, attachments(job, 0))
+    wiring = RailWiring.of(job, 0, attachments(job, 0))
     rails = Rails(clock, job, shims, [wiring], Switches(clock, delay).apply, ["ocs0"])
     programs = {rank: table.all() for rank, table in enumerate(tables)}
     emulate(rails, programs, transfer=7 * MS, compute=11 * MS)
@@ -50,7 +50,7 @@ def test_a_replay_with_longer_changes_waits_as_such_a_run(
     clock: VirtualClock, mode: Mode, stages: int
 ) -> None:
     """To the nanosecond; with shorter ones it may wait longer, where stages change in turn."""
-    job = Job.grid("deep", stages, [2])
+    job = RailJob.grid("deep", stages, [2])
     short, long = (journal(clock, job, mode, delay) for delay in (30 * MS, 200 * MS))
     expected = lengths(waits_of(long))
     assert len(set(expected.values())) > stages
@@ -68,7 +68,7 @@ def uneven(clock: VirtualClock, delay: int) -> Journal:
     there is a command of its own. So the first change takes `delay` twice; all take 5 ms more, in
     which links come back.
     """
-    job = Job.grid("uneven", 4, [2])
+    job = RailJob.grid("uneven", 4, [2])
     programs = [
         [Operation(pair(job, rank, stage ^ 1), 0, 0), Operation(ring(job, rank, 1), 0, 1)]
         for rank, stage in enumerate(job.stage_of)
@@ -87,7 +87,7 @@ def uneven(clock: VirtualClock, delay: int) -> Journal:
     def apply(_: Sequence[Rewire]) -> None:
         clock.sleep(counted[-1] * delay + 5 * MS)
 
-    wiring = Wiring.of(job, 0, attachments(job, 0))
+    wiring = RailWiring.of(job, 0, attachments(job, 0))
     begun = Controller.of(job, TopologyId("1111"))
     rails = Rails(clock, job, shims, [wiring], apply, ["ocs0"], begun, count=count)
 

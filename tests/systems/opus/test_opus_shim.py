@@ -11,7 +11,7 @@ from lightrig.harness.systems.opus.planning.messages import (
     Released,
     TopoWrite,
 )
-from lightrig.harness.systems.opus.planning.operations import Job, Operation, OpusError
+from lightrig.harness.systems.opus.planning.operations import Operation, OpusError, RailJob
 from lightrig.harness.systems.opus.planning.schedule import PhaseTable, numbered
 from lightrig.harness.systems.opus.planning.shim import Mode, ScheduleError, Shim
 from lightrig.harness.systems.opus.planning.topology import GIANT_RING, Topology, TopologyId
@@ -130,7 +130,7 @@ def test_another_operation_than_the_profiled_one_is_an_error() -> None:
 
 def test_two_microbatches_shift_six_times_on_both_stages() -> None:
     """As the published runs of two stages do."""
-    tables = phase_tables(Job.grid("llama", 2, [2]), 1, microbatches=2, gathers=3)
+    tables = phase_tables(RailJob.grid("llama", 2, [2]), 1, microbatches=2, gathers=3)
     assert {table.shifts for table in tables} == {6}
 
 

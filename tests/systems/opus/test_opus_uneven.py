@@ -3,13 +3,18 @@
 import pytest
 from uneven import COLUMNS, LINES
 
-from lightrig.harness.systems.opus.planning.operations import Job, Operation, OpusError, neighbours
+from lightrig.harness.systems.opus.planning.operations import (
+    Operation,
+    OpusError,
+    RailJob,
+    neighbours,
+)
 from lightrig.harness.systems.opus.planning.schedule import PhaseTable, numbered
 from lightrig.harness.systems.opus.planning.topology import TopologyId
-from lightrig.harness.systems.opus.planning.wiring import Attachment, Wiring
+from lightrig.harness.systems.opus.planning.wiring import Attachment, RailWiring
 from lightrig.testbeds import Circuit
 
-JOB = Job.grid("uneven", LINES, [COLUMNS], rails=2)
+JOB = RailJob.grid("uneven", LINES, [COLUMNS], rails=2)
 """Rank 2 n + r is on rail r; the ranks of stage 1 on rail 0 are 10, 12, 14, 16 and 18."""
 
 
@@ -23,7 +28,7 @@ def attachments(rail):
 
 @pytest.fixture(scope="module")
 def wiring():
-    return Wiring.of(JOB, 0, attachments(0))
+    return RailWiring.of(JOB, 0, attachments(0))
 
 
 def both_ways(*pairs):
@@ -44,8 +49,8 @@ def test_ranks_and_groups_of_an_oblong_job():
     assert (10, 12, 14, 16, 18) in by_dimension[1]
     assert (3, 13) in by_dimension[0]
     assert (23, 3) in by_dimension[0]
-    assert Job.grid("two", 2, [3, 2]).groups["r0.d1.s1.1"].ranks == (7, 9, 11)
-    assert Job.grid("two", 2, [3, 2]).groups["r0.d2.s1.2"].ranks == (8, 9)
+    assert RailJob.grid("two", 2, [3, 2]).groups["r0.d1.s1.1"].ranks == (7, 9, 11)
+    assert RailJob.grid("two", 2, [3, 2]).groups["r0.d2.s1.2"].ranks == (8, 9)
 
 
 def test_circuits_of_odd_rings_go_from_second_ports_to_first_ones(wiring):

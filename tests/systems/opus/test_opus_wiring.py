@@ -15,7 +15,7 @@ from lightrig.harness.systems.opus.planning.messages import (
     Rewire,
     Rewired,
 )
-from lightrig.harness.systems.opus.planning.operations import Job, OpusError
+from lightrig.harness.systems.opus.planning.operations import OpusError, RailJob
 from lightrig.harness.systems.opus.planning.orchestrator import Orchestrator
 from lightrig.harness.systems.opus.planning.topology import (
     GIANT_RING,
@@ -23,7 +23,7 @@ from lightrig.harness.systems.opus.planning.topology import (
     Topology,
     TopologyId,
 )
-from lightrig.harness.systems.opus.planning.wiring import Wiring
+from lightrig.harness.systems.opus.planning.wiring import RailWiring
 from lightrig.harness.systems.opus.runtime.on_fabric import attachments_of
 from lightrig.testbeds import Circuit, load
 from lightrig.testbeds.plans import port_used_twice
@@ -32,20 +32,22 @@ OPUS = Path(__file__).parents[3] / "testbeds" / "opus.yaml"
 
 
 @st.composite
-def jobs(draw: st.DrawFn) -> Job:
+def jobs(draw: st.DrawFn) -> RailJob:
     stages = draw(st.integers(1, 5))
     widths = draw(st.lists(st.integers(1, 4), min_size=1, max_size=2))
-    return Job.grid("any", stages, widths)
+    return RailJob.grid("any", stages, widths)
 
 
 @st.composite
-def wired(draw: st.DrawFn, count: int = 1) -> tuple[Wiring, list[TopologyId]]:
+def wired(draw: st.DrawFn, count: int = 1) -> tuple[RailWiring, list[TopologyId]]:
     job = draw(jobs())
     dimensions = max(group.dimension for group in job.groups.values())
     digits = st.text(
         [str(digit) for digit in range(dimensions + 1)], min_size=job.stages, max_size=job.stages
     )
-    return Wiring.of(job, 0, attachments(job, 0)), [TopologyId(draw(digits)) for _ in range(count)]
+    return RailWiring.of(job, 0, attachments(job, 0)), [
+        TopologyId(draw(digits)) for _ in range(count)
+    ]
 
 
 def test_leading_zeros_are_preserved() -> None:
@@ -74,7 +76,7 @@ def test_an_invalid_topology_is_refused(text: str) -> None:
 
 def test_groups_of_a_grid() -> None:
     """PP 3, DP 2, CP 2: 2 x 3 DP groups, 2 x 3 CP groups, 4 columns of a pipeline (§4.1)."""
-    job = Job.grid("fig8", 3, [2, 2])
+    job = RailJob.grid("fig8", 3, [2, 2])
     by_dimension = {d: [g for g in job.groups.values() if g.dimension == d] for d in range(3)}
     assert len(by_dimension[1]) == len(by_dimension[2]) == 6
     assert len(by_dimension[0]) == 4 * 3  # a pair of neighbours each, the ring's last one included
@@ -84,8 +86,8 @@ def test_groups_of_a_grid() -> None:
 def test_the_published_maps_come_out() -> None:
     """A map of a pipeline, one of data parallelism, and the giant ring, port by port."""
     testbed = load(OPUS)
-    job = Job.grid("llama", 2, [2], rails=2)
-    wirings = [Wiring.of(job, rail, attachments_of(testbed, job, rail)[1]) for rail in range(2)]
+    job = RailJob.grid("llama", 2, [2], rails=2)
+    wirings = [RailWiring.of(job, rail, attachments_of(testbed, job, rail)[1]) for rail in range(2)]
     topologies: dict[str, Topology] = {
         "east-west": TopologyId("00"),
         "north-south": TopologyId("11"),
@@ -99,7 +101,7 @@ def test_the_published_maps_come_out() -> None:
 @settings(max_examples=60)
 @given(wired())
 def test_no_port_is_used_twice_and_every_link_has_two_directions(
-    wired: tuple[Wiring, list[TopologyId]],
+    wired: tuple[RailWiring, list[TopologyId]],
 ) -> None:
     wiring, (topology,) = wired
     for circuits in (wiring.circuits(topology), wiring.giant_ring):
@@ -111,7 +113,7 @@ def test_no_port_is_used_twice_and_every_link_has_two_directions(
 
 @settings(max_examples=60)
 @given(wired())
-def test_ranks_that_communicate_have_a_path(wired: tuple[Wiring, list[TopologyId]]) -> None:
+def test_ranks_that_communicate_have_a_path(wired: tuple[RailWiring, list[TopologyId]]) -> None:
     wiring, (topology,) = wired
     circuits, job = wiring.circuits(topology), wiring.job
     for name, group in job.groups.items():
@@ -125,7 +127,7 @@ def test_ranks_that_communicate_have_a_path(wired: tuple[Wiring, list[TopologyId
 @settings(max_examples=60)
 @given(wired(2))
 def test_a_shift_moves_circuits_of_the_stages_that_it_names_alone(
-    wired: tuple[Wiring, list[TopologyId]],
+    wired: tuple[RailWiring, list[TopologyId]],
 ) -> None:
     wiring, (before, after) = wired
     moved = wiring.circuits(before) ^ wiring.circuits(after)
@@ -151,9 +153,12 @@ def test_a_shift_moves_circuits_of_the_stages_that_it_names_alone(
 # ---------------------------------------------------------------------------- orchestrator
 
 
-def two_jobs() -> tuple[Orchestrator, Wiring, Wiring]:
-    one, other = Job.grid("one", 2, [2]), Job.grid("other", 2, [2])
-    wirings = Wiring.of(one, 0, attachments(one, 0)), Wiring.of(other, 0, attachments(other, 0, 20))
+def two_jobs() -> tuple[Orchestrator, RailWiring, RailWiring]:
+    one, other = RailJob.grid("one", 2, [2]), RailJob.grid("other", 2, [2])
+    wirings = (
+        RailWiring.of(one, 0, attachments(one, 0)),
+        RailWiring.of(other, 0, attachments(other, 0, 20)),
+    )
     begun = TopologyId("00")
     both = {"one": (wirings[0], begun), "other": (wirings[1], begun)}
     return Orchestrator.of(0, both), *wirings
@@ -173,9 +178,10 @@ def test_another_job_on_the_switch_is_left_alone() -> None:
 
 
 def test_jobs_that_share_a_port_are_refused() -> None:
-    one, other = Job.grid("one", 2, [2]), Job.grid("other", 2, [2])
+    one, other = RailJob.grid("one", 2, [2]), RailJob.grid("other", 2, [2])
     both = {
-        job.name: (Wiring.of(job, 0, attachments(job, 0)), TopologyId("00")) for job in (one, other)
+        job.name: (RailWiring.of(job, 0, attachments(job, 0)), TopologyId("00"))
+        for job in (one, other)
     }
     with pytest.raises(OpusError, match="of rail 0 is other's and one's"):
         Orchestrator.of(0, both)
@@ -192,8 +198,8 @@ def test_the_same_program_again_sends_nothing_to_the_switch() -> None:
 
 
 def test_a_topology_that_moves_nothing_is_acknowledged_at_once() -> None:
-    job = Job.grid("thin", 3, [1])
-    wiring = Wiring.of(job, 0, attachments(job, 0))
+    job = RailJob.grid("thin", 3, [1])
+    wiring = RailWiring.of(job, 0, attachments(job, 0))
     orchestrator = Orchestrator.of(0, {"thin": (wiring, TopologyId("110"))})
     assert wiring.circuits(TopologyId("110")) == wiring.circuits(TopologyId("111")) == frozenset()
     _, sent = orchestrator.receive(Program(0, "thin", 1, 1, TopologyId("111"), frozenset({2})))

@@ -5,7 +5,7 @@ from functools import cache
 import numpy as np
 import pytest
 
-from lightrig.harness.systems.railx.planning.physical import Fabric, RailxError
+from lightrig.harness.systems.railx.planning.physical import RailFabric, RailxError
 from lightrig.harness.systems.railx.planning.topologies import hyperx
 from lightrig.suites.claims.railx.flit_network import (
     FlitNetwork,
@@ -32,7 +32,7 @@ def two_chips(delay=1):
 
 @cache
 def small_hyperx(multiple):
-    routes = minimal_routes(hyperx(Fabric(2, 1, 3, 3, 6)))
+    routes = minimal_routes(hyperx(RailFabric(2, 1, 3, 3, 6)))
     bound = throughput_bound(routes.graph, routes.walk().loads, multiple)
     return railx_network(routes, multiple), bound
 
@@ -122,7 +122,7 @@ def test_one_seed_gives_one_result():
 
 
 def test_a_packet_that_k_does_not_divide_is_refused():
-    routes = minimal_routes(hyperx(Fabric(2, 1, 3, 3, 6)))
+    routes = minimal_routes(hyperx(RailFabric(2, 1, 3, 3, 6)))
     with pytest.raises(RailxError, match="divisor of 4"):
         railx_network(routes, 3)
 

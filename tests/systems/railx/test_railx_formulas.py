@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lightrig.harness.systems.railx.planning import allocation, costs
-from lightrig.harness.systems.railx.planning.physical import Fabric, RailxError
+from lightrig.harness.systems.railx.planning.physical import RailFabric, RailxError
 from lightrig.harness.systems.railx.planning.topologies import hyperx, torus
 from lightrig.suites.claims.railx import collectives, flow_model
 from lightrig.suites.claims.railx.bandwidths import (
@@ -21,7 +21,7 @@ from lightrig.suites.claims.railx.bandwidths import (
     torus_printed,
 )
 from lightrig.suites.claims.railx.chip_graph import node_diameter
-from lightrig.suites.claims.railx.collectives import Group
+from lightrig.suites.claims.railx.collectives import NodeGroup
 from lightrig.suites.claims.railx.further_topologies import dragonfly
 from lightrig.suites.claims.railx.workload import (
     LISTING_1,
@@ -69,7 +69,7 @@ def test_equation_13_takes_all_rails_as_equally_loaded():
 
 
 def test_equation_13_follows_from_p_and_not_from_its_printed_middle_line():
-    group = Group(4, 16, 800e9, 4, 1_000.0)
+    group = NodeGroup(4, 16, 800e9, 4, 1_000.0)
     size = 1e9 / 4
     good, printed = collectives.hyperx(group, size), collectives.hyperx_middle_line(group, size)
     assert printed > good
@@ -81,7 +81,7 @@ def test_equation_13_follows_from_p_and_not_from_its_printed_middle_line():
 
 @given(mesh=st.integers(2, 8), side=st.integers(2, 64), multiple=st.floats(1.0, 8))
 def test_printed_forms_leave_out_lower_orders_only(mesh, side, multiple):
-    group = Group(mesh, side, BPS, multiple, ALPHA)
+    group = NodeGroup(mesh, side, BPS, multiple, ALPHA)
     for exact, printed in (
         (collectives.ring_2d, collectives.ring_2d_printed),
         (collectives.hierarchical, collectives.hierarchical_printed),
@@ -94,7 +94,7 @@ def test_printed_forms_leave_out_lower_orders_only(mesh, side, multiple):
 def test_the_hierarchy_needs_more_than_twice_the_bandwidth(mesh, least):
     assert collectives.hierarchical_from(mesh) == pytest.approx(least)
     for multiple, better in ((least * 0.99, False), (least * 1.01, True)):
-        group = Group(mesh, 8, BPS, multiple, 0.0)
+        group = NodeGroup(mesh, 8, BPS, multiple, 0.0)
         won = collectives.hierarchical_printed(group, SIZE) < collectives.ring_2d_printed(
             group, SIZE
         )
@@ -120,15 +120,15 @@ def test_swing_sums_over_all_ranks(ranks):
 def test_one_dimension_is_an_all_reduce_on_a_ring():
     time = collectives.many_dimensional([8], [BPS], SIZE, ALPHA)
     assert time == pytest.approx(collectives.ring_1d(8, SIZE, BPS, ALPHA))
-    group = Group(4, 16, BPS, 4, ALPHA)
+    group = NodeGroup(4, 16, BPS, 4, ALPHA)
     assert collectives.node_level(group, SIZE, 2) < collectives.node_level(group, SIZE, 1)
 
 
 @pytest.mark.parametrize(("size", "mesh", "ports"), [(9, 4, 2), (5, 2, 2), (13, 4, 3)])
 def test_equations_2_to_4_are_cuts_of_the_generated_settings(size, mesh, ports):
-    whole = Fabric.full(16, mesh, ports)
+    whole = RailFabric.full(16, mesh, ports)
     assert all_to_all_bound(torus(whole)) == pytest.approx(torus_printed(whole))
-    fabric = Fabric(mesh, ports, size, size, 2 * size)
+    fabric = RailFabric(mesh, ports, size, size, 2 * size)
     assert all_to_all_bound(hyperx(fabric)) == pytest.approx(hyperx_exact(fabric))
     assert hyperx_exact(fabric) - low_diameter_printed(fabric) == pytest.approx(2 / mesh**2)
     assert dragonfly_exact(fabric) == pytest.approx(low_diameter_printed(fabric))
@@ -141,12 +141,12 @@ def test_the_bound_is_over_the_narrower_dimension(columns, rows):
     Half the columns are separated by a cut of 2 links of each of 4 rails in each of 4 rows: 32
     links, 64 ports; half the rows by twice as many. 2 B_c / N is 2 x 64 / (32 x 4).
     """
-    fabric = Fabric(2, 2, columns, rows, 16)
+    fabric = RailFabric(2, 2, columns, rows, 16)
     assert all_to_all_bound(torus(fabric)) == pytest.approx(1.0)
 
 
 def test_local_links_limit_a_dragonfly_more_than_equation_4():
-    settings_ = dragonfly(Fabric(2, 2, 21, 5, 42))
+    settings_ = dragonfly(RailFabric(2, 2, 21, 5, 42))
     rows = defaultdict(list)
     for row, rail, here in product(range(5), range(4), range(21)):
         there = int(settings_.x[row, rail, here])
@@ -169,17 +169,17 @@ def test_local_links_limit_a_dragonfly_more_than_equation_4():
 
 
 def test_equation_5_asks_for_more_than_twice_the_bandwidth():
-    fabric = Fabric.full(128, 7, 9)
+    fabric = RailFabric.full(128, 7, 9)
     assert mesh_bisection_per_port(fabric, 2) == 1
     assert mesh_bisection_per_port(fabric, 2.1) > 1
 
 
 def test_table_2_has_the_diameters_of_the_generated_settings():
-    fabric = Fabric(2, 2, 21, 5, 42)
-    assert node_diameter(hyperx(Fabric(2, 1, 3, 3, 6))) == 2
+    fabric = RailFabric(2, 2, 21, 5, 42)
+    assert node_diameter(hyperx(RailFabric(2, 1, 3, 3, 6))) == 2
     assert node_diameter(dragonfly(fabric)) == 3
     # The wrapped torus has R / 2; the printed R is that of a mesh.
-    assert node_diameter(torus(Fabric.full(16, 1, 1))) == 8
+    assert node_diameter(torus(RailFabric.full(16, 1, 1))) == 8
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from lightrig.harness.systems.commands import generate
 from lightrig.harness.systems.railx.generator import render
-from lightrig.harness.systems.railx.planning.physical import Fabric, RailxError
+from lightrig.harness.systems.railx.planning.physical import RailFabric, RailxError
 from lightrig.harness.systems.railx.planning.topologies import hyperx, torus
 from lightrig.suites.claims.railx.further_topologies import hyperx_graph, same_graph
 from lightrig.testbeds import load
@@ -61,7 +61,7 @@ def test_fibers_follow_the_cabling_of_the_plan(loaded, columns, rows, mesh, port
     testbed = loaded(render(columns, rows, mesh=mesh, ports=ports))
     radix = 2 * max(columns, rows)
     cabled = 0
-    for port, switch in Fabric(mesh, ports, columns, rows, radix).cabling():
+    for port, switch in RailFabric(mesh, ports, columns, rows, radix).cabling():
         name = f"{switch.dimension}ocs{switch.line}-{switch.rail}"
         if name in testbed.switches:
             cabled += 1
@@ -77,7 +77,7 @@ def test_fibers_follow_the_cabling_of_the_plan(loaded, columns, rows, mesh, port
 @pytest.mark.parametrize("nodes", [5, 3])
 def test_plans_close_the_links_of_the_planned_topology(loaded, name, planned, nodes):
     testbed = loaded(render(nodes, nodes))
-    settings = planned(Fabric(2, 2, nodes, nodes, 2 * nodes))
+    settings = planned(RailFabric(2, 2, nodes, nodes, 2 * nodes))
     found = {frozenset((link.a, link.b)) for link in testbed.links(name)}
     assert found == links_of(settings)
 
@@ -151,4 +151,4 @@ def test_the_command_writes_the_shipped_file():
     result = CliRunner().invoke(app, ["generate", "railx", "--rows", "1", "--namespaces", "--json"])
     assert result.exit_code == 0
     assert json.loads(result.stdout)["text"] == SHIPPED["railx5"]
-    assert same_graph(hyperx(Fabric(2, 2, 5, 5, 10)).node_graph(), hyperx_graph([5, 5]))
+    assert same_graph(hyperx(RailFabric(2, 2, 5, 5, 10)).node_graph(), hyperx_graph([5, 5]))

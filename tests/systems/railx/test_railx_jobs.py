@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from lightrig.harness.systems.railx.planning.cross_connects import dark
-from lightrig.harness.systems.railx.planning.physical import Fabric, RailxError
+from lightrig.harness.systems.railx.planning.physical import RailFabric, RailxError
 from lightrig.harness.systems.railx.planning.scheduling import (
     Allocation,
-    Job,
+    PlacedJob,
     algorithm_2,
     availability,
     brute_force,
@@ -105,13 +105,15 @@ def test_packing_leaves_nothing_on_random_grids():
 
 
 RAILS = (0, 1, 2, 3)
-FABRIC = Fabric(mesh=2, ports=2, columns=8, rows=8, radix=16)
-FIRST = Job(
+FABRIC = RailFabric(mesh=2, ports=2, columns=8, rows=8, radix=16)
+FIRST = PlacedJob(
     Allocation((0, 2, 3, 5, 7), (1, 2, 4, 6, 7)),
     (Axis(5, "all-to-all", RAILS),),
     (Axis(5, "all-to-all", RAILS),),
 )
-SECOND = Job(Allocation((0, 2, 3), (0, 3, 5)), (Axis(3, "ring", RAILS),), (Axis(3, "ring", RAILS),))
+SECOND = PlacedJob(
+    Allocation((0, 2, 3), (0, 3, 5)), (Axis(3, "ring", RAILS),), (Axis(3, "ring", RAILS),)
+)
 
 
 def test_jobs_in_one_row_share_switches_and_no_port():

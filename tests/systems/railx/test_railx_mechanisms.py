@@ -20,7 +20,7 @@ from lightrig.harness.systems.railx.planning.hamiltonian import (
     decomposition,
     undirected_cycles,
 )
-from lightrig.harness.systems.railx.planning.physical import Fabric
+from lightrig.harness.systems.railx.planning.physical import RailFabric
 from lightrig.harness.systems.railx.planning.topologies import Axis, configure, hyperx, torus
 from lightrig.suites.claims.railx import collectives
 from lightrig.suites.claims.railx.chip_graph import ChipGraph, edge_port, node_diameter
@@ -53,10 +53,10 @@ from lightrig.suites.claims.railx.workload import LISTING_1
 
 pytestmark = pytest.mark.long  # most have a shorter test beside them
 
-FIVE = Fabric(mesh=2, ports=2, columns=5, rows=5, radix=10)
+FIVE = RailFabric(mesh=2, ports=2, columns=5, rows=5, radix=10)
 """The 25 nodes of Fig. 7."""
 RAILS = tuple(range(FIVE.rails))
-LINE = Fabric(mesh=2, ports=2, columns=9, rows=8, radix=18)
+LINE = RailFabric(mesh=2, ports=2, columns=9, rows=8, radix=18)
 """Nodes of the five logical dimensions: 3 x 3 on one physical dimension, 2 x 4 on the other."""
 DETOUR = (
     Hop((4, 4), "x", 2),
@@ -91,7 +91,7 @@ def grid(side, number, *, ring):
 @pytest.fixture(scope="module")
 def dragonfly_21():
     """The Dragonfly of Fig. 8: 21 groups of five nodes, 20 global rails each."""
-    return dragonfly(Fabric(mesh=2, ports=2, columns=21, rows=5, radix=42))
+    return dragonfly(RailFabric(mesh=2, ports=2, columns=21, rows=5, radix=42))
 
 
 # -------------------------------------------------------------------------------- hardware
@@ -99,7 +99,7 @@ def dragonfly_21():
 
 @claim("M01")
 def test_a_node_is_a_mesh_with_ports_on_its_edges():
-    fabric = Fabric.full(128, 7, 9)
+    fabric = RailFabric.full(128, 7, 9)
     _, port = np.nonzero(ChipGraph.of(hyperx(FIVE)).peer_chip != DARK)
     assert (port < 4).sum() == 2 * 4 * 25  # both ends of four links in each of 25 nodes
     assert fabric.optical_ports == 4 * 63 * fabric.nodes
@@ -123,7 +123,7 @@ def test_a_rail_ends_on_opposite_edges_of_one_line_of_chips(dimension):
 
 @claim("M03")
 def test_each_rail_of_a_line_has_a_switch_and_each_port_one_fiber():
-    fabric = Fabric.full(8, 2, 1)
+    fabric = RailFabric.full(8, 2, 1)
     switch_ports = [switch for _, switch in fabric.cabling()]
     assert len(set(switch_ports)) == len(switch_ports) == fabric.switches * fabric.radix
     assert len({switch[:3] for switch in switch_ports}) == fabric.switches
@@ -184,7 +184,7 @@ def test_4_and_6_nodes_are_undirected_rings_and_a_matching(nodes):
 
 @claim("M09")
 def test_rails_in_groups_make_a_hyperx_of_two_dimensions_in_each():
-    fabric = Fabric(mesh=2, ports=2, columns=9, rows=9, radix=18)
+    fabric = RailFabric(mesh=2, ports=2, columns=9, rows=9, radix=18)
     settings = split_hyperx(fabric, 2)
     wanted = Counter()
     for line, a, b in product(range(9), range(9), range(9)):
@@ -263,7 +263,7 @@ def test_hyperx_joins_all_pairs_of_rows_and_columns_twice():
 
 @claim("M13")
 def test_more_rails_make_more_links_of_an_all_to_all():
-    fabric = Fabric(mesh=2, ports=4, columns=5, rows=5, radix=10)
+    fabric = RailFabric(mesh=2, ports=4, columns=5, rows=5, radix=10)
     assert edges(hyperx(fabric, 5).node_graph()) == grid(5, 4, ring=False)
 
 
@@ -294,7 +294,7 @@ def test_ports_go_by_the_root_of_volumes_or_by_volumes():
 
 @claim("M19")
 def test_a_phase_moves_x_rails_alone():
-    fabric = Fabric(mesh=2, ports=2, columns=10, rows=3, radix=20)
+    fabric = RailFabric(mesh=2, ports=2, columns=10, rows=3, radix=20)
     y = [Axis(3, "ring", RAILS)]
     context, expert = switched_phases(fabric, [(2, "ring"), (5, "all-to-all")], y)
     change = Difference(context, expert)
@@ -368,7 +368,7 @@ def test_a_bubble_lets_a_saturated_ring_move_on():
 
 @claim("M27")
 def test_virtual_cut_through_loses_no_packet():
-    network = railx_network(minimal_routes(hyperx(Fabric(2, 1, 3, 3, 6))), 2)
+    network = railx_network(minimal_routes(hyperx(RailFabric(2, 1, 3, 3, 6))), 2)
     found = run(network, Load(2.0, warm_up=0, cycles=300), "numpy")
     generated = round(found.offered * 300 * network.chips / PACKET_FLITS)
     accepted = generated - round(found.refused * generated)
@@ -417,7 +417,7 @@ def test_process_groups_are_partitions_of_the_ranks():
 def test_failed_nodes_are_bypassed_with_their_rows_and_columns():
     job = scheduling.largest_job(5, [(0, 1), (3, 3)])
     x, y = (Axis(len(side), "ring", RAILS) for side in (job.columns, job.rows))
-    settings = scheduling.place_jobs(FIVE, [scheduling.Job(job, (x,), (y,))])
+    settings = scheduling.place_jobs(FIVE, [scheduling.PlacedJob(job, (x,), (y,))])
     graph = settings.node_graph()
     used = [node for node in graph if graph.degree(node)]
     assert not {(1, 0), (3, 3)} & set(used)
@@ -449,8 +449,8 @@ def test_three_jobs_use_all_nodes_that_work():
 def test_a_job_stops_without_touching_another():
     rows, columns = (0, 2, 3), (0, 3, 4)
     ring, pair = (Axis(3, "ring", RAILS),), (Axis(2, "ring", RAILS),)
-    first = scheduling.Job(scheduling.Allocation(rows, columns), ring, ring)
-    second = scheduling.Job(scheduling.Allocation(rows[:2], (1, 2)), pair, pair)
+    first = scheduling.PlacedJob(scheduling.Allocation(rows, columns), ring, ring)
+    second = scheduling.PlacedJob(scheduling.Allocation(rows[:2], (1, 2)), pair, pair)
     change = Difference(
         scheduling.place_jobs(FIVE, [first, second]), scheduling.place_jobs(FIVE, [first])
     )

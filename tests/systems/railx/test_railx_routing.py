@@ -8,7 +8,7 @@ import networkx as nx
 import numpy as np
 import pytest
 
-from lightrig.harness.systems.railx.planning.physical import Fabric, RailxError
+from lightrig.harness.systems.railx.planning.physical import RailFabric, RailxError
 from lightrig.harness.systems.railx.planning.topologies import hyperx, torus
 from lightrig.suites.claims.railx.deadlock import (
     Hop,
@@ -30,7 +30,7 @@ CASES = [(2, 1, 3), (2, 2, 5), (3, 2, 7), (4, 1, 5)]
 
 @cache
 def routes_of(mesh, ports, size):
-    return minimal_routes(hyperx(Fabric(mesh, ports, size, size, 2 * size)))
+    return minimal_routes(hyperx(RailFabric(mesh, ports, size, size, 2 * size)))
 
 
 @cache
@@ -157,7 +157,7 @@ def test_of_two_nearest_links_that_with_the_lower_rail_is_taken():
 
 def test_a_torus_is_no_topology_for_algorithm_1():
     with pytest.raises(NoDirectLinkError, match="have no link"):
-        minimal_routes(torus(Fabric(2, 1, 4, 4, 8)))
+        minimal_routes(torus(RailFabric(2, 1, 4, 4, 8)))
 
 
 def test_the_mesh_limits_the_throughput_at_k_1_only():

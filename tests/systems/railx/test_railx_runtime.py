@@ -7,13 +7,13 @@ import pytest
 from slept_clock import SleptClock
 
 from lightrig.harness.jobs.bench.collectives import NoCollectivesError
-from lightrig.harness.systems.railx.planning.physical import Fabric, RailPort, RailxError
+from lightrig.harness.systems.railx.planning.physical import RailFabric, RailPort, RailxError
 from lightrig.harness.systems.railx.runtime import rails
 from lightrig.harness.systems.railx.runtime.rails import NotDrainedError, NotRestoredError, Rails
 from lightrig.instruments.jobs.traffic.mpi import NoMpiError
 from lightrig.testbeds import Link, Port
 
-UNEVEN = Fabric(mesh=3, ports=2, columns=4, rows=5, radix=10)
+UNEVEN = RailFabric(mesh=3, ports=2, columns=4, rows=5, radix=10)
 
 
 def test_counts_of_an_uneven_fabric() -> None:
@@ -23,7 +23,7 @@ def test_counts_of_an_uneven_fabric() -> None:
     assert (UNEVEN.switches, UNEVEN.optical_ports, UNEVEN.interfaces) == (54, 480, 8)
     assert [UNEVEN.length(each) for each in ("x", "y")] == [4, 5]
     assert [UNEVEN.lines(each) for each in ("x", "y")] == [5, 4]
-    full = Fabric.full(8, 3, 2)
+    full = RailFabric.full(8, 3, 2)
     assert (full.mesh, full.ports, full.columns, full.rows, full.radix) == (3, 2, 4, 4, 8)
 
 
@@ -42,11 +42,11 @@ def test_ports_are_cabled_to_the_switch_of_their_line_and_rail() -> None:
 def test_a_line_may_have_as_many_ports_as_its_switch() -> None:
     for sizes in ((0, 2, 4, 5), (3, 0, 4, 5), (3, 2, 0, 5), (3, 2, 4, 0)):
         with pytest.raises(RailxError, match="every size is at least 1"):
-            Fabric(*sizes, radix=10)
+            RailFabric(*sizes, radix=10)
     for columns, rows in ((4, 5), (5, 4)):
-        Fabric(1, 1, columns, rows, radix=10)
+        RailFabric(1, 1, columns, rows, radix=10)
         with pytest.raises(RailxError, match=r"5 nodes in a line need 10 switch ports"):
-            Fabric(1, 1, columns, rows, radix=9)
+            RailFabric(1, 1, columns, rows, radix=9)
 
 
 class Row:

@@ -8,7 +8,7 @@ from lightrig.instruments.jobs.flows.routing import Router
 from lightrig.instruments.jobs.flows.steps import duration
 from lightrig.suites.claims.closed_forms import full_mesh_pairs, grid_pairs
 from lightrig.suites.claims.railx import collectives as formula
-from lightrig.suites.claims.railx.collectives import Group
+from lightrig.suites.claims.railx.collectives import NodeGroup
 from lightrig.suites.claims.two_dimensional import (
     all_reduce_2d,
     both_ways_round,
@@ -23,11 +23,11 @@ def test_2d_rings_take_the_time_of_equation_7(side: int) -> None:
     grid = [[f"rank{row}.{column}" for column in range(side)] for row in range(side)]
     network = joined(grid_pairs(grid, wrapped=True), RATE, ALPHA)
     found = duration(Router(network), all_reduce_2d(grid, SIZE, both_ways_round))
-    expected = formula.ring_2d(Group(1, side, RATE, 1, ALPHA), SIZE)
+    expected = formula.ring_2d(NodeGroup(1, side, RATE, 1, ALPHA), SIZE)
     assert found == pytest.approx(expected, rel=CLOSE)
 
 
-def fabric(group: Group, *, direct: bool) -> tuple[Network, list[list[list[str]]]]:
+def fabric(group: NodeGroup, *, direct: bool) -> tuple[Network, list[list[list[str]]]]:
     """p x p nodes of m x m chips: rings within, and rows and columns of each place across."""
     nodes, places = range(group.side), range(group.mesh**2)
     chips = [[[f"{x}.{y}.{place}" for place in places] for y in nodes] for x in nodes]
@@ -50,7 +50,7 @@ def fabric(group: Group, *, direct: bool) -> tuple[Network, list[list[list[str]]
 
 @pytest.mark.parametrize(("nodes", "mesh", "multiple"), [(3, 2, 2), (4, 2, 4), (3, 3, 4)])
 def test_the_hierarchy_takes_the_time_of_equation_8(nodes: int, mesh: int, multiple: float) -> None:
-    group = Group(mesh, nodes, RATE, multiple, ALPHA)
+    group = NodeGroup(mesh, nodes, RATE, multiple, ALPHA)
     network, chips = fabric(group, direct=False)
     within, among = hierarchical_2d_all_reduce(chips, SIZE, both_ways_round)
     found = duration(Router(network), [*within, *among])
@@ -61,7 +61,7 @@ def test_the_hierarchy_takes_the_time_of_equation_8(nodes: int, mesh: int, multi
 def test_the_hierarchy_on_hyperx_takes_the_time_of_equation_13(
     nodes: int, mesh: int, multiple: float
 ) -> None:
-    group = Group(mesh, nodes, RATE, multiple, ALPHA)
+    group = NodeGroup(mesh, nodes, RATE, multiple, ALPHA)
     network, chips = fabric(group, direct=True)
     within, among = hierarchical_2d_all_reduce(chips, SIZE, collectives.direct_all_to_all)
     found = duration(Router(network), [*within, *among])

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from lightrig.harness.systems.railx.planning.cross_connects import DARK, Settings, dark
 from lightrig.harness.systems.railx.planning.hamiltonian import DecompositionError
-from lightrig.harness.systems.railx.planning.physical import Fabric, RailPort, RailxError
+from lightrig.harness.systems.railx.planning.physical import RailFabric, RailPort, RailxError
 from lightrig.harness.systems.railx.planning.topologies import (
     Axis,
     configure,
@@ -34,7 +34,7 @@ from lightrig.suites.claims.railx.further_topologies import (
 )
 from lightrig.suites.claims.railx.setting_changes import Difference
 
-FIVE = Fabric(mesh=2, ports=2, columns=5, rows=5, radix=10)
+FIVE = RailFabric(mesh=2, ports=2, columns=5, rows=5, radix=10)
 
 
 def links(graph, a, b):
@@ -42,7 +42,7 @@ def links(graph, a, b):
 
 
 def test_no_switch_port_is_cabled_twice_and_a_rail_meets_only_its_number():
-    fabric = Fabric(mesh=2, ports=1, columns=3, rows=4, radix=8)
+    fabric = RailFabric(mesh=2, ports=1, columns=3, rows=4, radix=8)
     cabling = list(fabric.cabling())
     assert len({switch for _, switch in cabling}) == len(cabling) == fabric.optical_ports
     assert all(node.rail == switch.rail for node, switch in cabling)
@@ -53,7 +53,7 @@ def test_no_switch_port_is_cabled_twice_and_a_rail_meets_only_its_number():
 
 @pytest.mark.parametrize(("radix", "mesh"), [(128, 5), (320, 2)])
 def test_equation_1_gives_more_than_100k_chips(radix, mesh):
-    fabric = Fabric.full(radix, mesh, ports=4)
+    fabric = RailFabric.full(radix, mesh, ports=4)
     assert fabric.chips == 102_400
     assert fabric.switches == fabric.rails * radix
     assert fabric.optical_ports == fabric.switches * radix
@@ -61,7 +61,7 @@ def test_equation_1_gives_more_than_100k_chips(radix, mesh):
 
 def test_a_line_with_more_nodes_than_the_switch_has_ports_is_refused():
     with pytest.raises(RailxError, match="need 12 switch ports"):
-        Fabric(mesh=2, ports=2, columns=6, rows=5, radix=10)
+        RailFabric(mesh=2, ports=2, columns=6, rows=5, radix=10)
 
 
 def test_a_minus_port_cannot_be_joined_twice():
@@ -89,13 +89,13 @@ def test_five_by_five_nodes_with_four_rails_are_a_hyperx():
 def test_grouped_rails_give_two_links_a_pair_for_each_group(mesh, ports, copies):
     rails = mesh * ports
     size = rails // copies + 1
-    fabric = Fabric(mesh, ports, size, size, 2 * size)
+    fabric = RailFabric(mesh, ports, size, size, 2 * size)
     graph = hyperx(fabric, size).node_graph()
     assert all(links(graph, (0, 0), (i, 0)) == 2 * copies for i in range(1, size))
 
 
 def test_one_link_a_pair_reaches_twice_as_many_nodes():
-    fabric = Fabric(mesh=2, ports=2, columns=9, rows=9, radix=18)
+    fabric = RailFabric(mesh=2, ports=2, columns=9, rows=9, radix=18)
     one = hyperx(fabric, 9, "single-link")
     assert same_graph(one.node_graph(), hyperx_graph([9, 9], links=1))
     with pytest.raises(RailxError, match="needs 8 rails"):
@@ -103,7 +103,7 @@ def test_one_link_a_pair_reaches_twice_as_many_nodes():
 
 
 def test_two_hyperx_share_the_switches_of_a_line():
-    fabric = Fabric(mesh=2, ports=1, columns=7, rows=3, radix=14)
+    fabric = RailFabric(mesh=2, ports=1, columns=7, rows=3, radix=14)
     graph = hyperx(fabric, 3).node_graph()
     parts = sorted(map(len, nx.connected_components(graph)))
     # The seventh column has Y-rails only.
@@ -112,7 +112,7 @@ def test_two_hyperx_share_the_switches_of_a_line():
 
 @pytest.mark.parametrize(("columns", "groups"), [(21, 21), (7, 7), (16, 8)])
 def test_a_dragonfly_joins_all_groups_by_two_links(columns, groups):
-    fabric = Fabric(mesh=2, ports=2, columns=columns, rows=5, radix=2 * columns)
+    fabric = RailFabric(mesh=2, ports=2, columns=columns, rows=5, radix=2 * columns)
     settings_ = dragonfly(fabric, groups)
     graph = settings_.node_graph()
     inside = {(a, b) for a, b in product(range(5), repeat=2) if a < b}
@@ -127,20 +127,20 @@ def test_a_dragonfly_joins_all_groups_by_two_links(columns, groups):
 
 
 def test_the_example_dragonfly_has_21_groups_and_diameter_3():
-    fabric = Fabric(mesh=2, ports=2, columns=21, rows=5, radix=42)
+    fabric = RailFabric(mesh=2, ports=2, columns=21, rows=5, radix=42)
     assert dragonfly_groups(fabric) == 21
     assert node_diameter(dragonfly(fabric)) == 3
 
 
 def test_four_rails_in_two_groups_join_three_by_three_nodes_in_a_row():
-    fabric = Fabric(mesh=2, ports=2, columns=9, rows=9, radix=18)
+    fabric = RailFabric(mesh=2, ports=2, columns=9, rows=9, radix=18)
     settings_ = split_hyperx(fabric, 2)
     assert same_graph(settings_.node_graph(), hyperx_graph([3, 3, 3, 3]))
     assert node_diameter(settings_) == 4
 
 
 def test_the_five_dimensional_example_splits_both_dimensions():
-    fabric = Fabric(mesh=2, ports=2, columns=9, rows=8, radix=18)
+    fabric = RailFabric(mesh=2, ports=2, columns=9, rows=8, radix=18)
     first, second = balanced(fabric, [1, 1])
     x = [Axis(3, "ring", first), Axis(3, "all-to-all", second)]
     y = [Axis(2, "ring", first), Axis(4, "ring", second)]
@@ -153,7 +153,7 @@ def test_the_five_dimensional_example_splits_both_dimensions():
 
 
 def test_rails_are_split_evenly_or_unevenly():
-    fabric = Fabric(mesh=2, ports=3, columns=3, rows=3, radix=6)
+    fabric = RailFabric(mesh=2, ports=3, columns=3, rows=3, radix=6)
     assert balanced(fabric, [2, 1]) == [(0, 1, 3, 4), (2, 5)]
     assert uneven(fabric, [5, 1]) == [(0, 1, 2, 3, 4), (5,)]
     with pytest.raises(RailxError):
@@ -170,7 +170,7 @@ def test_one_rail_cannot_serve_two_logical_dimensions():
 @pytest.mark.parametrize("size", [4, 6])
 def test_a_hyperx_of_four_or_six_nodes_a_line_is_refused(size):
     with pytest.raises(DecompositionError, match="no Hamiltonian"):
-        hyperx(Fabric(mesh=3, ports=2, columns=6, rows=6, radix=12), size)
+        hyperx(RailFabric(mesh=3, ports=2, columns=6, rows=6, radix=12), size)
 
 
 def test_any_two_of_five_nodes_are_joined_on_two_rails():
@@ -197,11 +197,11 @@ def test_a_difference_touches_only_what_changes():
 
 def test_settings_of_two_fabrics_have_no_difference():
     with pytest.raises(RailxError, match="two fabrics"):
-        Difference(torus(FIVE), torus(Fabric(2, 2, 4, 4, 8)))
+        Difference(torus(FIVE), torus(RailFabric(2, 2, 4, 4, 8)))
 
 
 def test_rings_assigned_to_different_rails_change_fewer_cross_connects():
-    fabric = Fabric(mesh=1, ports=4, columns=5, rows=5, radix=10)
+    fabric = RailFabric(mesh=1, ports=4, columns=5, rows=5, radix=10)
     wanted = hyperx(fabric)
     shuffled = Settings(fabric, wanted.x[:, [2, 0, 3, 1]], wanted.y[:, [1, 0, 2, 3]])
     assert Difference(shuffled, wanted).removals > 0
@@ -213,7 +213,7 @@ def test_rings_assigned_to_different_rails_change_fewer_cross_connects():
 
 
 def test_context_and_expert_groups_have_all_rails_of_a_dimension_in_turn():
-    fabric = Fabric(mesh=2, ports=2, columns=10, rows=3, radix=20)
+    fabric = RailFabric(mesh=2, ports=2, columns=10, rows=3, radix=20)
     y = [Axis(3, "ring", (0, 1, 2, 3))]
     context, expert = switched_phases(fabric, [(2, "ring"), (5, "all-to-all")], y)
     change = Difference(context, expert)
@@ -227,7 +227,7 @@ def test_context_and_expert_groups_have_all_rails_of_a_dimension_in_turn():
 
 def test_each_switch_is_written_on_a_line():
     stream = io.StringIO()
-    fabric = Fabric(mesh=1, ports=1, columns=3, rows=2, radix=6)
+    fabric = RailFabric(mesh=1, ports=1, columns=3, rows=2, radix=6)
     assert torus(fabric).write(stream) == fabric.switches
     assert stream.getvalue().splitlines()[0] == "x-ocs[0,0]: 1<>4 3<>6 5<>2"
 
@@ -240,7 +240,7 @@ def test_each_switch_is_written_on_a_line():
     rows=st.integers(2, 12),
 )
 def test_every_switch_setting_is_a_matching(mesh, ports, columns, rows):
-    fabric = Fabric(mesh, ports, columns, rows, radix=24)
+    fabric = RailFabric(mesh, ports, columns, rows, radix=24)
     settings_ = [torus(fabric)]
     if min(fabric.rails + 1, columns, rows) not in (4, 6):
         settings_.append(hyperx(fabric))
@@ -263,7 +263,7 @@ def test_chips_are_joined_both_directions():
 
 
 def test_the_headline_system_is_one_hyperx_of_64_by_64_nodes():
-    fabric = Fabric.full(128, 7, 9)
+    fabric = RailFabric.full(128, 7, 9)
     settings_ = hyperx(fabric)
     assert fabric.chips == 200_704
     assert fabric.rails + 1 == 64 == settings_.x.shape[2]

@@ -7,12 +7,12 @@ import pytest
 from uneven import COLUMNS, LINES, TRAFFIC, TREE
 
 from lightrig.harness.systems.railx.planning.cross_connects import DARK, CrossConnect, dark
-from lightrig.harness.systems.railx.planning.physical import Fabric, RailPort, RailxError
+from lightrig.harness.systems.railx.planning.physical import RailFabric, RailPort, RailxError
 from lightrig.harness.systems.railx.planning.rail_lanes import RailLanes
 from lightrig.harness.systems.railx.planning.topologies import Axis, configure, hyperx, torus
 from lightrig.testbeds import Link, Port
 
-OBLONG = Fabric(mesh=2, ports=1, columns=COLUMNS, rows=LINES, radix=12)
+OBLONG = RailFabric(mesh=2, ports=1, columns=COLUMNS, rows=LINES, radix=12)
 
 
 def test_sizes_of_an_oblong_fabric():
@@ -24,9 +24,9 @@ def test_sizes_of_an_oblong_fabric():
     assert OBLONG.switch_port(RailPort(4, 1, "x", 1, True)) == ("x", 1, 1, 9)
     assert OBLONG.switch_port(RailPort(4, 1, "y", 0, False)) == ("y", 4, 0, 4)
     with pytest.raises(RailxError, match="5 nodes in a line need 10 switch ports"):
-        Fabric(mesh=2, ports=1, columns=COLUMNS, rows=LINES, radix=9)
+        RailFabric(mesh=2, ports=1, columns=COLUMNS, rows=LINES, radix=9)
     with pytest.raises(RailxError, match="5 nodes in a line need 10 switch ports"):
-        Fabric(mesh=2, ports=1, columns=LINES, rows=COLUMNS, radix=9)
+        RailFabric(mesh=2, ports=1, columns=LINES, rows=COLUMNS, radix=9)
 
 
 def test_a_torus_of_an_oblong_fabric_has_long_rows_and_short_columns():

@@ -11,7 +11,13 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from lightrig.harness.systems.acos.planning.optics import KINDS, Fabric, FabricError, Kind, States
+from lightrig.harness.systems.acos.planning.optics import (
+    KINDS,
+    FabricError,
+    Kind,
+    OpticalFabric,
+    States,
+)
 
 LOSS_DB: Mapping[Kind, float] = {"1x2": 1.0, "1x3": 1.2, "1x4": 1.3, "2x2": 1.0}
 """Greatest insertion loss of a switch, assumed."""
@@ -51,7 +57,7 @@ class Worst:
 
 
 def worst_circuit(
-    fabric: Fabric,
+    fabric: OpticalFabric,
     settings: Iterable[States],
     *,
     metres: float = 50.0,

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from lightrig.harness.systems.acos.planning.datacentre import PP_8_4, DataCentre
-from lightrig.harness.systems.acos.planning.optics import Fabric, Kind
+from lightrig.harness.systems.acos.planning.optics import Kind, OpticalFabric
 
 PRICES: Mapping[Kind, int] = {"1x2": 22, "1x3": 68, "1x4": 70, "2x2": 50}
 """Dollars per switch of one fiber (Table 2)."""
@@ -17,13 +17,13 @@ SR8, DR8, FR8D, FR4L, PACKET_SWITCH = 650, 850, 1100, 1200, 30_000
 Row = Mapping[Kind, Fraction]
 
 
-def switch_cost(fabric: Fabric, gpus: int | None = None) -> Fraction:
+def switch_cost(fabric: OpticalFabric, gpus: int | None = None) -> Fraction:
     """Dollars per GPU for all switches of a fabric, over its GPUs or over `gpus`."""
     total = sum(PRICES[kind] * count for (_, _, kind), count in fabric.counts().items())
     return Fraction(total, gpus or fabric.gpus)
 
 
-def per_gpu(fabric: Fabric) -> Mapping[tuple[str, str, Kind], Fraction]:
+def per_gpu(fabric: OpticalFabric) -> Mapping[tuple[str, str, Kind], Fraction]:
     """Switches per GPU by purpose, dimension and kind."""
     return {key: Fraction(count, fabric.gpus) for key, count in fabric.counts().items()}
 

@@ -18,7 +18,7 @@ from math import prod
 import numpy as np
 
 from lightrig.harness.systems.acos.planning.expanders import Edge, pair_up, random_regular
-from lightrig.harness.systems.acos.planning.optics import Fabric, FabricError, Ints, select
+from lightrig.harness.systems.acos.planning.optics import FabricError, Ints, OpticalFabric, select
 from lightrig.harness.systems.acos.planning.rings import (
     NODES,
     TP_4_8,
@@ -116,7 +116,7 @@ def build_hall(hall: Hall, seed: int = 1) -> DataCentre:
             "double offsetting links lead to neighbouring nodes: they need backup nodes, and with "
             "backup racks a fiber would need a 1x6 switch"
         )
-    fabric = Fabric(hall.gpus, 8)
+    fabric = OpticalFabric(hall.gpus, 8)
     gpu = np.arange(hall.gpus, dtype=np.int32).reshape(RINGS, hall.columns, hall.nodes)
     column = np.arange(hall.columns).reshape(STAGES, hall.positions, *hall.further)
     selection = select(fabric, ("TP", "DP", "PP", "EP"))

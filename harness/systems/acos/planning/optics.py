@@ -83,7 +83,7 @@ class Trace:
 
 
 @dataclass
-class Fabric:
+class OpticalFabric:
     """Switches and fibers; wired once, then traced for any states.
 
     Ports are numbered apart by direction: outputs from the transmit fibers on, inputs from the
@@ -294,7 +294,7 @@ class Selection:
     receive: Ints
 
 
-def select(fabric: Fabric, topologies: tuple[str, ...]) -> Selection:
+def select(fabric: OpticalFabric, topologies: tuple[str, ...]) -> Selection:
     """Give every fiber of every GPU a 1xN selection switch, N being the number of topologies."""
     shape = fabric.gpus, fabric.lanes
     purpose = "Topology selection"
@@ -305,7 +305,7 @@ def select(fabric: Fabric, topologies: tuple[str, ...]) -> Selection:
     return Selection(topologies, out.outputs, into.inputs)
 
 
-def selected(fabric: Fabric, states: States, choice: Ints) -> States:
+def selected(fabric: OpticalFabric, states: States, choice: Ints) -> States:
     """States with both selection switches of each lane set to `choice`, GPUs x lanes."""
     found = states.copy()
     fabric.of(found, "select-transmit")[...] = choice

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from lightrig.harness.systems.acos.planning.expanders import Splittable, splittable
-from lightrig.harness.systems.acos.planning.optics import Fabric, Ints, States, select
+from lightrig.harness.systems.acos.planning.optics import Ints, OpticalFabric, States, select
 from lightrig.harness.systems.acos.planning.rings import (
     BACKUP,
     NODES,
@@ -118,7 +118,7 @@ class Rack(Frame):
 
 def build(spec: Spec, seed: int = 1) -> Rack:
     """Wire a cluster; `seed` draws its expander."""
-    fabric = Fabric(spec.gpus, spec.lanes)
+    fabric = OpticalFabric(spec.gpus, spec.lanes)
     names = ("TP", "DP") if spec.stages == 1 else ("TP", "DP", "PP", "EP")
     gpu = np.arange(spec.gpus, dtype=np.int32).reshape(spec.stages, 2, spec.nodes)
     rack = Rack(fabric, gpu, select(fabric, names), spec.lanes, spec.resilient, spec)

@@ -12,7 +12,13 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 
-from lightrig.harness.systems.acos.planning.optics import CROSS, Fabric, Ints, Selection, States
+from lightrig.harness.systems.acos.planning.optics import (
+    CROSS,
+    Ints,
+    OpticalFabric,
+    Selection,
+    States,
+)
 
 Topology: TypeAlias = Literal["TP", "DP", "PP", "EP"]
 NODES, BACKUP = 8, 8
@@ -30,7 +36,7 @@ class Frame:
     gpu: numbers of the GPUs; nodes last, and first the axis whose two halves TP 16 joins.
     """
 
-    fabric: Fabric
+    fabric: OpticalFabric
     gpu: Ints
     selection: Selection
     lane_count: int

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from lightrig.harness.systems.acos.planning.optics import (
-    Fabric,
     FabricError,
+    OpticalFabric,
     Selection,
     States,
     select,
@@ -26,7 +26,7 @@ LANES = 2
 class ServerRings:
     """Rings through the same servers; orders: of each topology, the servers along its ring."""
 
-    fabric: Fabric
+    fabric: OpticalFabric
     selection: Selection
     orders: dict[str, tuple[int, ...]]
 
@@ -62,7 +62,7 @@ def server_rings(orders: Mapping[str, Sequence[int]]) -> ServerRings:
             f"found orders {orders}, expected each of 0 to {servers - 1} once in "
             "every ring, four servers at least"
         )
-    fabric = Fabric(servers, LANES)
+    fabric = OpticalFabric(servers, LANES)
     selection = select(fabric, tuple(orders))
     for branch, (name, order) in enumerate(orders.items()):
         places = list(order)

@@ -22,7 +22,7 @@ class DrainError(LightrigError):
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class RankGroup:
     """A group of ranks, and the plan that its operations need."""
 
     ranks: tuple[int, ...]
@@ -30,7 +30,7 @@ class Group:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class TopologyChange:
     """A change of topology, as one server made it.
 
     Attributes:
@@ -69,14 +69,14 @@ class Gatekeeper:
         self,
         selector: TopologySelector,
         rank: TrainingRank,
-        groups: Mapping[str, Group],
+        groups: Mapping[str, RankGroup],
         clock: Clock,
         met: Event,
         unacknowledged: Callable[[], int],
         all_lit: Callable[[], bool],
     ) -> None:
         self.selector = selector
-        self.changes: list[Change] = []
+        self.changes: list[TopologyChange] = []
         self._rank, self._groups, self._clock, self._met = rank, groups, clock, met
         self._unacknowledged, self._all_lit = unacknowledged, all_lit
         self._announced: queue.SimpleQueue[tuple[int, Wanted] | None] = queue.SimpleQueue()
@@ -129,7 +129,9 @@ class Gatekeeper:
         assert switched is not None
         linked = self._clock.now()
         self.changes.append(
-            Change(self.selector.server, number, topology, idle, drained, sent, switched, linked)
+            TopologyChange(
+                self.selector.server, number, topology, idle, drained, sent, switched, linked
+            )
         )
         self._present = topology
 

@@ -15,7 +15,7 @@ from functools import partial
 from lightrig.harness.bench import Bench, Fabric
 from lightrig.harness.jobs.bench.overlay import Overlay
 from lightrig.harness.jobs.planning.routes import Hop, shortest_routes
-from lightrig.harness.systems.acos.runtime.gates import Change, Gatekeeper, Gates, Group
+from lightrig.harness.systems.acos.runtime.gates import Gatekeeper, Gates, RankGroup, TopologyChange
 from lightrig.harness.systems.acos.runtime.selection import TopologySelector
 from lightrig.instruments.clock import Clock
 from lightrig.instruments.jobs.traffic.rank_session import RankSession, ScriptRun
@@ -32,7 +32,7 @@ MEETING = "both"
 class RingTrained(ScriptRun):
     """A script that has run on all ranks, and the changes of each server."""
 
-    changes: Sequence[Change] = ()
+    changes: Sequence[TopologyChange] = ()
 
 
 class RingTraining:
@@ -53,7 +53,7 @@ class RingTraining:
     def __init__(
         self,
         fabric: Fabric,
-        groups: Mapping[str, Group],
+        groups: Mapping[str, RankGroup],
         open_overlay: Callable[[Bench], Overlay] = Overlay,
         open_session: Callable[
             [Clock, Sequence[LinuxServer], Sequence[str], str], RankSession

@@ -13,7 +13,7 @@ from lightrig.harness.systems.infinitehbd.planning.wiring import (
     InfiniteHbdError,
     Mask,
     Nodes,
-    Wiring,
+    RowWiring,
 )
 from lightrig.testbeds import Circuit
 
@@ -26,7 +26,7 @@ class Path(IntEnum):
     LOOPBACK = 3
 
 
-def bundles(wiring: Wiring) -> tuple[tuple[int, int], ...]:
+def bundles(wiring: RowWiring) -> tuple[tuple[int, int], ...]:
     """The distances, with sign, that external paths 1 and 2 of each bundle of a node reach.
 
     Two hops take a bundle to the right and one to the left. How a third is cabled is not
@@ -41,7 +41,7 @@ def bundles(wiring: Wiring) -> tuple[tuple[int, int], ...]:
     return tuple(sides)
 
 
-def paths(wiring: Wiring, groups: Nodes, *, closed: bool = False) -> tuple[Nodes, Mask]:
+def paths(wiring: RowWiring, groups: Nodes, *, closed: bool = False) -> tuple[Nodes, Mask]:
     """The `Path` of every bundle, nodes x bundles, and which of the groups can be joined so.
 
     groups: one a row, in the order of the line. closed: whether the last of a group is joined to

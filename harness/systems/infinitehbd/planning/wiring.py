@@ -16,7 +16,7 @@ class InfiniteHbdError(LightrigError, ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Wiring:
+class RowWiring:
     """Nodes in a row, each joined to those at certain distances on both sides.
 
     hops: the distances, ascending; the first is the main link, the others are backups.
@@ -58,9 +58,9 @@ class Wiring:
         return np.column_stack([left[inside], right[inside]])
 
 
-def k_hop(nodes: int, k: int, *, closed: bool = False) -> Wiring:
+def k_hop(nodes: int, k: int, *, closed: bool = False) -> RowWiring:
     """Each node joined to those at ±1 … ±`k` (§4.2); raises `InfiniteHbdError`."""
-    return Wiring(nodes, tuple(range(1, k + 1)), closed)
+    return RowWiring(nodes, tuple(range(1, k + 1)), closed)
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from lightrig.harness.systems.infinitehbd.planning.wiring import (
     InfiniteHbdError,
     Mask,
     Nodes,
-    Wiring,
+    RowWiring,
     k_hop,
 )
 from lightrig.testbeds import Circuit, Testbed
@@ -53,7 +53,7 @@ class RingShape(Shape):
     fat_tree: FatTreeShape | None = None
 
 
-def wiring_of(testbed: Testbed) -> Wiring:
+def wiring_of(testbed: Testbed) -> RowWiring:
     """The closed K-hop wiring of a testbed as `lightrig generate infinitehbd` names its parts.
 
     Raises `InfiniteHbdError` for another testbed.

@@ -9,7 +9,7 @@ from lightrig.harness.systems.mixnet.planning.region import Gpu
 from lightrig.harness.systems.mixnet.planning.routing import Hop, Medium, Routing
 from lightrig.testbeds import Port
 
-Step: TypeAlias = Literal["gather", "exchange", "relay", "local", "scatter"]
+TransferKind: TypeAlias = Literal["gather", "exchange", "relay", "local", "scatter"]
 Flow: TypeAlias = tuple[Gpu, Gpu]
 """From which GPU to which; never from one to itself."""
 
@@ -23,7 +23,7 @@ class Transfer(NamedTuple):
     """
 
     stage: int
-    step: Step
+    step: TransferKind
     flow: Flow
     source: Gpu
     sink: Gpu
@@ -94,7 +94,7 @@ def _travel(
             ports = hop.ports[lane]
             sender, receiver = map(routing.delegate, ports)
             if at != sender:
-                step: Step = "gather" if stage == 0 else "relay"
+                step: TransferKind = "gather" if stage == 0 else "relay"
                 yield Transfer(stage, step, flow, at, sender, size)
             yield Transfer(stage + 1, "exchange", flow, sender, receiver, size, hop.medium, ports)
             at, stage = receiver, stage + 2

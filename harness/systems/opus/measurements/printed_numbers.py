@@ -16,7 +16,7 @@ _Number: TypeAlias = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class NumbersComparison:
     """Numbers that ranks print, compared one by one between two runs of one script.
 
     Attributes:
@@ -35,7 +35,7 @@ class Comparison:
     begins: tuple[float, ...] = ()
 
 
-def compare(pattern: str, first: Lines, *attempts: Lines) -> Comparison:
+def compare(pattern: str, first: Lines, *attempts: Lines) -> NumbersComparison:
     """Compare what all ranks printed in two runs, as texts: equal to the last digit.
 
     attempts: of the second run; each later one begins at a checkpoint of an earlier one.
@@ -58,7 +58,7 @@ def compare(pattern: str, first: Lines, *attempts: Lines) -> Comparison:
         count += len(expected)
         if len(expected) > most:
             most, begins = len(expected), tuple(place / len(expected) for place in places)
-    return Comparison(pattern, count, tuple(different), again, begins)
+    return NumbersComparison(pattern, count, tuple(different), again, begins)
 
 
 def _numbers(pattern: str, lines: Sequence[tuple[Span, str]]) -> list[_Number]:

@@ -14,7 +14,7 @@ from lightrig.harness.systems.opus.measurements.growth import (
     axis_of,
 )
 from lightrig.harness.systems.opus.measurements.training_answer import TrainingAnswer, answer
-from lightrig.harness.systems.opus.planning.operations import Job, OpusError
+from lightrig.harness.systems.opus.planning.operations import OpusError, RailJob
 from lightrig.harness.systems.opus.planning.schedule import PhaseTable
 from lightrig.harness.systems.opus.runtime import Script, TrainingJob, fitting_job
 from lightrig.harness.systems.opus.runtime.link_watch import LinkLostError
@@ -70,7 +70,7 @@ def train(
     return answers[0] if axis is None else answer_in_sizes(axis, answers)
 
 
-def _job(testbed: Testbed, name: str, parallel: Mapping[str, int], ranks: int | None) -> Job:
+def _job(testbed: Testbed, name: str, parallel: Mapping[str, int], ranks: int | None) -> RailJob:
     degrees = dict(parallel)
     stages = _stages(degrees)
     degrees.pop("pp", None)
@@ -90,7 +90,7 @@ def _needed(testbed: Testbed, degrees: Mapping[str, int]) -> int:
 def _trained(
     fabric: Fabric,
     request: TrainingRequest,
-    job: Job,
+    job: RailJob,
     faults: Sequence[TrainingFault],
     printed: Printed,
 ) -> TrainingAnswer:

@@ -8,7 +8,7 @@ from typing import Any
 
 from lightrig.harness.jobs.statistics.means import MeanEstimate, mean_of, predicted_mean
 from lightrig.harness.record import Row, Scalar
-from lightrig.harness.systems.opus.measurements.printed_numbers import Comparison, compare
+from lightrig.harness.systems.opus.measurements.printed_numbers import NumbersComparison, compare
 from lightrig.harness.systems.opus.measurements.training import (
     Shift,
     changes,
@@ -179,7 +179,7 @@ class TrainingAnswer:
     rails: int
     mode: str
     simulated: tuple[str, ...]
-    comparison: Comparison
+    comparison: NumbersComparison
     operations: int
     phases: int
     steps: int

@@ -20,7 +20,7 @@ from lightrig.harness.systems.opus.planning.messages import (
     Released,
     TopoWrite,
 )
-from lightrig.harness.systems.opus.planning.operations import ASYMMETRIC, Job
+from lightrig.harness.systems.opus.planning.operations import ASYMMETRIC, RailJob
 from lightrig.harness.systems.opus.planning.topology import (
     GIANT_RING,
     GiantRing,
@@ -34,7 +34,7 @@ Sent: TypeAlias = tuple[Message, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class RailChange:
     """A change of a rail that is under way.
 
     Attributes:
@@ -71,7 +71,7 @@ class RailStatus:
 
     topology: Topology
     state: RailState = "in use"
-    changes: tuple[Change, ...] = ()
+    changes: tuple[RailChange, ...] = ()
     version: int = 0
     overdue: int = 0
     reason: str = ""
@@ -81,7 +81,7 @@ class RailStatus:
         """Whether the rail is a giant ring, or is becoming one."""
         return isinstance(self.topology, GiantRing) or any(each.is_ring for each in self.changes)
 
-    def changing(self, version: int) -> Change | None:
+    def changing(self, version: int) -> RailChange | None:
         """The change of that version, while it is under way."""
         return next((each for each in self.changes if each.version == version), None)
 
@@ -110,7 +110,7 @@ class RailStatus:
             for near in now.beside(frozenset({stage})) & changing
         )
 
-    def without(self, change: Change) -> tuple[Change, ...]:
+    def without(self, change: RailChange) -> tuple[RailChange, ...]:
         """The changes under way but for one."""
         return tuple(each for each in self.changes if each.version != change.version)
 
@@ -155,7 +155,7 @@ class Controller:
         retries: attempts after the first.
     """
 
-    job: Job = field(hash=False)
+    job: RailJob = field(hash=False)
     rails: tuple[RailStatus, ...]
     carrier: tuple[int, ...]
     asks: frozenset[TopoWrite]
@@ -164,7 +164,7 @@ class Controller:
     retries: int = 2
 
     @classmethod
-    def of(cls, job: Job, topology: Topology | None = None, retries: int = 2) -> "Controller":
+    def of(cls, job: RailJob, topology: Topology | None = None, retries: int = 2) -> "Controller":
         """The controller of `job`, whose rails are in `topology`: by default all pipeline."""
         begun = topology or TopologyId.uniform(job.stages, ASYMMETRIC)
         zeros = (0,) * len(job.stage_of)
@@ -244,7 +244,7 @@ class Controller:
         )
         return self._with(message.rail, reached)._serve()
 
-    def _unanswered(self, rail: int, change: Change, reason: str) -> tuple["Controller", Sent]:
+    def _unanswered(self, rail: int, change: RailChange, reason: str) -> tuple["Controller", Sent]:
         status = self.rails[rail]
         if change.attempt <= self.retries:
             again = replace(change, attempt=change.attempt + 1, reason=reason)
@@ -323,12 +323,12 @@ class Controller:
             return False
         return all(change.stages.isdisjoint(wanted) for change in status.changes)
 
-    def _next(self, rail: int) -> Change | None:
+    def _next(self, rail: int) -> RailChange | None:
         """The change that a rail should begin now, if any."""
         status = self.rails[rail]
         if self.falls_back(rail):
             idle = not any(self.holding[rank] for rank in self._carried(rail))
-            return Change(status.version + 1, 1) if idle and not status.changes else None
+            return RailChange(status.version + 1, 1) if idle and not status.changes else None
         if status.state == "dead" or status.is_ring:
             return None
         assert not isinstance(status.topology, GiantRing)
@@ -341,7 +341,7 @@ class Controller:
                     target = merged
         changed = before.changed(target)
         digits = frozenset((stage, target[stage]) for stage in changed)
-        return Change(status.version + 1, 1, digits) if digits else None
+        return RailChange(status.version + 1, 1, digits) if digits else None
 
     def may_change(self, rail: int, topology: TopologyId, target: TopologyId) -> bool:
         """Whether all ranks of the changed stages want it (O1), and none uses what goes (G2)."""
@@ -382,7 +382,7 @@ class Controller:
         rail = self.carrier[ask.rank]
         return Granted(ask.rank, ask.turn, rail, self.rails[rail].topology)
 
-    def _program(self, rail: int, change: Change) -> Program:
+    def _program(self, rail: int, change: RailChange) -> Program:
         # With the digits of all changes under way: a stage has no link with one that is leaving.
         status = self.rails[rail]
         topology = GIANT_RING if change.is_ring else status.target.with_stages(dict(change.digits))
@@ -397,7 +397,7 @@ class Controller:
         return replace(self, rails=_put(self.rails, rail, status))
 
 
-def _reached(topology: Topology, change: Change) -> Topology:
+def _reached(topology: Topology, change: RailChange) -> Topology:
     """The topology once `change` is made."""
     if change.is_ring or isinstance(topology, GiantRing):
         return GIANT_RING

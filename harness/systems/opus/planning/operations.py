@@ -54,7 +54,7 @@ class Operation:
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class CommunicationGroup:
     """Ranks that communicate, in the order of their ring.
 
     A pipeline's groups are pairs of neighbours: the controller counts two ranks for a Send/Recv.
@@ -66,7 +66,7 @@ class Group:
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class RailJob:
     """The ranks of one training job and the groups that they communicate in.
 
     Attributes:
@@ -81,7 +81,7 @@ class Job:
     stages: int
     stage_of: tuple[int, ...]
     rail_of: tuple[int, ...]
-    groups: Mapping[str, Group] = field(hash=False)
+    groups: Mapping[str, CommunicationGroup] = field(hash=False)
 
     def __post_init__(self) -> None:
         for group in self.groups.values():
@@ -94,7 +94,7 @@ class Job:
         return max(self.rail_of) + 1
 
     @classmethod
-    def grid(cls, name: str, stages: int, widths: Sequence[int], rails: int = 1) -> "Job":
+    def grid(cls, name: str, stages: int, widths: Sequence[int], rails: int = 1) -> "RailJob":
         """A job of `stages` stages, each a grid of symmetric dimensions, the same on every rail.
 
         `widths` are the degrees of the symmetric dimensions 1, 2, ...; rank numbers count rails
@@ -133,14 +133,14 @@ def neighbours(stages: int) -> list[tuple[int, int]]:
 
 def _grid_groups(
     rail: int, stages: int, widths: Sequence[int], columns: int, rails: int
-) -> Iterator[Group]:
+) -> Iterator[CommunicationGroup]:
     def rank(stage: int, column: int) -> int:
         return (stage * columns + column) * rails + rail
 
     for stage, following in neighbours(stages):
         for column in range(columns):
             ends = rank(stage, column), rank(following, column)
-            yield Group(f"r{rail}.pp{stage}-{following}.{column}", ASYMMETRIC, ends)
+            yield CommunicationGroup(f"r{rail}.pp{stage}-{following}.{column}", ASYMMETRIC, ends)
     stride = columns
     for dimension, width in enumerate(widths, 1):
         stride //= width
@@ -148,4 +148,6 @@ def _grid_groups(
             for column in range(columns):
                 if column // stride % width == 0:
                     members = tuple(rank(stage, column + k * stride) for k in range(width))
-                    yield Group(f"r{rail}.d{dimension}.s{stage}.{column}", dimension, members)
+                    yield CommunicationGroup(
+                        f"r{rail}.d{dimension}.s{stage}.{column}", dimension, members
+                    )

@@ -14,7 +14,7 @@ from lightrig.harness.systems.opus.planning.messages import (
 )
 from lightrig.harness.systems.opus.planning.operations import OpusError
 from lightrig.harness.systems.opus.planning.topology import Topology
-from lightrig.harness.systems.opus.planning.wiring import Wiring
+from lightrig.harness.systems.opus.planning.wiring import RailWiring
 from lightrig.testbeds import Circuit
 
 
@@ -49,7 +49,7 @@ class Tenant:
         changes: the changes of which one is the last of all its stages.
     """
 
-    wiring: Wiring = field(hash=False)
+    wiring: RailWiring = field(hash=False)
     surely: frozenset[Circuit]
     perhaps: frozenset[Circuit]
     latest: tuple[int, ...]
@@ -81,7 +81,7 @@ class Orchestrator:
     tenants: tuple[tuple[str, Tenant], ...] = ()
 
     @classmethod
-    def of(cls, rail: int, jobs: Mapping[str, tuple[Wiring, Topology]]) -> "Orchestrator":
+    def of(cls, rail: int, jobs: Mapping[str, tuple[RailWiring, Topology]]) -> "Orchestrator":
         """The orchestrator of jobs whose topologies are set; raises `OpusError` if they overlap."""
         taken: dict[tuple[str, int], str] = {}
         for name, (wiring, _) in sorted(jobs.items()):

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from lightrig.harness.systems.opus.planning.operations import Job, Operation, OpusError
+from lightrig.harness.systems.opus.planning.operations import Operation, OpusError, RailJob
 from lightrig.harness.systems.opus.planning.schedule import PhaseTable, numbered
 
 _Named: TypeAlias = tuple[str, int]
@@ -13,7 +13,7 @@ _Named: TypeAlias = tuple[str, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class SeenOperations:
     """Operations of a rank in their order, as they were seen.
 
     Attributes:
@@ -28,7 +28,7 @@ class Seen:
     steps: Sequence[int] = ()
 
 
-def profiled(job: Job, seen: Mapping[int, Seen]) -> tuple[PhaseTable, ...]:
+def profiled(job: RailJob, seen: Mapping[int, SeenOperations]) -> tuple[PhaseTable, ...]:
     """Every rank's phase table, from its operations in their order.
 
     Steps end with those of an optimizer; most are alike. Where all after some are, as many as one
@@ -54,7 +54,7 @@ def profiled(job: Job, seen: Mapping[int, Seen]) -> tuple[PhaseTable, ...]:
     return tuple(_table_of_cycle(job, names) for names, _ in ranks)
 
 
-def _joined(job: Job, name: str, seen: Mapping[int, Seen]) -> list[int]:
+def _joined(job: RailJob, name: str, seen: Mapping[int, SeenOperations]) -> list[int]:
     """Return how many sends and receives of a pair are joined in each of their operations.
 
     Two ranks may begin them in different orders, such as each its own send first. Those up to
@@ -100,7 +100,7 @@ def _joined(job: Job, name: str, seen: Mapping[int, Seen]) -> list[int]:
 
 
 def _rank(
-    rank: int, seen: Seen, joined: Mapping[str, Sequence[int]]
+    rank: int, seen: SeenOperations, joined: Mapping[str, Sequence[int]]
 ) -> tuple[list[_Named], list[int]]:
     """Return a rank's operations, and how many there are at the end of each optimizer's step."""
     parts = seen.parts or [""] * len(seen.groups)
@@ -139,7 +139,10 @@ def _usual(steps: Sequence[tuple[_Named, ...]]) -> tuple[_Named, ...]:
 
 
 def _table_of_steps(
-    job: Job, steps: Sequence[tuple[_Named, ...]], usual: tuple[_Named, ...], alike: Sequence[int]
+    job: RailJob,
+    steps: Sequence[tuple[_Named, ...]],
+    usual: tuple[_Named, ...],
+    alike: Sequence[int],
 ) -> PhaseTable:
     every = [one for step in steps for one in step]
     begins = [sum(map(len, steps[:number])) for number in alike]
@@ -173,7 +176,7 @@ def _table_of_steps(
     )
 
 
-def _table_of_cycle(job: Job, seen: Sequence[_Named]) -> PhaseTable:
+def _table_of_cycle(job: RailJob, seen: Sequence[_Named]) -> PhaseTable:
     once, period = _cycle(seen)
     made = _operations(job, seen[: once + period])
     joined = tuple(size for _, size in seen[: once + period])
@@ -181,7 +184,7 @@ def _table_of_cycle(job: Job, seen: Sequence[_Named]) -> PhaseTable:
     return PhaseTable(made[once:], before=made[:once], joined=joined, profiled_steps=steps)
 
 
-def _operations(job: Job, names: Sequence[_Named]) -> tuple[Operation, ...]:
+def _operations(job: RailJob, names: Sequence[_Named]) -> tuple[Operation, ...]:
     return numbered([Operation(name, 0, job.groups[name].dimension) for name, _ in names])
 
 

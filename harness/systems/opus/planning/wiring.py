@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 from lightrig.harness.systems.opus.planning.operations import (
     ASYMMETRIC,
-    Group,
-    Job,
+    CommunicationGroup,
     OpusError,
+    RailJob,
     neighbours,
 )
 from lightrig.harness.systems.opus.planning.topology import GiantRing, Topology
@@ -36,7 +36,7 @@ class _Join(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Wiring:
+class RailWiring:
     """The cross-connects of one job on one rail, stored a stage at a time.
 
     A symmetric digit makes the rings of that stage's groups. Between two neighbouring stages
@@ -45,13 +45,13 @@ class Wiring:
     with all topologies.
     """
 
-    job: Job
+    job: RailJob
     rail: int
     of_group: Mapping[str, frozenset[Circuit]] = field(hash=False)
     giant_ring: frozenset[Circuit]
 
     @classmethod
-    def of(cls, job: Job, rail: int, attachments: Attachments) -> "Wiring":
+    def of(cls, job: RailJob, rail: int, attachments: Attachments) -> "RailWiring":
         """The wiring of `job` whose NIC ports are attached so; raises `OpusError`."""
         if missing := [r for r in job.ranks(rail) if len(attachments.get(r, ())) < 2]:
             raise OpusError(f"rank {missing[0]} of job {job.name} has fewer than two ports")
@@ -94,7 +94,7 @@ class Wiring:
         )
         return circuits | self.giant_ring if len(stages) == self.job.stages else circuits
 
-    def _wanted(self, group: Group, topology: Topology) -> bool:
+    def _wanted(self, group: CommunicationGroup, topology: Topology) -> bool:
         assert not isinstance(topology, GiantRing)
         return all(topology[self.job.stage_of[rank]] == group.dimension for rank in group.ranks)
 
@@ -108,7 +108,7 @@ class Wiring:
         return frozenset(c.ingress for c in circuits), frozenset(c.egress for c in circuits)
 
 
-def _round_trip(job: Job, rail: int) -> tuple[int, ...]:
+def _round_trip(job: RailJob, rail: int) -> tuple[int, ...]:
     """All ranks, down the stages of one column and up those of the next.
 
     Half of the circuits of such a ring are the pipeline's own, as in the published map.
@@ -121,7 +121,7 @@ def _round_trip(job: Job, rail: int) -> tuple[int, ...]:
     )
 
 
-def _members(job: Job, group: Group) -> tuple[int, ...]:
+def _members(job: RailJob, group: CommunicationGroup) -> tuple[int, ...]:
     """The ring that a group's links are a part of: its own, or its pipeline's, stage by stage."""
     if group.dimension != ASYMMETRIC or job.stages <= 2:
         return group.ranks
@@ -129,7 +129,7 @@ def _members(job: Job, group: Group) -> tuple[int, ...]:
     return tuple(column.get(stage, -1) for stage in range(job.stages))
 
 
-def _joins(job: Job, group: Group) -> Iterator[_Join]:
+def _joins(job: RailJob, group: CommunicationGroup) -> Iterator[_Join]:
     if group.dimension != ASYMMETRIC or job.stages <= 2:
         yield from _ring(len(group.ranks))
         return

@@ -8,7 +8,7 @@ from lightrig.harness.jobs.bench.overlay import Overlay
 from lightrig.harness.jobs.planning.routes import Hop, Routes, shortest_routes
 from lightrig.harness.measure.links import await_carriers
 from lightrig.harness.systems.opus.planning.messages import Rewire
-from lightrig.harness.systems.opus.planning.operations import Job
+from lightrig.harness.systems.opus.planning.operations import RailJob
 from lightrig.harness.systems.opus.planning.topology import GIANT_RING, Topology, TopologyId
 from lightrig.harness.systems.opus.runtime.carriers import BACK, Carriers, CarriersDownError
 from lightrig.harness.systems.opus.runtime.on_fabric import FabricRails
@@ -30,7 +30,7 @@ class JobCircuits:
     """
 
     def __init__(
-        self, rails: FabricRails, fabric: Fabric, job: Job, overlay: Overlay, carriers: Carriers
+        self, rails: FabricRails, fabric: Fabric, job: RailJob, overlay: Overlay, carriers: Carriers
     ) -> None:
         self._on_fabric, self._fabric, self._job = rails, fabric, job
         self._overlay, self._carriers = overlay, carriers

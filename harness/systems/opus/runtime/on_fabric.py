@@ -5,9 +5,9 @@ from collections.abc import Sequence
 
 from lightrig.harness.bench.fabric import Fabric
 from lightrig.harness.systems.opus.planning.messages import Rewire
-from lightrig.harness.systems.opus.planning.operations import Job, OpusError
+from lightrig.harness.systems.opus.planning.operations import OpusError, RailJob
 from lightrig.harness.systems.opus.planning.topology import Topology
-from lightrig.harness.systems.opus.planning.wiring import Attachment, Wiring
+from lightrig.harness.systems.opus.planning.wiring import Attachment, RailWiring
 from lightrig.instruments.core.capabilities import CommandsInTurn
 from lightrig.testbeds import Circuit, Plan, Port, Testbed
 
@@ -18,7 +18,7 @@ def fitting_job(
     stages: int = 2,
     widths: Sequence[int] = (),
     ranks: int | None = None,
-) -> Job:
+) -> RailJob:
     """Return a job that has a rank on every NIC of a testbed, each NIC number a rail.
 
     widths: degrees of the symmetric dimensions; one over all servers of a stage where none is
@@ -45,7 +45,7 @@ def fitting_job(
             f"testbed {testbed.name} has {len(servers)} servers, and {stages} pipeline stages of "
             f"{' x '.join(map(str, widths))} need {stages * math.prod(widths)}"
         )
-    return Job.grid(name, stages, widths or [len(servers) // stages], each)
+    return RailJob.grid(name, stages, widths or [len(servers) // stages], each)
 
 
 class FabricRails:
@@ -55,11 +55,11 @@ class FabricRails:
     not fit the testbed.
     """
 
-    def __init__(self, fabric: Fabric, job: Job) -> None:
+    def __init__(self, fabric: Fabric, job: RailJob) -> None:
         self._fabric = fabric
         attached = [attachments_of(fabric.testbed, job, rail) for rail in range(job.rails)]
         self.switches = [switch for switch, _ in attached]
-        self.wirings = [Wiring.of(job, rail, ports) for rail, (_, ports) in enumerate(attached)]
+        self.wirings = [RailWiring.of(job, rail, ports) for rail, (_, ports) in enumerate(attached)]
         self._circuits: dict[str, frozenset[Circuit]] = {}
         self._moving: dict[str, frozenset[Circuit]] = {}
 
@@ -129,7 +129,7 @@ class FabricRails:
 
 
 def attachments_of(
-    testbed: Testbed, job: Job, rail: int
+    testbed: Testbed, job: RailJob, rail: int
 ) -> tuple[str, dict[int, tuple[Attachment, ...]]]:
     """The one switch that a rail is on, and where each rank's NIC ports meet it.
 

@@ -18,7 +18,7 @@ from lightrig.harness.systems.opus.planning.messages import (
     Rewired,
     TopoWrite,
 )
-from lightrig.harness.systems.opus.planning.operations import Job, Network, Operation
+from lightrig.harness.systems.opus.planning.operations import Network, Operation, RailJob
 from lightrig.harness.systems.opus.planning.orchestrator import Orchestrator
 from lightrig.harness.systems.opus.planning.run_events import (
     Began,
@@ -30,7 +30,7 @@ from lightrig.harness.systems.opus.planning.run_events import (
 )
 from lightrig.harness.systems.opus.planning.shim import Shim
 from lightrig.harness.systems.opus.planning.topology import GiantRing
-from lightrig.harness.systems.opus.planning.wiring import Wiring
+from lightrig.harness.systems.opus.planning.wiring import RailWiring
 from lightrig.harness.systems.opus.runtime.switch_commands import SwitchCommands
 from lightrig.instruments.clock import Clock, Event
 from lightrig.testbeds import LightrigError
@@ -124,9 +124,9 @@ class Rails:
     def __init__(
         self,
         clock: Clock,
-        job: Job,
+        job: RailJob,
         shims: Sequence[Shim],
-        wirings: Sequence[Wiring],
+        wirings: Sequence[RailWiring],
         apply: Applier,
         switches: Sequence[str],
         controller: Controller | None = None,

@@ -8,8 +8,8 @@ from lightrig.harness.bench.fabric import Fabric
 from lightrig.harness.jobs.bench.overlay import Overlay
 from lightrig.harness.systems.opus.planning.controller import Controller
 from lightrig.harness.systems.opus.planning.messages import Rewire
-from lightrig.harness.systems.opus.planning.operations import Job
-from lightrig.harness.systems.opus.planning.profiling import Seen, profiled
+from lightrig.harness.systems.opus.planning.operations import RailJob
+from lightrig.harness.systems.opus.planning.profiling import SeenOperations, profiled
 from lightrig.harness.systems.opus.planning.schedule import PhaseTable
 from lightrig.harness.systems.opus.planning.shim import Mode, Shim
 from lightrig.harness.systems.opus.planning.topology import Topology, TopologyId
@@ -101,7 +101,7 @@ class TrainingJob:
         beside: called with it, returns tasks that run beside its ranks.
     """
 
-    def __init__(self, fabric: Fabric, job: Job) -> None:
+    def __init__(self, fabric: Fabric, job: RailJob) -> None:
         self.fabric, self.job = fabric, job
         self.on_fabric = FabricRails(fabric, job)
         # A rank's connections use its own rail: each has an address of every server.
@@ -160,7 +160,7 @@ class TrainingJob:
         self.circuits.ring()
         seen = self._run(script, PrintedLines(self.printed), "watched", watched=True)
         by_rank = {
-            rank: Seen(
+            rank: SeenOperations(
                 [done.operation.group for done in operations],
                 [done.parts for done in operations],
                 seen.steps[rank],

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 
-from lightrig.harness.systems.railx.planning.physical import Fabric, RailxError
+from lightrig.harness.systems.railx.planning.physical import RailFabric, RailxError
 
 COPPER, OPTICAL, SWITCH = 250, 1_000, 35_000
 """US dollars: a passive copper cable, an active optical transceiver, a switch of either kind."""
@@ -134,7 +134,7 @@ def torus_3d(circuit_switched: bool) -> Network:
     )
 
 
-def railx(fabric: Fabric) -> Network:
+def railx(fabric: RailFabric) -> Network:
     """Return the parts of a generated fabric: its switches and optical ports."""
     return Network(
         fabric.chips,
@@ -157,8 +157,8 @@ def table_6() -> Mapping[str, Network]:
         "torus-ocs": torus_3d(circuit_switched=True),
         "torus": torus_3d(circuit_switched=False),
         "rail-only": rail_only(),
-        "railx4": railx(Fabric.full(OPTICAL_RADIX, 4, nine)),
-        "railx7": railx(Fabric.full(OPTICAL_RADIX, 7, nine)),
+        "railx4": railx(RailFabric.full(OPTICAL_RADIX, 4, nine)),
+        "railx7": railx(RailFabric.full(OPTICAL_RADIX, 7, nine)),
         "fat-tree-4": fat_tree(196_608, 4),
         "tapered-49": tapered_fat_tree(200_704, 7, 3),
         "hx7-200k": hamming_mesh(7, 64, 2),

@@ -16,7 +16,7 @@ import networkx as nx
 import numpy as np
 import numpy.typing as npt
 
-from lightrig.harness.systems.railx.planning.physical import Dimension, Fabric, RailxError
+from lightrig.harness.systems.railx.planning.physical import Dimension, RailFabric, RailxError
 
 DARK = -1
 Successors = npt.NDArray[np.int16]
@@ -41,7 +41,7 @@ class Settings:
     not exist, or joins a minus port twice: each switch's setting is a matching of its ports.
     """
 
-    fabric: Fabric
+    fabric: RailFabric
     x: Successors
     y: Successors
 
@@ -136,7 +136,7 @@ class Settings:
         return graph
 
 
-def dark(fabric: Fabric) -> Settings:
+def dark(fabric: RailFabric) -> Settings:
     """Return the setting without any cross-connect."""
     x, y = (
         np.full((fabric.lines(d), fabric.rails, fabric.length(d)), DARK, dtype=np.int16)

@@ -43,7 +43,7 @@ class SwitchPort(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Fabric:
+class RailFabric:
     """Nodes in `columns` x `rows`, each with `mesh` x `mesh` chips and `ports` on a chip edge.
 
     `radix` is the number of duplex ports of a circuit switch. Raises `RailxError` where a size
@@ -67,7 +67,7 @@ class Fabric:
             )
 
     @classmethod
-    def full(cls, radix: int, mesh: int, ports: int) -> Fabric:
+    def full(cls, radix: int, mesh: int, ports: int) -> RailFabric:
         """Return the fabric that uses every port of switches of `radix` (equation 1)."""
         return cls(mesh, ports, radix // 2, radix // 2, radix)
 

@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from lightrig.harness.jobs.sweeps import sweep
 from lightrig.harness.systems.railx.planning.cross_connects import DARK, DIMENSIONS, Settings
-from lightrig.harness.systems.railx.planning.physical import Dimension, Fabric, RailxError
+from lightrig.harness.systems.railx.planning.physical import Dimension, RailFabric, RailxError
 from lightrig.harness.systems.railx.planning.topologies import Axis, line_setting
 
 Node: TypeAlias = tuple[int, int]
@@ -220,7 +220,7 @@ def _pack_greedily(free: npt.NDArray[np.bool_], pairs: bool) -> list[Allocation]
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class PlacedJob:
     """A job's nodes and its logical dimensions on both physical ones."""
 
     allocation: Allocation
@@ -228,7 +228,7 @@ class Job:
     y: tuple[Axis, ...]
 
 
-def place_jobs(fabric: Fabric, jobs: Sequence[Job]) -> Settings:
+def place_jobs(fabric: RailFabric, jobs: Sequence[PlacedJob]) -> Settings:
     """Return the settings of several jobs at once.
 
     Jobs that share a row share its switches, on ports of different nodes; to start or stop one
@@ -245,7 +245,7 @@ def place_jobs(fabric: Fabric, jobs: Sequence[Job]) -> Settings:
         if used[region].any():
             raise RailxError("two jobs use one node, each node belongs to one job")
         used[region] = True
-        part = Fabric(fabric.mesh, fabric.ports, len(columns), len(rows), fabric.radix)
+        part = RailFabric(fabric.mesh, fabric.ports, len(columns), len(rows), fabric.radix)
         parts: tuple[tuple[Dimension, Sequence[Axis], Sequence[int], Sequence[int]], ...] = (
             ("x", job.x, rows, columns),
             ("y", job.y, columns, rows),

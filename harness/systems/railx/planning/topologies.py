@@ -29,7 +29,7 @@ from lightrig.harness.systems.railx.planning.hamiltonian import (
     successors,
     undirected_cycles,
 )
-from lightrig.harness.systems.railx.planning.physical import Dimension, Fabric, RailxError
+from lightrig.harness.systems.railx.planning.physical import Dimension, RailFabric, RailxError
 
 Kind: TypeAlias = Literal["ring", "all-to-all", "single-link"]
 
@@ -67,7 +67,7 @@ class Axis:
         return np.tile(one, (copies, 1))
 
 
-def configure(fabric: Fabric, x: Sequence[Axis], y: Sequence[Axis]) -> Settings:
+def configure(fabric: RailFabric, x: Sequence[Axis], y: Sequence[Axis]) -> Settings:
     """Return the settings for the logical dimensions of both physical ones.
 
     Raises `RailxError` where the sizes of a dimension do not fit its lines or two logical
@@ -80,7 +80,7 @@ def configure(fabric: Fabric, x: Sequence[Axis], y: Sequence[Axis]) -> Settings:
     return Settings(fabric, *arrays)
 
 
-def line_setting(fabric: Fabric, dimension: Dimension, axes: Sequence[Axis]) -> Successors:
+def line_setting(fabric: RailFabric, dimension: Dimension, axes: Sequence[Axis]) -> Successors:
     """Return the successors in one line, rails x nodes, for its logical dimensions."""
     length = fabric.length(dimension)
     whole = math.prod(axis.size for axis in axes)
@@ -105,14 +105,14 @@ def line_setting(fabric: Fabric, dimension: Dimension, axes: Sequence[Axis]) -> 
     return line
 
 
-def torus(fabric: Fabric) -> Settings:
+def torus(fabric: RailFabric) -> Settings:
     """Return parallel rings on all rails: a 2D torus of all nodes (section 3.3.1)."""
     rails = tuple(range(fabric.rails))
     axes = [[Axis(fabric.length(d), "ring", rails)] for d in DIMENSIONS]
     return configure(fabric, *axes)
 
 
-def hyperx(fabric: Fabric, size: int | None = None, kind: Kind = "all-to-all") -> Settings:
+def hyperx(fabric: RailFabric, size: int | None = None, kind: Kind = "all-to-all") -> Settings:
     """Return 2D-HyperX of `size` x `size` nodes, by default the largest (section 3.3.2).
 
     With a size of r / a + 1 each pair has 2 a links. Sizes without a decomposition, 4 and 6, are

@@ -14,7 +14,7 @@ from pydantic import Field
 from lightrig.harness.orchestration.jobs import Group, Job, OrchestrationError
 from lightrig.harness.orchestration.layout import Shape
 from lightrig.harness.systems.railx.planning.cross_connects import DARK, DIMENSIONS
-from lightrig.harness.systems.railx.planning.physical import Dimension, Fabric, RailxError
+from lightrig.harness.systems.railx.planning.physical import Dimension, RailFabric, RailxError
 from lightrig.harness.systems.railx.planning.scheduling import (
     Allocation,
     largest_allocation,
@@ -68,7 +68,7 @@ class GridLayout:
         rails = 1 + max(int(switch[3]) for switch in switches if switch)
         self.nodes = tuple(testbed.servers)
         (self._radix,) = {spec.ingress_count for spec in testbed.optical_switches.values()}
-        self._fabric = Fabric(rails, 1, columns, rows, self._radix)
+        self._fabric = RailFabric(rails, 1, columns, rows, self._radix)
 
     def groups_of(self, shape: Mapping[str, object]) -> int:
         """See `Layout`; a job is one group."""
@@ -146,7 +146,7 @@ class GridLayout:
         ):
             raise RailxError("its nodes are not those of its rows and columns")
         rows, columns = allocation
-        part = Fabric(self._fabric.rails, 1, len(columns), len(rows), radix)
+        part = RailFabric(self._fabric.rails, 1, len(columns), len(rows), radix)
         sides: tuple[tuple[Dimension, Sequence[int], Sequence[int]], ...] = (
             ("x", rows, columns),
             ("y", columns, rows),

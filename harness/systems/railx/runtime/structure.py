@@ -25,7 +25,7 @@ from lightrig.harness.systems.railx.generator import (
     numbered,
     plans,
 )
-from lightrig.harness.systems.railx.planning.physical import Dimension, Fabric, RailxError
+from lightrig.harness.systems.railx.planning.physical import Dimension, RailFabric, RailxError
 from lightrig.testbeds import (
     Cabling,
     Circuit,
@@ -70,7 +70,7 @@ class GridStructure:
         findings.raise_if_any()
         columns, rows, mesh, ports = (sizes[name] for name in _NEEDED)
         phases = (sizes["context"], sizes["expert"]) if "context" in sizes else None
-        drawn = Fabric(mesh, ports, columns, rows, 2 * max(columns, rows))
+        drawn = RailFabric(mesh, ports, columns, rows, 2 * max(columns, rows))
         _check_sizes(drawn, phases, findings)
         findings.raise_if_any()
         _check_fibers(drawn, findings)
@@ -206,7 +206,7 @@ class _Line:
     """The document of one row or column, each of its lines with the keys that it comes from."""
 
     def __init__(
-        self, located: Located, d: Dimension, fabric: Fabric, phases: tuple[int, int] | None
+        self, located: Located, d: Dimension, fabric: RailFabric, phases: tuple[int, int] | None
     ) -> None:
         self._located, self._d = located, d
         data: dict[str, Any] = located.data
@@ -310,7 +310,7 @@ def _check_address(section: str, part: str, address: str, findings: Findings) ->
         )
 
 
-def _check_sizes(fabric: Fabric, phases: tuple[int, int] | None, findings: Findings) -> None:
+def _check_sizes(fabric: RailFabric, phases: tuple[int, int] | None, findings: Findings) -> None:
     used = dimensions(fabric)
     if not used:
         findings.add(("fabric",), "found one node, expected at least two to join", of_key=True)
@@ -327,7 +327,7 @@ def _check_sizes(fabric: Fabric, phases: tuple[int, int] | None, findings: Findi
             findings.add(("fabric",), f"found {count} {what}, expected at most {most}", of_key=True)
 
 
-def _check_fibers(fabric: Fabric, findings: Findings) -> None:
+def _check_fibers(fabric: RailFabric, findings: Findings) -> None:
     """Check that each switch is cabled once, to all nodes of its line in order, rail by rail."""
     missing = {
         (d, line, rail)
