@@ -131,6 +131,9 @@ def test_a_shift_and_its_interval_are_those_by_hand() -> None:
     """
     value, low, high = shift_of([4.0, 7.0, 11.0], [1.5, 2.0, 3.0], 0.05)
     assert (value, low, high) == (5.0, 1.0, 9.5)
+    # Of five and five, 12.5 - 1.96 * sqrt(25 * 11 / 12) is 3.1: three are left out at either end.
+    tens, ones = [10.0, 20.0, 30.0, 40.0, 50.0], [1.0, 2.0, 3.0, 4.0, 5.0]
+    assert shift_of(tens, ones, 0.05) == (27.0, 8.0, 46.0)
 
 
 @pytest.mark.parametrize(
