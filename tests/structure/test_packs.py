@@ -1,5 +1,6 @@
 """Packs: the core works without them, finds those of others, and imports none to list commands."""
 
+import ast
 import os
 import re
 import subprocess
@@ -12,14 +13,7 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PACKS = sorted(path.parent.name for path in (ROOT / "harness").glob("*/pack.json"))
 LAYERS = ("harness", "instruments", "suites")
-FOLDERS = [
-    f"lightrig.{layer}.{pack}"
-    for layer in LAYERS
-    for pack in PACKS
-    if (ROOT / layer / pack).is_dir()
-]
 
 BLOCKED = """
 import sys
@@ -53,18 +47,64 @@ def lightrig(*command: str, folder: Path | None = None, blocked: bool = False) -
     return python(code, *([folder] if folder else []), blocked=blocked)
 
 
-def test_the_packs_are_those_of_the_architecture() -> None:
-    assert PACKS == ["certify", "claims", "jobs", "orchestration", "systems"]
-    page = (ROOT / "docs/architecture.md").read_text()
-    assert all(f"| `{pack}` |" in page for pack in PACKS)
-
-
-def test_the_linter_protects_every_folder_of_a_pack() -> None:
-    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"][
-        "contracts"
+def packs_of(root: Path) -> list[str]:
+    """Return the folders of packs as packages, found by their manifests."""
+    names = sorted(path.parent.name for path in (root / "harness").glob("*/pack.json"))
+    folders = [
+        (layer, name) for layer in LAYERS for name in names if (root / layer / name).is_dir()
     ]
+    return [f"lightrig.{layer}.{name}" for layer, name in folders]
+
+
+def imports_of_packs(root: Path) -> list[str]:
+    """Return each import of a pack by a file of the core, also one within a function."""
+    packs = packs_of(root)
+    found = []
+    for file in sorted(path for layer in LAYERS for path in (root / layer).rglob("*.py")):
+        module = f"lightrig.{'.'.join(file.relative_to(root).with_suffix('').parts)}."
+        if any(module.startswith(f"{pack}.") for pack in packs):
+            continue
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            names: list[str] = []
+            if isinstance(node, ast.Import):
+                names = [alias.name for alias in node.names]
+            elif isinstance(node, ast.ImportFrom) and node.module:
+                names = [f"{node.module}.{alias.name}" for alias in node.names]
+            found += [
+                f"{module}: {name}"
+                for name in names
+                if any(f"{name}.".startswith(f"{pack}.") for pack in packs)
+            ]
+    return found
+
+
+FOLDERS = packs_of(ROOT)
+
+
+def test_the_core_imports_no_pack() -> None:
+    assert len(packs_of(ROOT)) >= 9
+    assert imports_of_packs(ROOT) == []
+
+
+def test_an_import_of_a_new_pack_is_found(tmp_path: Path) -> None:
+    for name in ("harness/mirrors", "harness/bench", "instruments/mirrors", "suites"):
+        (tmp_path / name).mkdir(parents=True)
+    (tmp_path / "harness/mirrors/pack.json").write_text("{}")
+    (tmp_path / "harness/mirrors/tilt.py").write_text("from lightrig.instruments import mirrors\n")
+    lazy = "def tilt():\n    from lightrig.harness import mirrors\n"
+    (tmp_path / "harness/bench/fabric.py").write_text(lazy)
+    (tmp_path / "suites/test_it.py").write_text("import lightrig.instruments.mirrors.motor\n")
+    assert imports_of_packs(tmp_path) == [
+        "lightrig.harness.bench.fabric.: lightrig.harness.mirrors",
+        "lightrig.suites.test_it.: lightrig.instruments.mirrors.motor",
+    ]
+
+
+def test_the_linter_protects_the_packs_that_it_names() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    contracts = project["tool"]["importlinter"]["contracts"]
     (contract,) = (one for one in contracts if one["name"].startswith("The core imports no pack"))
-    assert sorted(contract["protected_modules"]) == sorted([*FOLDERS, "lightrig.systems"])
+    assert set(contract["protected_modules"]) <= {*FOLDERS, "lightrig.systems"}
     assert contract["allowed_importers"] == contract["protected_modules"]
 
 
