@@ -389,7 +389,7 @@ def measure(
     kind = Recording if bench.world is None else SimulatedRecording
     run = pytestconfig.stash[RUN]
     test = request.node.nodeid
-    conditions = {**_conditions(request), **_attempt(request.node)}
+    conditions = {**row_conditions(request), **attempt_condition(request.node)}
     undecided: list[str] = []
     found: list[Finding] = []
     request.node.stash[INCONCLUSIVE] = undecided
@@ -430,8 +430,8 @@ def measure(
     recording.end(bench.clock.now())
 
 
-def _attempt(item: pytest.Item) -> dict[str, int]:
-    """Number of a test's attempt as a condition, where a rerun plugin repeats tests.
+def attempt_condition(item: pytest.Item) -> dict[str, int]:
+    """Return the number of a test's attempt as a condition, where a rerun plugin repeats tests.
 
     pytest-rerunfailures counts itself, also over workers; another plugin's attempts are counted
     here, and are known for such from the second on.
@@ -443,8 +443,8 @@ def _attempt(item: pytest.Item) -> dict[str, int]:
     return {} if attempt is None else {ATTEMPT: attempt}
 
 
-def _conditions(request: pytest.FixtureRequest) -> dict[str, Any]:
-    """Row conditions from a test's parameters."""
+def row_conditions(request: pytest.FixtureRequest) -> dict[str, Any]:
+    """Return the conditions of a test's rows: its faults and its parameters."""
     from lightrig.harness.plugin.collection import InstrumentSelection
     from lightrig.testbeds import PlanPair
 

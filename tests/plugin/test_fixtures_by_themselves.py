@@ -1,6 +1,7 @@
 """Fixtures of the plugin, each called by itself: order, what is passed on, what ends the run."""
 
 import importlib
+import inspect
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -36,7 +37,7 @@ MS = 1_000_000
 
 
 def function_of(fixture: Any) -> Any:
-    return fixture._get_wrapped_function()
+    return inspect.unwrap(fixture)
 
 
 class Lab:
@@ -46,13 +47,13 @@ class Lab:
         self.noted: list[Any] = []
         self.failing: dict[str, Exception] = {}
         self.run = SimpleNamespace(
-            name="7", night="2026-03-14", folder=Path("here"), note=self._part("note"),
-            not_restored=self._part("not restored"), judged=self._part("judged"),
+            name="7", night="2026-03-14", folder=Path("here"), note=self.part("note"),
+            not_restored=self.part("not restored"), judged=self.part("judged"),
         )  # fmt: skip
         self.testbed: Any = SimpleNamespace(name="bench", notes=["a gate"], limits={}, path="f")
         self.bench: Any = SimpleNamespace(
             testbed=self.testbed, notes=["a late clock"], switches={"a": 1, "b": 2},
-            in_process=False, close=self._part("closed"), world=None, simulated=frozenset(),
+            in_process=False, close=self.part("closed"), world=None, simulated=frozenset(),
             clock=SimpleNamespace(virtual=False, now=lambda: 77), instruments={},
         )  # fmt: skip
         stash: Any = pytest.Stash()
@@ -61,11 +62,11 @@ class Lab:
             stash=stash, option=SimpleNamespace(instruments="auto"), getoption={"seed": 9}.get
         )
         self.settings: Any = SimpleNamespace(
-            save=self._part("save"), restore=self._part("restore"),
-            restore_off=self._part("restore off"),
+            save=self.part("save"), restore=self.part("restore"),
+            restore_off=self.part("restore off"),
         )  # fmt: skip
 
-    def _part(self, name: str) -> Any:
+    def part(self, name: str) -> Any:
         def called(*given: object, **more: Any) -> None:
             self.noted.append((name, *given) if given else name)
             if "obstacles" in more:
@@ -81,7 +82,7 @@ def lab(monkeypatch: pytest.MonkeyPatch) -> Lab:
     made = Lab()
 
     def bind(*given: object) -> Any:
-        made._part("bind")(*given)
+        made.part("bind")(*given)
         return made.bench
 
     def saved(given: object) -> Any:
@@ -149,7 +150,7 @@ def test_a_host_that_cannot_simulate_skips(lab: Lab) -> None:
 @pytest.fixture
 def fabric(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> Any:
     made = SimpleNamespace(
-        save_initial_state=lab._part("save circuits"), restore=lab._part("restore circuits")
+        save_initial_state=lab.part("save circuits"), restore=lab.part("restore circuits")
     )
     monkeypatch.setattr("lightrig.harness.bench.Fabric", lambda bench: made)
     lab.config.stash[SETTINGS]["bench"] = lab.settings
@@ -244,20 +245,21 @@ def test_settings_are_put_back_also_where_a_test_fails(
     lab.bench.instruments = {"l1": object(), "l2": laser, "m": meter}
     lab.testbed.instruments = {"l2": SimpleNamespace(channels=3)}
     chosen = InstrumentSelection(light_source="l2", power_meter="m")
-    steps: Any = fixtures._lend(lab.bench, chosen, "light_source")
+    light_source = function_of(fixtures.light_source)
+    steps: Any = light_source(lab.bench, chosen)
     assert next(steps) is laser
     with pytest.raises(ValueError, match="a test"):
         steps.throw(ValueError("a test"))
     assert lab.noted == [("snapshot", [1, 2, 3]), "put back"]
-    assert list(fixtures._lend(lab.bench, chosen, "power_meter")) == [meter]
+    assert list(function_of(fixtures.power_meter)(lab.bench, chosen)) == [meter]
     # Asked for while the test ran: the first of its kind, if there is one.
     named = {"light_source": ["l2", "l1"], "bit_error_tester": []}
     monkeypatch.setattr(collection, "instruments_of", lambda testbed, kind: named[kind])
-    steps = fixtures._lend(lab.bench, InstrumentSelection(), "light_source")
+    steps = light_source(lab.bench, InstrumentSelection())
     assert next(steps) is laser
     steps.close()
     with pytest.raises(pytest.skip.Exception, match="testbed bench has no bit error tester"):
-        next(fixtures._lend(lab.bench, InstrumentSelection(), "bit_error_tester"))
+        next(function_of(fixtures.bit_error_tester)(lab.bench, InstrumentSelection()))
 
 
 def test_rdma_is_asked_of_testbeds_that_have_it(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -347,7 +349,8 @@ def test_samples_are_what_limits_need_unless_time_is_short(
         ("measure", [{"q": 1}, ("q",)], usual, 77, {"given": fixed, "real": not virtual})
     ]
     request.node.get_closest_marker = {}.get
-    assert fixtures._judged_limits(request, lab.bench) == []  # type: ignore[arg-type]
+    function_of(fixtures.events)(request, lab.bench, "measure")
+    assert made[-1][:2] == ("measure", [])
 
 
 # -------------------------------------------------------------------------------- measure
@@ -368,7 +371,7 @@ def test_conditions_are_those_of_parameters_and_faults() -> None:
         "thing": object(),
     }
     node = SimpleNamespace(stash=stash, callspec=SimpleNamespace(params=parameters))
-    assert fixtures._conditions(SimpleNamespace(node=node)) == {  # type: ignore[arg-type]
+    assert fixtures.row_conditions(SimpleNamespace(node=node)) == {  # type: ignore[arg-type]
         "faults": "fiber cut; clock step",
         "before": "one",
         "after": "two",
@@ -378,7 +381,7 @@ def test_conditions_are_those_of_parameters_and_faults() -> None:
         "share": 0.5,
     }
     bare = SimpleNamespace(node=SimpleNamespace(stash=pytest.Stash()))
-    assert fixtures._conditions(bare) == {}  # type: ignore[arg-type]
+    assert fixtures.row_conditions(bare) == {}  # type: ignore[arg-type]
 
 
 def test_rows_go_to_the_run_with_their_conditions_and_are_looked_at(
@@ -444,7 +447,11 @@ def test_rows_go_to_the_run_with_their_conditions_and_are_looked_at(
 
 def test_a_repeated_test_numbers_its_attempts() -> None:
     item: Any = SimpleNamespace(stash=pytest.Stash())
-    assert [fixtures._attempt(item) for _ in range(3)] == [{}, {"attempt": 2}, {"attempt": 3}]
+    assert [fixtures.attempt_condition(item) for _ in range(3)] == [
+        {},
+        {"attempt": 2},
+        {"attempt": 3},
+    ]
     # pytest-rerunfailures counts those of workers that crashed, too.
     item = SimpleNamespace(stash=pytest.Stash(), execution_count=4)
-    assert fixtures._attempt(item) == {"attempt": 4}
+    assert fixtures.attempt_condition(item) == {"attempt": 4}

@@ -1,5 +1,6 @@
 """Which recording a test is given: nothing sets events aside on hardware."""
 
+import inspect
 from types import SimpleNamespace
 from typing import Any
 
@@ -17,8 +18,8 @@ def test_only_a_simulated_world_can_be_late(world: Any, kind: str) -> None:
     run.judged = run.note = lambda *_: None
     node = SimpleNamespace(nodeid="suites/x.py::test_x", name="test_x", stash=pytest.Stash())
     testbed = SimpleNamespace(name="lab", limits={})
-    make: Any = fixtures.measure
-    (found,) = make._get_wrapped_function()(
+    make: Any = inspect.unwrap(fixtures.measure)  # type: ignore[arg-type]
+    (found,) = make(
         SimpleNamespace(node=node),
         SimpleNamespace(stash={RUN: run}),
         SimpleNamespace(world=world, testbed=testbed, clock=SimpleNamespace(now=lambda: 0)),
