@@ -137,17 +137,17 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers", "of_system(NAME): run on testbeds that declare this published system"
     )
-    files, by_person = _testbeds(config)
+    files, by_person = testbed_files(config)
     if config.option.instruments is None:
         config.option.instruments = "auto" if by_person else "simulated"
     if files:
         config.stash[FILES] = files
         for part in PARTS:
             config.pluginmanager.import_plugin(part)
-        _load_fixtures(config)
+        load_fixtures(config)
 
 
-def _load_fixtures(config: pytest.Config) -> None:
+def load_fixtures(config: pytest.Config) -> None:
     """Register the fixtures of all packs and installed systems, of which the testbeds may be."""
     # Imported here: without a testbed no system is looked for.
     from lightrig.harness.system_registry import (  # noqa: PLC0415
@@ -164,8 +164,11 @@ def _load_fixtures(config: pytest.Config) -> None:
         raise pytest.UsageError(str(error)) from error
 
 
-def _testbeds(config: pytest.Config) -> tuple[list[str], bool]:
-    """The testbeds' files, and whether a person named them: option, environment, ini, conftest."""
+def testbed_files(config: pytest.Config) -> tuple[list[str], bool]:
+    """Return the testbeds' files, and whether a person named them.
+
+    A person names them by option, environment or ini file; else a conftest may.
+    """
     given: list[str] = config.getoption("testbed")
     named = [name for name in os.environ.get("LIGHTRIG_TESTBED", "").split(os.pathsep) if name]
     if found := given or named or list(map(str, config.getini("lightrig_testbed"))):

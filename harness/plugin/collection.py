@@ -89,19 +89,19 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     kinds = [kind for kind in INSTRUMENTS if kind in metafunc.fixturenames]
     rows = []
     for testbed in metafunc.config.stash[TESTBEDS]:
-        reason = _lacks(testbed, metafunc)
+        reason = function_obstacle(testbed, metafunc)
         if not reason:
             # Counts of circuits cost up to a second a testbed, the same for each test.
             asked = testbed.name, tuple(wanted)
             moves = metafunc.config.stash[_MOVES]
             if asked not in moves:
-                moves[asked] = list(_moves(testbed, wanted))
-            found = list(_spread(testbed, moves[asked], wanted, kinds))
+                moves[asked] = list(move_parameters(testbed, wanted))
+            found = list(parameter_rows(testbed, moves[asked], wanted, kinds))
         else:
             found = []
-        rows += [pytest.param(*values, id="/".join(_named(values))) for values in found]
+        rows += [pytest.param(*values, id="/".join(id_parts(values))) for values in found]
         if not found:
-            reason = reason or f"no {_missing_plan(wanted)}"
+            reason = reason or f"no {missing_plan(wanted)}"
             metafunc.config.stash[_PENDING][testbed.name] = reason
     if rows:
         names = [PREFIX + name for name in wanted]
@@ -137,7 +137,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     retained, rest = [], []
     reasons: defaultdict[str, Counter[str]] = defaultdict(Counter)
     for item in items:
-        if (reason := _reason(item)) is None:
+        if (reason := item_obstacle(item)) is None:
             retained.append(item)
             continue
         rest.append(item)
@@ -163,9 +163,17 @@ def physical_ports(testbed: Testbed) -> list[Port]:
 # ------------------------------------------------------------------------------ parameters
 
 
-def _spread(
+def parameter_rows(
     testbed: Testbed, moves: Sequence[tuple[Any, ...]], wanted: list[str], kinds: list[str]
 ) -> Iterator[tuple[Any, ...]]:
+    """Yield the values of a test's parameters: each move with each choice of instruments.
+
+    Args:
+        testbed: first of the values.
+        moves: of `move_parameters`.
+        wanted: names of the parameters, without prefix.
+        kinds: of the instruments that the test takes, one of each.
+    """
     names = [instruments_of(testbed, kind) for kind in kinds]
     chosen = [
         InstrumentSelection(zip(kinds, each, strict=True)) for each in itertools.product(*names)
@@ -177,7 +185,8 @@ def _spread(
             yield testbed, *moved, *([each] if "instruments" in wanted else [])
 
 
-def _moves(testbed: Testbed, wanted: list[str]) -> Iterator[tuple[Any, ...]]:
+def move_parameters(testbed: Testbed, wanted: list[str]) -> Iterator[tuple[Any, ...]]:
+    """Yield the plans, transitions or counts of circuits that a test asks for by name."""
     if "plan" in wanted:
         yield from ((name,) for name in testbed.plans)
         return
@@ -192,8 +201,8 @@ def _moves(testbed: Testbed, wanted: list[str]) -> Iterator[tuple[Any, ...]]:
             yield pair, moving
 
 
-def _named(values: tuple[Any, ...]) -> Iterator[str]:
-    """The parts of a test's id, such as rings4, ring-to-mesh, 4-circuits."""
+def id_parts(values: tuple[Any, ...]) -> Iterator[str]:
+    """Yield the parts of a test's id, such as rings4, ring-to-mesh, 4-circuits."""
     for value in values:
         if isinstance(value, Testbed):
             yield value.name
@@ -208,7 +217,7 @@ def _named(values: tuple[Any, ...]) -> Iterator[str]:
 # ---------------------------------------------------------------------------- not applicable
 
 
-def _reason(item: pytest.Item) -> str | None:
+def item_obstacle(item: pytest.Item) -> str | None:
     """Return the reason for which the item's testbed can never run it; None if it can."""
     if isinstance(item, NotApplicable):
         return item.reason
@@ -232,7 +241,7 @@ def _reason(item: pytest.Item) -> str | None:
     return None
 
 
-def _lacks(testbed: Testbed, metafunc: pytest.Metafunc) -> str | None:
+def function_obstacle(testbed: Testbed, metafunc: pytest.Metafunc) -> str | None:
     """Return the reason for which a testbed can never run a function, by marks and fixtures."""
     names = metafunc.fixturenames
     for mark in metafunc.definition.iter_markers("of_testbed"):
@@ -284,7 +293,8 @@ _WITHOUT: Mapping[str, Callable[[Testbed], str]] = {
 """Reason for which a testbed cannot offer a fixture; empty where it can."""
 
 
-def _missing_plan(wanted: list[str]) -> str:
+def missing_plan(wanted: list[str]) -> str:
+    """Return which plans a testbed lacks for the parameters that a test asks for."""
     if "plan" in wanted:
         return "plan"
     return "two plans of which some circuits can move alone" if "moving" in wanted else "two plans"

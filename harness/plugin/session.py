@@ -122,7 +122,7 @@ def pytest_configure(config: pytest.Config) -> None:
     for name, part in {
         "outcomes": outcomes,
         "page": config.stash[PAGE],
-        "ends": _Ends(config, outcomes),
+        "ends": Ends(config, outcomes),
         "main": MainProcess(config, run),
         "live": Live(config, run),
         **({"events": events} if events else {}),
@@ -162,7 +162,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     session.config.stash[INCLUDE_AGAIN] = exclude_present()
 
 
-class _Ends:
+class Ends:
     """Records why a run ended before its tests did."""
 
     def __init__(self, config: pytest.Config, outcomes: Outcomes) -> None:

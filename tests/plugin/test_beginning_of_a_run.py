@@ -56,7 +56,7 @@ class Beginning:
             "Page",
             "Faults",
             "Timeouts",
-            "_Ends",
+            "Ends",
             "MainProcess",
             "Live",
         )
@@ -111,7 +111,7 @@ def test_the_parts_of_a_run_are_registered_and_its_header_is_complete(begun: Beg
         "lightrig-timeouts": ("Timeouts",),
         "lightrig-outcomes": outcomes,
         "lightrig-page": page,
-        "lightrig-ends": ("_Ends", outcomes),
+        "lightrig-ends": ("Ends", outcomes),
         "lightrig-main": ("MainProcess", run),
         "lightrig-live": ("Live", run),
         "lightrig-events": events,
@@ -119,7 +119,9 @@ def test_the_parts_of_a_run_are_registered_and_its_header_is_complete(begun: Beg
     assert (stash[RUN], stash[session.PAGE], stash[session.EVENTS]) == (run, page, events)
     # What nohup ignores stays ignored.
     assert begun.handlers[signal.SIGHUP] == "nohup"
-    assert begun.handlers[signal.SIGTERM] is session._terminated
+    for number, name in ((signal.SIGTERM, "SIGTERM"), (signal.SIGHUP, "SIGHUP")):
+        with pytest.raises(KeyboardInterrupt, match=f"terminated by {name}"):
+            begun.handlers[signal.SIGTERM](number, None)
     (cleanup,) = begun.cleanups
     again: list[str] = []
     cleanup()
@@ -206,8 +208,8 @@ def test_testbeds_of_a_conftest_are_simulated_and_load_the_rest(
         addinivalue_line=lambda kind, line: lines.append((kind, line.partition("(")[0])),
         pluginmanager=SimpleNamespace(import_plugin=imported.append),
     )  # fmt: skip
-    monkeypatch.setattr(plugin, "_testbeds", lambda config: (files, by_person))
-    monkeypatch.setattr(plugin, "_load_fixtures", lambda config: imported.append("systems"))
+    monkeypatch.setattr(plugin, "testbed_files", lambda config: (files, by_person))
+    monkeypatch.setattr(plugin, "load_fixtures", lambda config: imported.append("systems"))
     plugin.pytest_configure(config)
     assert config.option.instruments == instruments
     marks = ("limits", "needs", "fault", "of_testbed", "claim", "of_system")
@@ -225,5 +227,5 @@ def test_fixtures_of_each_system_are_registered_once(monkeypatch: pytest.MonkeyP
         is_registered=lambda module: module == "known",
         register=lambda *given: registered.append(given),
     )
-    plugin._load_fixtures(SimpleNamespace(pluginmanager=manager))  # type: ignore[arg-type]
+    plugin.load_fixtures(SimpleNamespace(pluginmanager=manager))  # type: ignore[arg-type]
     assert registered == [("new", "lightrig-acos")]

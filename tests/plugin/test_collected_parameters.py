@@ -12,7 +12,7 @@ from lightrig.harness.plugin import collection
 from lightrig.harness.plugin.collection import DESELECTED, InstrumentSelection, NotApplicable
 from lightrig.harness.plugin.keys import FILES, NO_TESTBED, TESTBEDS
 from lightrig.instruments.core.registry import NoDriverError
-from lightrig.testbeds import PlanPair, Port, Testbed
+from lightrig.testbeds import PlanPair, Port, Testbed, load
 
 
 def spec(kind: str) -> Any:
@@ -46,14 +46,14 @@ def nic(owner: str) -> Any:
 def test_a_test_is_spread_over_every_choice_of_instruments() -> None:
     lab = lab_of(instruments=INSTRUMENTS)
     kinds = ["light_source", "power_meter"]
-    found = list(collection._spread(lab, [("a", 2), ("b", 4)], ["instruments"], kinds))
+    found = list(collection.parameter_rows(lab, [("a", 2), ("b", 4)], ["instruments"], kinds))
     assert [(each[1:3], dict(each[3]), each[3].several) for each in found] == [
         (moved, {"light_source": laser, "power_meter": "meter"}, ["light_source"])
         for moved in (("a", 2), ("b", 4))
         for laser in ("laser1", "laser2")
     ]
-    assert list(collection._spread(lab, [("a",)], ["plan"], [])) == [(lab, "a")]
-    assert list(collection._spread(lab, [("a",)], ["plan"], ["oscilloscope"])) == []
+    assert list(collection.parameter_rows(lab, [("a",)], ["plan"], [])) == [(lab, "a")]
+    assert list(collection.parameter_rows(lab, [("a",)], ["plan"], ["oscilloscope"])) == []
 
 
 def test_moves_are_plans_pairs_or_counts(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -67,7 +67,9 @@ def test_moves_are_plans_pairs_or_counts(monkeypatch: pytest.MonkeyPatch) -> Non
         # All circuits together are what a transition without a count moves.
         ("testbed", "transition", "moving"): [(pairs[0], 1), (pairs[0], 2), (pairs[1], 1)],
     }
-    assert {wanted: list(collection._moves(lab, list(wanted))) for wanted in moves} == moves
+    assert {
+        wanted: list(collection.move_parameters(lab, list(wanted))) for wanted in moves
+    } == moves
 
 
 def test_an_id_has_a_part_for_each_value() -> None:
@@ -78,7 +80,7 @@ def test_an_id_has_a_part_for_each_value() -> None:
     one.several = ["light_source"]
     none = InstrumentSelection(power_meter="meter")
     none.several = []
-    assert list(collection._named((lab, pair, 4, one, none, "straight"))) == [
+    assert list(collection.id_parts((lab, pair, 4, one, none, "straight"))) == [
         *("opus", "ring-to-mesh", "4-circuits", "laser1", "straight")
     ]
 
@@ -124,7 +126,7 @@ MIXED = {"s0": server(namespace=True), "s1": server()}
     ],
 )  # fmt: skip
 def test_why_a_testbed_cannot_run_a_function(function: Any, lab: Any, reason: str | None) -> None:
-    assert collection._lacks(lab, function) == reason
+    assert collection.function_obstacle(lab, function) == reason
 
 
 @pytest.mark.parametrize(
@@ -147,7 +149,7 @@ def test_collectives_need_two_servers_with_gpus_or_namespaces(
 
 
 def test_one_switch_with_telemetry_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:
-    drivers: dict[str, Any] = {"plain": object(), "telling": SimpleNamespace(telemetry=1)}
+    drivers: dict[str, Any] = {"plain": object(), "measuring": SimpleNamespace(telemetry=1)}
 
     def driver(model: str) -> Any:
         if model not in drivers:
@@ -156,24 +158,35 @@ def test_one_switch_with_telemetry_is_enough(monkeypatch: pytest.MonkeyPatch) ->
 
     monkeypatch.setattr(collection, "driver", driver)
     for models, reason in (
-        (("plain", "unknown", "telling"), ""),
+        (("plain", "unknown", "measuring"), None),
         (("plain", "unknown"), "no transceivers with telemetry"),
     ):
         switches = {model: SimpleNamespace(model=model) for model in models}
-        assert collection._without_telemetry(lab_of(optical_switches=switches)) == reason
+        lab = lab_of(optical_switches=switches)
+        function: Any = Function("modules")
+        assert collection.function_obstacle(lab, function) == reason
 
 
 def test_a_bridge_of_the_kernel_overhears_ports_of_namespaces() -> None:
     ports = {"servers": MIXED, "nic_ports": [nic("s0"), nic("s1")]}
     both = {"switches": {"ocs": 1, "tor": 2, "agg": 3}, "optical_switches": {"ocs": 1}}
-    reason = collection._overheard(lab_of(**ports, **both))
-    assert reason.startswith("every port at agg, tor, a bridge of the kernel, receives")
-    assert (
-        collection._overheard(lab_of(**ports, switches={"ocs": 1}, optical_switches={"ocs": 1}))
-        == ""
-    )
+    optical = {"switches": {"ocs": 1}, "optical_switches": {"ocs": 1}}
     real = {"servers": {"s1": server()}, "nic_ports": [nic("s1")]}
-    assert collection._overheard(lab_of(**real, **both)) == ""
+    for fixture in ("plan", "transition"):
+        function: Any = Function(fixture)
+        reason = collection.function_obstacle(lab_of(**ports, **both), function)
+        assert reason is not None
+        assert reason.startswith("every port at agg, tor, a bridge of the kernel, receives")
+        assert collection.function_obstacle(lab_of(**ports, **optical), function) is None
+        assert collection.function_obstacle(lab_of(**real, **both), function) is None
+
+
+@pytest.mark.parametrize(("name", "eps"), [("mixnet8", True), ("mixnet", False), ("rings4", False)])
+def test_ports_at_a_bridge_of_the_kernel_hear_all_others(name: str, eps: bool) -> None:
+    function: Any = Function("plan")
+    reason = collection.function_obstacle(load(f"testbeds/{name}.yaml"), function)
+    assert (reason is not None) == eps
+    assert reason is None or reason.startswith("every port at eps")
 
 
 @pytest.mark.parametrize(
@@ -185,7 +198,7 @@ def test_a_bridge_of_the_kernel_overhears_ports_of_namespaces() -> None:
     ],
 )
 def test_the_missing_plan_is_named(wanted: list[str], missing: str) -> None:
-    assert collection._missing_plan(wanted) == missing
+    assert collection.missing_plan(wanted) == missing
 
 
 # ------------------------------------------------------------------------------- deselected
@@ -236,7 +249,7 @@ OPUS, ACOS = lab_named("opus"), lab_named("acos")
     ],
 )  # fmt: skip
 def test_reason_of_a_mark(item: Any, reason: str | None) -> None:
-    assert collection._reason(item) == reason
+    assert collection.item_obstacle(item) == reason
 
 
 def test_tests_are_in_the_order_of_testbeds_and_what_cannot_run_is_counted() -> None:
@@ -287,7 +300,7 @@ def test_a_testbed_that_a_person_names_goes_first(
         getini={"lightrig_testbed": ini}.get,
         hook=SimpleNamespace(pytest_lightrig_testbeds=lambda config: conftest),
     )
-    assert plugin._testbeds(config) == found
+    assert plugin.testbed_files(config) == found
 
 
 @pytest.mark.parametrize("given", [False, True])

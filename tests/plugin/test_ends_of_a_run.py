@@ -1,5 +1,6 @@
 """The end of a run: its order, what is recorded of it, and its exit status however it ends."""
 
+import inspect
 import signal
 import sys
 from collections import Counter
@@ -139,7 +140,7 @@ def test_what_fixtures_fail_with_at_the_end_is_raised_after_the_record(end: Endi
         end.finish()
     assert end.noted[1:] == [
         ("down", None),
-        ("close", session._summary(end.session, end.run)),
+        ("close", {"exit": 0, "tests": 17, "deselected": {"bench": {"no NIC": 3}}}),
         *("page", "publish", "junit"),
         ("events", 0, end.page.path),
     ]
@@ -228,7 +229,7 @@ def test_a_worker_ends_as_pytest_does(end: Ending) -> None:
 def test_the_reason_of_an_early_end_is_recorded(
     end: Ending, error: BaseException, running: str | None, reason: str
 ) -> None:
-    ends = session._Ends(end.config, end.outcomes)  # type: ignore[arg-type]
+    ends = session.Ends(end.config, end.outcomes)  # type: ignore[arg-type]
     end.outcomes.running = running
     ends.pytest_keyboard_interrupt(SimpleNamespace(value=error))  # type: ignore[arg-type]
     assert (end.config.stash[ENDED], end.noted) == (reason, ["shield"])
@@ -241,7 +242,7 @@ def test_the_summary_leaves_the_verbosity_as_it_was(
     end: Ending, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(session, "summary_lines", lambda frame: [])
-    ends = session._Ends(end.config, end.outcomes)  # type: ignore[arg-type]
+    ends = session.Ends(end.config, end.outcomes)  # type: ignore[arg-type]
     for verbose, within in ((1, 2), (3, 3)):
         end.config.option.verbose = verbose
         steps: Any = ends.pytest_terminal_summary()
@@ -260,9 +261,13 @@ def test_the_terminal_shows_each_part_once(end: Ending, monkeypatch: pytest.Monk
     monkeypatch.setattr(session, "summary_lines", lambda frame: [f"of {frame}", "more"])
     end.outcomes.inconclusive = {"t.py::a": "9 more"}
     end.run.failures_to_restore.append("ocs is not as found")
-    session._show(end.config, None)
-    session._show(end.config, end)
-    session._show(end.config, end)
+    end.config.stash[session.FINISHED] = True
+    end.config.pluginmanager.getplugin = {}.get  # as with -p no:terminal
+    session.pytest_unconfigure(end.config)
+    assert end.noted == ["no shield"]
+    end.noted.clear()
+    session.pytest_terminal_summary(end, end.config)
+    session.pytest_terminal_summary(end, end.config)
     assert end.noted == [
         ("section", "lightrig"),
         ("of rows", {}),
@@ -287,7 +292,7 @@ def test_a_report_that_does_not_come_is_not_named(
         end.page.path = None
     else:
         end.page.is_to_come = False
-    session._show(end.config, end)
+    session.pytest_terminal_summary(end, end.config)
     assert end.noted[1] == ("the record cannot be read: torn", {"red": True})
     assert not any(one[0].startswith("report") for one in end.noted)
 
@@ -295,19 +300,20 @@ def test_a_report_that_does_not_come_is_not_named(
 def test_a_session_that_never_began_is_recorded_as_such(
     end: Ending, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(
-        session, "_show", lambda config, reporter: end.noted.append(reporter is end)
-    )
+    monkeypatch.setattr(session, "summary_lines", lambda frame: [])
     session.pytest_unconfigure(end.config)
     ended = {"exit": 2, "tests": 0, "ended": "ended before the session had begun"}
-    assert end.noted == [("close", ended), True, "no shield"]
+    heading = ("section", "lightrig")
+    assert (end.noted[:2], end.noted[-1]) == ([("close", ended), heading], "no shield")
     end.failing["close"] = RecordError("disk full")
     session.pytest_unconfigure(end.config)
     assert capsys.readouterr().err == "lightrig: the record is incomplete: disk full\n"
+    assert end.noted[-2:] == [("close", ended), "no shield"]  # the rest is shown already
+    del end.config.stash[session.SHOWN]
     end.noted.clear()
     end.config.stash[session.FINISHED] = True
     session.pytest_unconfigure(end.config)
-    assert end.noted == [True, "no shield"]
+    assert (end.noted[0], end.noted[-1]) == (heading, "no shield")
 
 
 def test_an_interrupted_loop_is_shielded_and_a_whole_one_is_not(end: Ending) -> None:
@@ -321,8 +327,6 @@ def test_an_interrupted_loop_is_shielded_and_a_whole_one_is_not(end: Ending) -> 
     with pytest.raises(KeyboardInterrupt):
         steps.throw(KeyboardInterrupt())
     assert end.noted == ["shield"]
-    with pytest.raises(KeyboardInterrupt, match="terminated by SIGHUP"):
-        session._terminated(signal.SIGHUP, None)
 
 
 # ------------------------------------------------------------------------------- its parts
@@ -346,7 +350,9 @@ def test_the_shield_gives_handlers_back_to_a_program_that_goes_on(
     shield.begin()
     assert set(handlers.values()) == {signal.SIG_IGN}
     # Where pytest itself is the program, it exits next.
-    monkeypatch.setattr(pytest, "console_main", SimpleNamespace(__code__=sys._getframe().f_code))
+    frame = inspect.currentframe()
+    assert frame is not None
+    monkeypatch.setattr(pytest, "console_main", SimpleNamespace(__code__=frame.f_code))
     shield.end()
     assert set(handlers.values()) == {signal.SIG_IGN}
     monkeypatch.setattr(pytest, "console_main", SimpleNamespace(__code__=None))
