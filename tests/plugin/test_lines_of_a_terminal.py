@@ -1,5 +1,6 @@
 """The line of a test on a terminal: when it is drawn, what it has, and what is written of it."""
 
+import json
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -7,6 +8,7 @@ from typing import Any
 import pytest
 
 from lightrig.harness.plugin import events as events_module
+from lightrig.harness.plugin import live as live_module
 from lightrig.harness.plugin.collection import DESELECTED
 from lightrig.harness.plugin.events import Events
 from lightrig.harness.plugin.keys import TESTBEDS
@@ -39,8 +41,11 @@ class Screen:
             get_verbosity=lambda: verbosity,
             get_terminal_writer=lambda: writer,
         )
-        self.live = Live(self.config, self.run)
-        self.live._clock = SimpleNamespace(now=lambda: self.time)  # type: ignore[assignment]
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(
+                live_module, "SystemClock", lambda: SimpleNamespace(now=lambda: self.time)
+            )
+            self.live = Live(self.config, self.run)
         self.live.pytest_sessionstart()
 
     def _marked(self, text: str, **colour: bool) -> str:
@@ -210,7 +215,7 @@ def test_ends_of_the_units_of_the_time_left(seconds: float, words: str) -> None:
 
 
 def test_figures_are_reported_again_each_second(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     time = 0
     monkeypatch.setattr(events_module, "SystemClock", lambda: SimpleNamespace(now=lambda: time))
@@ -224,9 +229,6 @@ def test_figures_are_reported_again_each_second(
     )
     events = Events.wanted(config, run)
     assert events is not None
-    written: list[tuple[str, dict[str, Any]]] = []
-    write = events._write
-    monkeypatch.setattr(events, "_write", lambda event, **more: written.append((event, more)))
     events.pytest_collection_finish(SimpleNamespace(items=[1, 2, 3, 4, 5]))  # type: ignore[arg-type]
     events.pytest_xdist_node_collection_finished(["a"])
     events.pytest_runtest_logstart("a")
@@ -235,26 +237,35 @@ def test_figures_are_reported_again_each_second(
             observer("a", False, [row(value, time)])
     for finish in run.finishes:
         finish("a", "passed", 0.5, "")
-    assert [(name, more.get("tests")) for name, more in written[:2]] == [
+    written = [json.loads(line) for line in Path(target).read_text().splitlines()]
+    assert [(one["event"], one.get("tests")) for one in written[:2]] == [
         ("tests_collected", 5),
         ("test_started", None),
     ]
-    figures = [more for name, more in written if name == "quantity"]
+    figures = [one for one in written if one["event"] == "quantity"]
     assert [(one["n"], one["value"] / MS, one["final"]) for one in figures] == [
         *((2, 6, False), (4, 5.5, False), (4, 5.5, True))
     ]
-    events._file.close()  # type: ignore[union-attr]
+    events.finished(0, None)
+    del options["lightrig_json"]
+    assert Events.wanted(config, run) is None
 
-    def refuse(_: str) -> None:
-        raise OSError("no room")
 
-    events._file = SimpleNamespace(write=refuse, close=lambda: refuse(""))  # type: ignore[assignment]
+def test_events_end_where_nothing_more_can_be_written(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = {"lightrig_json": "/dev/full"}
+    stash: Any = pytest.Stash()
+    stash[DESELECTED] = {}
+    config: Any = SimpleNamespace(stash=stash, getoption=options.get)
+    run = ObservedRun(tmp_path / "results", {})
+    events = Events.wanted(config, run)
+    assert events is not None
     for _ in range(2):
-        write("note", testbed="lab")
-    assert capsys.readouterr().err == "lightrig: no more events: no room\n"
+        run.note("lab", "a gate")
+    error = "lightrig: no more events: [Errno 28] No space left on device\n"
+    assert capsys.readouterr().err == error
     events.finished(0, None)
     options["lightrig_json"] = str(tmp_path / "none" / "events.jsonl")
     with pytest.raises(pytest.UsageError, match=r"--json .*none/events.jsonl: No such file"):
         Events.wanted(config, run)
-    del options["lightrig_json"]
-    assert Events.wanted(config, run) is None

@@ -1,6 +1,7 @@
 """The main process beside its workers: what it sends them, and what it takes over from each."""
 
 from collections import Counter
+from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -99,6 +100,8 @@ def test_only_what_killed_workers_have_left_is_restored(
 def test_each_testbed_is_restored_and_noted(main: Main, monkeypatch: pytest.MonkeyPatch) -> None:
     found = {"opus": AS_FOUND, "opus2": "laser is NOT as found"}
     began: set[str] = set()
+    monkeypatch.setattr(workers, "wall_time", lambda: datetime(2026, 3, 14, 22, 5, 7, tzinfo=UTC))
+    main.process = MainProcess(main.config, main.run)
     monkeypatch.setattr(
         workers, "restore_after", lambda path, since: began.add(since) or found[path]
     )
@@ -108,24 +111,46 @@ def test_each_testbed_is_restored_and_noted(main: Main, monkeypatch: pytest.Monk
         ("opus", note, {"in_report": True}),
         ("not restored", "opus2", "laser is NOT as found"),
     ]
-    assert began == {main.process._began}
+    assert began == {"2026-03-14 22:05:07 UTC"}
     found.update(opus="", opus2="")
     main.process.restore()
     assert len(main.noted) == 2
 
 
-def test_tests_of_a_testbed_stay_on_one_worker(main: Main, monkeypatch: pytest.MonkeyPatch) -> None:
-    scheduler = pytest.importorskip("xdist.scheduler")
-    monkeypatch.setattr(scheduler.LoadScopeScheduling, "__init__", lambda *_: None)
+class Worker:
+    """A worker of pytest-xdist, which notes the tests that it is to run."""
+
+    shutting_down = False
+
+    def __init__(self, name: str) -> None:
+        self.gateway = SimpleNamespace(id=name)
+        self.tests: list[int] = []
+
+    def send_runtest_some(self, tests: list[int]) -> None:
+        self.tests += tests
+
+    def shutdown(self) -> None: ...
+
+
+def test_tests_of_a_testbed_stay_on_one_worker(main: Main) -> None:
+    pytest.importorskip("xdist.scheduler")
+    tests = [
+        "d/t.py::test_a[opus/straight]",
+        "d/t.py::test_a[opus2/straight]",
+        "d/t.py::test_opus",
+        "d/t.py::test_b[4/opus]",
+        "d/opus/t.py::test_c[7]",
+        "d/t.py::test_d",
+    ]
+    nodes = [Worker(f"gw{number}") for number in range(4)]
+    main.config.getvalue = {"tx": ["4*popen"]}.get
+    main.config.option = SimpleNamespace(loadscopereorder=False)
     made = main.process.pytest_xdist_make_scheduler(main.config, None)
-    scopes = {
-        "d/t.py::test_a[opus/straight]": "opus",
-        "d/t.py::test_a[opus2/straight]": "opus2",
-        "d/t.py::test_b[4/opus]": "opus",
-        "d/t.py::test_opus": "d/t.py",
-        "d/opus/t.py::test_c[7]": "d/opus/t.py",
-    }
-    assert {nodeid: made._split_scope(nodeid) for nodeid in scopes} == scopes
+    for each in nodes:
+        made.add_node(each)
+        made.add_node_collection(each, tests)
+    made.schedule()
+    assert [each.tests for each in nodes] == [[0, 3], [1], [2, 5], [4]]
     main.options["dist"] = "each"
     with pytest.raises(pytest.UsageError, match="--dist each would measure every testbed once"):
         main.process.pytest_xdist_make_scheduler(main.config, None)
