@@ -80,7 +80,7 @@ def check(file: File, as_json: AsJson = False, declarations: Declarations = None
         return
     how = "testbed" if isinstance(testbed, Testbed) else "the structure of"
     echo(f"{file}: no errors in {how} {testbed.name}. {testbed.about}")
-    echo(_table(parts))
+    echo(parts_table(parts))
 
 
 def schema() -> None:
@@ -115,7 +115,7 @@ def _parts(testbed: Testbed) -> Iterator[Part]:
     yield "limits", len(testbed.limits), [str(limit) for limit in testbed.limits.values()]
 
 
-def _table(parts: list[Part]) -> str:
+def parts_table(parts: list[Part]) -> str:
     """Return the parts in columns, the names wrapped at the terminal's width.
 
     Written here rather than with a library for tables, which takes as long to load as the

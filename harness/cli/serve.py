@@ -27,7 +27,8 @@ from lightrig.testbeds.readdressing import readdressed
 LOGIN = "LIGHTRIG_SERVED"
 """The variable that a served testbed's file names for the login."""
 LAST_PORT = 65535
-_LOOK_AGAIN_S = 1.0
+LOOK_AGAIN_S = 1.0
+"""Period at which a simulation that has ended is noticed, in s."""
 
 Port = Annotated[
     int,
@@ -68,7 +69,7 @@ def serve(
     with contextlib.ExitStack() as stack:
         over = stack.enter_context(ended_by_signal())
         try:
-            stated = _stated_logins(testbed)
+            stated = stated_logins(testbed)
             served = lab(lambda: ServedLab(testbed, seed, port, stated))
         except OSError as error:
             problem = f"port {port} and those after it: {error.strerror}; try another --port"
@@ -84,12 +85,12 @@ def serve(
             _print_line(served)
         else:
             _print_table(file, served, write, stated)
-        while not over.wait(_LOOK_AGAIN_S):
+        while not over.wait(LOOK_AGAIN_S):
             if served.failure is not None:
                 give_up(f"the simulation has ended: {served.failure}", LAB_ERROR)
 
 
-def _stated_logins(testbed: Testbed) -> dict[str, tuple[str, str]]:
+def stated_logins(testbed: Testbed) -> dict[str, tuple[str, str]]:
     """Return the credentials that the file names and that exist, by instrument."""
     found = {}
     parts: dict[str, SwitchSpec | InstrumentSpec | ServerSpec] = {

@@ -16,7 +16,7 @@ class UnknownQuantityError(LightrigError, LookupError):
     """No quantity of this name is declared."""
 
 
-class _Registry:
+class Registry:
     """Quantities by name, and present names by alias.
 
     Filled when first asked: the quantities of systems need the installed entry points, and
@@ -29,7 +29,8 @@ class _Registry:
         self.by_name: dict[str, Quantity] = {}
         self.present: dict[str, str] = {}
 
-    def filled(self) -> "_Registry":
+    def filled(self) -> "Registry":
+        """Return it with the quantities of Lightrig and of installed packs and systems."""
         if not self._filled:
             self.add(DECLARED)
             for _, quantities in installed_parts("quantities"):
@@ -38,6 +39,7 @@ class _Registry:
         return self
 
     def add(self, quantities: Iterable[Quantity]) -> None:
+        """Add quantities; raises `QuantityDeclarationError` for a name that is taken."""
         for one in quantities:
             known = self.by_name.get(one.name)
             if known == one:  # a conftest that is imported twice
@@ -53,12 +55,14 @@ class _Registry:
             self.present |= dict.fromkeys(one.aliases, one.name)
 
     def remove(self, name: str) -> None:
+        """Forget a quantity and its aliases."""
         self.stored.discard(name)
         for alias in self.by_name.pop(name).aliases:
             del self.present[alias]
 
 
-_REGISTRY = _Registry()
+REGISTRY = Registry()
+"""What this process has declared, and what it has read with earlier runs."""
 
 
 def declare(*quantities: Quantity) -> None:
@@ -66,12 +70,12 @@ def declare(*quantities: Quantity) -> None:
 
     Raises `QuantityDeclarationError` for a name that is taken.
     """
-    _REGISTRY.filled().add(quantities)
+    REGISTRY.filled().add(quantities)
 
 
 def declare_stored(quantities: Iterable[Quantity]) -> None:
     """Declare quantities of an earlier run, except those whose names are taken."""
-    registry = _REGISTRY.filled()
+    registry = REGISTRY.filled()
     for one in quantities:
         taken = registry.by_name.keys() | registry.present.keys()
         if taken.isdisjoint((one.name, *one.aliases)):
@@ -93,28 +97,28 @@ def declared_elsewhere() -> list[Quantity]:
 
 def all_quantities() -> Mapping[str, Quantity]:
     """Return every declared quantity by name, in the order of declaration."""
-    return MappingProxyType(_REGISTRY.filled().by_name)
+    return MappingProxyType(REGISTRY.filled().by_name)
 
 
 def aliases() -> Mapping[str, str]:
     """Return the present name of each alias."""
-    return MappingProxyType(_REGISTRY.filled().present)
+    return MappingProxyType(REGISTRY.filled().present)
 
 
 def current_name(name: str) -> str:
     """Return the present name of a quantity; `name` itself where it is no alias."""
-    return _REGISTRY.filled().present.get(name, name)
+    return REGISTRY.filled().present.get(name, name)
 
 
 def find(name: str) -> Quantity | None:
     """Return the quantity of this name or alias, or None."""
-    registry = _REGISTRY.filled()
+    registry = REGISTRY.filled()
     return registry.by_name.get(registry.present.get(name, name))
 
 
 def names_in_files() -> QuantityNames:
     """Return the name and unit of each quantity by every name that a file may use for it."""
-    registry = _REGISTRY.filled()
+    registry = REGISTRY.filled()
     found = {
         name: LimitedQuantity(name, one.unit, one.better, one.least, one.greatest)
         for name, one in registry.by_name.items()

@@ -194,13 +194,15 @@ def test_a_served_lab_names_what_this_machine_lacks(
 # -------------------------------------------------------------------------------- init
 
 
-def answers(**changes: Any) -> Any:
-    given = {
+def run_init(file: Path, *options: str, asked: str = "", **changes: object) -> Any:
+    """Run `lightrig init` with an answer to each question, but to the one that is asked."""
+    answers = {
         "name": "mine", "switch": "ocs", "model": "polatis", "address": "tl1://ocs.lab:3082",
-        "login": "", "size": "9x20", "servers": 6, "ports": 3, "server_address": "ssh://{name}",
-        "netdev": "eth{p}", "rdma": "", "rate": "100G",
+        "login": "", "size": "20x20", "servers": 6, "ports": 3, "server-address": "ssh://{name}",
+        "netdev": "eth{p}", "rdma": "", "rate": "100G", **changes,
     }  # fmt: skip
-    return module_of("init")._Answers(**{**given, **changes})
+    given = [f"--{name}={value}" for name, value in answers.items() if name != asked]
+    return run("init", file, *given, *options, input=f"{changes.get(asked, '')}\n")
 
 
 @pytest.mark.parametrize(
@@ -215,18 +217,22 @@ def answers(**changes: Any) -> Any:
     ],
 )  # fmt: skip
 def test_the_written_plans_pair_the_halves_of_the_servers(
-    servers: int, ports: int, plans: list[str]
+    tmp_path: Path, servers: int, ports: int, plans: list[str]
 ) -> None:
-    command = module_of("init")
-    text = command._document(Path("x/mine.yaml"), answers(servers=servers, ports=ports))
+    file = tmp_path / "mine.yaml"
+    done = run_init(file, "--no-probe", servers=servers, ports=ports)
+    assert done.exit_code == 0, done.output
+    text = file.read_text()
     assert [line.strip(" -") for line in text.splitlines() if " <-> server" in line] == plans
     assert f"server[0-{servers - 1}].nic0" in text
     assert ("crossed:" in text) is (len(plans) == 2)
     assert "login:" not in text
     assert "rdma:" not in text
     assert "`lightrig check mine.yaml`" in text
-    full = command._document(Path("m.yaml"), answers(login="env:X", rdma="mlx5_{p}"))
-    assert 'address: "tl1://ocs.lab:3082", login: env:X, size: 9x20' in full
+    more = tmp_path / "m.yaml"
+    run_init(more, "--no-probe", login="env:X", rdma="mlx5_{p}")
+    full = more.read_text()
+    assert 'address: "tl1://ocs.lab:3082", login: env:X, size: 20x20' in full
     assert 'netdev: "eth{p}", rdma: "mlx5_{p}", rate: 100G' in full
 
 
@@ -234,30 +240,32 @@ def test_the_written_plans_pair_the_halves_of_the_servers(
     ("size", "servers", "ports", "fits"),
     [("9x20", 2, 4, True), ("9x20", 2, 5, False), ("20x9", 2, 5, False), ("10x10", 2, 5, True)],
 )
-def test_ports_fit_on_the_smaller_side(size: str, servers: int, ports: int, fits: bool) -> None:
-    command = module_of("init")
-    given = answers(size=size, servers=servers, ports=ports)
-    if fits:
-        command._check_size(given)
-        return
-    with pytest.raises(typer.Exit) as ended:
-        command._check_size(given)
-    assert ended.value.exit_code == 2
+def test_ports_fit_on_the_smaller_side(
+    tmp_path: Path, size: str, servers: int, ports: int, fits: bool
+) -> None:
+    file = tmp_path / "mine.yaml"
+    done = run_init(file, "--no-probe", size=size, servers=servers, ports=ports)
+    assert (done.exit_code, file.exists()) == ((0, True) if fits else (2, False))
 
 
 @pytest.mark.parametrize(
     ("switch", "server", "placeholder"),
     [
-        ("tl1://a.invalid", "ssh://b.invalid", True),
-        ("tl1://a.lab", "ssh://b.invalid", False),
-        ("tl1://a.invalid", "ssh://b.lab", False),
+        ("tl1://a.invalid", "ssh://{name}.invalid", True),
+        ("tl1://a.lab", "ssh://{name}.invalid", False),
+        ("tl1://a.invalid", "ssh://{name}.lab", False),
     ],
 )
 def test_only_a_lab_without_any_address_is_not_probed(
-    switch: str, server: str, placeholder: bool
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, switch: str, server: str, placeholder: bool
 ) -> None:
-    given = answers(address=switch, server_address=server)
-    assert module_of("init")._is_placeholder(given) is placeholder
+    def connect(testbed: Any, **_: object) -> Any:
+        raise LightrigError("no route")
+
+    monkeypatch.setattr("lightrig.harness.doctor.connect.connect_lab", connect)
+    done = run_init(tmp_path / "m.yaml", address=switch, **{"server-address": server})
+    assert done.exit_code == (0 if placeholder else 1), done.output
+    assert ("nothing was probed: no route" in done.stderr) is not placeholder
 
 
 def test_what_was_probed_is_printed_and_decides_the_status(
@@ -318,12 +326,11 @@ def test_answers_given_are_not_asked(tmp_path: Path, options: Any, message: str)
     assert (done.exit_code, message in done.output) == (2, True)
 
 
-@pytest.mark.parametrize("text", ["0", "-2", "two", ""])
-def test_a_number_is_from_1_on(text: str) -> None:
-    command = module_of("init")
-    with pytest.raises(typer.Exit) as ended:
-        command._number(text, "ports")
-    assert (ended.value.exit_code, command._number("1", "ports")) == (2, 1)
+@pytest.mark.parametrize("text", ["0", "-2", "two", "1"])
+def test_a_number_that_is_typed_is_from_1_on(tmp_path: Path, text: str) -> None:
+    done = run_init(tmp_path / "m.yaml", "--no-probe", asked="ports", ports=text)
+    expected = f"ports: found {text!r}, expected a number from 1 on"
+    assert (done.exit_code, expected in done.stderr) == ((0, False) if text == "1" else (2, True))
 
 
 # -------------------------------------------------------------------------------- plan
@@ -364,7 +371,7 @@ def test_the_table_of_parts_is_folded_within_its_column(monkeypatch: pytest.Monk
         ("NIC ports", 1_234, []),
         ("plans", 3, ["a (4 circuits, 2 links)", "b (4 circuits, 2 links)", long]),
     ]
-    assert command._table(parts).splitlines() == [
+    assert command.parts_table(parts).splitlines() == [
         "switches      2  ocs, tor",
         "NIC ports  1234",
         "plans         3  a (4 circuits, 2 links),",
@@ -393,8 +400,8 @@ def test_the_table_of_parts_is_folded_within_its_column(monkeypatch: pytest.Monk
 def test_degrees_are_read(text: str, degrees: dict[str, int] | None) -> None:
     command = importlib.import_module("lightrig.harness.jobs.commands.train")
     if degrees is not None:
-        assert command._degrees(text) == degrees
+        assert command.parallel_degrees(text) == degrees
         return
     with pytest.raises(typer.Exit) as ended:
-        command._degrees(text)
+        command.parallel_degrees(text)
     assert ended.value.exit_code == 2

@@ -204,10 +204,11 @@ def test_a_file_s_name_is_printed_as_text(command, tmp_path):
 
 
 @pytest.mark.parametrize("is_terminal", [True, False])
-def test_whatever_is_drawn_on_the_terminal_is_escaped(is_terminal):
+def test_whatever_is_drawn_on_the_terminal_is_escaped(is_terminal, monkeypatch):
     stream = io.StringIO()
+    monkeypatch.setattr(stream, "isatty", lambda: is_terminal)
     console = PlainConsole()
-    console.file, console._force_terminal = stream, is_terminal
+    console.file = stream
     table = Table(title=HOSTILE, caption=HOSTILE)
     table.add_column(HOSTILE)
     table.add_row(HOSTILE)

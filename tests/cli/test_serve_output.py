@@ -69,7 +69,7 @@ def served(monkeypatch: pytest.MonkeyPatch) -> Served:
             return self._waits < 0
 
     monkeypatch.setattr(signals, "threading", SimpleNamespace(Event=Event))
-    monkeypatch.setattr(COMMAND, "_stated_logins", lambda testbed: {"server0": ("ann", "tea")})
+    monkeypatch.setattr(COMMAND, "stated_logins", lambda testbed: {"server0": ("ann", "tea")})
     return made
 
 
@@ -167,7 +167,7 @@ def test_logins_are_those_of_the_file_that_exist(
     monkeypatch.setenv("LAB_OCS", "bob:milk")
     monkeypatch.delenv("LAB_SERVER", raising=False)
     load = importlib.import_module("lightrig.testbeds").load
-    assert COMMAND._stated_logins(load(describe(tmp_path))) == {"ocs": ("bob", "milk")}
+    assert COMMAND.stated_logins(load(describe(tmp_path))) == {"ocs": ("bob", "milk")}
     monkeypatch.setenv("LAB_SERVER", "eve:tea")
-    found = COMMAND._stated_logins(load(describe(tmp_path)))
+    found = COMMAND.stated_logins(load(describe(tmp_path)))
     assert found["server1"] == found["server0"] == ("eve", "tea")

@@ -28,7 +28,7 @@ def new_process(monkeypatch):
     """Return a function that forgets what was declared, as another process would."""
 
     def new_process():
-        monkeypatch.setattr(registry, "_REGISTRY", registry._Registry())
+        monkeypatch.setattr(registry, "REGISTRY", registry.Registry())
 
     new_process()
     return new_process

@@ -38,7 +38,7 @@ def isolation(monkeypatch):
             )
         )
 
-    monkeypatch.setattr(registry, "_REGISTRY", registry._Registry())
+    monkeypatch.setattr(registry, "REGISTRY", registry.Registry())
     return isolation
 
 

@@ -102,7 +102,7 @@ class TrainOptions:
 
     def request(self) -> TrainingRequest:
         """Read the script and the degrees, or end the command."""
-        also = [_degrees(each, "--also") for each in self.also or ()]
+        also = [parallel_degrees(each, "--also") for each in self.also or ()]
         path, *arguments = self.command
         try:
             re.compile(self.results)
@@ -118,7 +118,7 @@ class TrainOptions:
             source=source,
             name=Path(path).name,
             arguments=arguments,
-            parallel=_degrees(self.parallel),
+            parallel=parallel_degrees(self.parallel),
             mode=self.mode,
             results=self.results,
             ranks=self.ranks,
@@ -171,7 +171,7 @@ def _report(
         give_up(str(error), BAD_INPUT)
 
 
-def _degrees(parallel: str, option: str = "--parallel") -> Mapping[str, int]:
+def parallel_degrees(parallel: str, option: str = "--parallel") -> Mapping[str, int]:
     """Read `pp=2,dp=2`, or end the command."""
     degrees = {}
     for each in filter(None, parallel.split(",")):
