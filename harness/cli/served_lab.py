@@ -22,6 +22,7 @@ class ServedLab:
     have several.
 
     Attributes:
+        world: the simulated lab.
         services: address and credentials by name, on the wire that the file names.
         further_wires: the same for the other wires of a switch.
         lacking: what this machine lacks, and what the lab cannot do without it, one a line.
@@ -48,7 +49,7 @@ class ServedLab:
     @property
     def failure(self) -> LightrigError | None:
         """The error that ended the simulation; None so far."""
-        return self._world.failure
+        return self.world.failure
 
     def close(self) -> None:
         """End all services, and the namespaces."""
@@ -76,7 +77,7 @@ class ServedLab:
                 self.lacking.append("ethtool: ports of namespaces cannot be examined")
         if obstacle and len(namespaces) < len(testbed.servers):
             self.lacking.append(f"simulated servers have no shell: {obstacle}")
-        self._world = world = SimulatedLab(
+        self.world = world = SimulatedLab(
             testbed,
             clock,
             seed,

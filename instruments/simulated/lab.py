@@ -261,7 +261,7 @@ class SimulatedLab(World):
     def _host(self, spec: ServerSpec) -> Service:
         ports = {port.netdev: port for nic in spec.nics.values() for port in nic.ports}
         simulation = self.testbed.simulation
-        server_clock = self._server_clock(spec.name)
+        server_clock = self.clock_of_server(spec.name)
         draws = self.chance.stream(f"{spec.name}/network")
 
         def start_probe(write: Callable[[str], None]) -> SimulatedProbe:
@@ -297,7 +297,8 @@ class SimulatedLab(World):
             known = known.rpartition(" ")[0] + " " + unknown_host_key()
         return Service("ssh", *host.address, self._login_of(spec.name), known)
 
-    def _server_clock(self, server: str) -> SimulatedServerClock:
+    def clock_of_server(self, server: str) -> SimulatedServerClock:
+        """Return a new clock for a server, by the simulation's options and faults."""
         clocks = self.testbed.simulation.clocks
         draws = self.chance.stream(f"{server}/clock")
         offset = round(clocks.offset.mean + clocks.offset.sd * draws.normal())

@@ -123,7 +123,7 @@ def content(results: Path, kind: str, files: list[Path]) -> str:
     frame = found.frame().to_csv()
     with source_module.Source(results).connected() as connection:
         nights = connection.sql("FROM found ORDER BY testbed, night, file_row_number").df()
-        headers = source_module.Source(results).descriptions(connection)._headers
+        headers = source_module.Source(results).descriptions(connection).headers
     runs = [(vars_of(one), list(one.tests or ())) for one in found.runs()]
     return digest((runs, frame, nights.to_csv(), sorted(headers.items())))
 

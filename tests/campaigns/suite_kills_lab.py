@@ -48,7 +48,7 @@ class Served:
         testbed = load(file)
         parts = [*testbed.optical_switches, *testbed.instruments, *testbed.servers]
         self._lab = ServedLab(testbed, 1, 0, dict.fromkeys(parts, login))
-        self._matrices = self._lab._world.matrices
+        self._matrices = self._lab.world.matrices
         known = folder / "known_hosts"
         services = self._lab.services.values()
         known.write_text("".join(f"{s.known_hosts}\n" for s in services if s.known_hosts))

@@ -173,13 +173,18 @@ class Process:
             if time.monotonic() > ends:
                 break
             time.sleep(LOOK_S)
-        if self._process.exitcode != -signal.SIGKILL:
+        if not self.was_killed:
             raise LightrigError(f"no service: {self.output.read_text()[-2000:]}")
 
     @property
     def is_alive(self) -> bool:
         """Whether it was neither killed nor has ended."""
         return self._process.is_alive()
+
+    @property
+    def was_killed(self) -> bool:
+        """Whether SIGKILL has ended it."""
+        return self._process.exitcode == -signal.SIGKILL
 
     @property
     def pid(self) -> int:
@@ -271,7 +276,7 @@ class WireSequence(sequences.Sequence):
     def restart(self) -> None:
         """Start the service anew after a kill; raises `LightrigError` where it ended by itself."""
         self.service.close()
-        if self.service._process.exitcode != -signal.SIGKILL:
+        if not self.service.was_killed:
             raise LightrigError(f"the service ended: {self.service.output.read_text()[-2000:]}")
         self.kills += 1
         self.log.append("killed")

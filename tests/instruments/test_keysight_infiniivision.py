@@ -25,7 +25,7 @@ STATED = {"kind": "power_meter", "name": "scope", "channels": 4}
 
 def scope_lit(scope: Rig) -> int:
     """Time when light came to the first channel."""
-    return scope.field._trace(Port("scope", "1")).settled
+    return scope.field.trace(Port("scope", "1")).settled
 
 
 @pytest.fixture

@@ -157,7 +157,7 @@ def test_links_that_are_up_when_the_watch_begins_are_up(rig: Callable[..., Rig])
     lab = rig()
     lab.bring_up(lab.straight)
     for server in lab.bench.servers.values():
-        server._submit("unwatch", {}).result()  # type: ignore[attr-defined]
+        server.unwatch()
     lab.clock.sleep(SECOND)
     LinkObservation(lab.bench).await_up(PORTS, 2 * SECOND)
 

@@ -230,19 +230,19 @@ def test_failed_end_of_test_mode_is_reported(rig: Rig) -> None:
         return ProgramOutcome("", "-E- Device is busy\n", 1) if "DS" in argv else run(argv)
 
     with pytest.raises(NotDoneError, match="still has mlx5_0 in test mode") as left, nic.prbs(DEV):
-        pair.hosts[0]._programs["mlxlink"] = lambda argv: refuse(["mlxlink", *argv])
+        pair.hosts[0].programs["mlxlink"] = lambda argv: refuse(["mlxlink", *argv])
     assert "--test_mode DS" in left.value.command
 
 
 def test_a_device_that_another_tool_holds_is_waited_for(rig: Rig) -> None:
     pair, (nic, _) = rig
     host = pair.hosts[0]
-    real = host._programs["mlxlink"]
+    real = host.programs["mlxlink"]
     locked = [
         '{"result":{"output":"N/A"},"status":{"code":1,"message":"ICMD semaphore is taken"}}\n'
     ] * 2
 
-    host._programs["mlxlink"] = lambda argv: (
+    host.programs["mlxlink"] = lambda argv: (
         ProgramOutcome(locked.pop(), "", 1) if locked else real(argv)
     )
     assert nic.firmware(DEV).value.link is not None

@@ -190,7 +190,7 @@ class Descriptions:
     """
 
     def __init__(self, source: Source, headers: Mapping[str, Mapping[str, Any]]) -> None:
-        self._source, self._headers = source, headers
+        self._source, self.headers = source, headers
         self._loaded: dict[bytes, Testbed | None] = {}
 
     def differ(self, testbed: str, run: str, later: str) -> bool:
@@ -215,7 +215,7 @@ class Descriptions:
         return self._loaded[content]
 
     def _path(self, testbed: str, run: str) -> Path | None:
-        name = self._headers.get(run, {}).get("descriptions", {}).get(testbed)
+        name = self.headers.get(run, {}).get("descriptions", {}).get(testbed)
         folder = self._source.folder(run) if name else None
         return folder / name if folder is not None and (folder / name).is_file() else None
 

@@ -95,6 +95,10 @@ class HostTools:
         software: what is installed.
         laser: switches a port's laser on or off, as bringing its device up or down does.
         further: programs of packs.
+
+    Attributes:
+        ports: its NIC ports, with what they count and are like.
+        programs: what runs each command, given its arguments.
     """
 
     def __init__(
@@ -121,7 +125,7 @@ class HostTools:
         self._further = further
         self._written = ChainMap(*(each.files for each in further))
         self._draws = chance.stream(f"{name}/tools")
-        self._programs: dict[str, Callable[[Sequence[str]], ProgramOutcome]] = {
+        self.programs: dict[str, Callable[[Sequence[str]], ProgramOutcome]] = {
             "ethtool": self._ethtool,
             "mlxlink": self._mlxlink,
             "mstlink": self._mlxlink,
@@ -135,7 +139,7 @@ class HostTools:
             "command": self._command,
         }
         for each in further:
-            self._programs |= each.programs()
+            self.programs |= each.programs()
 
     def run(self, argv: Sequence[str]) -> ProgramOutcome:
         """Run a program to its end; return its output and its run time."""
@@ -143,7 +147,7 @@ class HostTools:
         if name is None:
             return self._delayed(no_such_program(argv))
         try:
-            outcome = self._programs[name](argv[1:])
+            outcome = self.programs[name](argv[1:])
         except _Failure as failure:
             outcome = failure.outcome
         return self._delayed(outcome)
@@ -151,7 +155,7 @@ class HostTools:
     def answers(self, argv: Sequence[str]) -> bool:
         """Whether a command is one of the simulated world, not of any server's shell."""
         name = argv[0].rpartition("/")[2]
-        if name not in self._programs:
+        if name not in self.programs:
             return False
         if name in ("cat", "grep", "rm"):
             known = self._written
@@ -162,7 +166,7 @@ class HostTools:
 
     def replaced(self) -> list[str]:
         """Return the programs that stand in the place of a real server's."""
-        return sorted(name for name in self._programs if name not in _OF_THE_SHELL)
+        return sorted(name for name in self.programs if name not in _OF_THE_SHELL)
 
     def class_files(self) -> dict[str, str]:
         """Return the files below /sys/class as they are now."""
@@ -171,7 +175,7 @@ class HostTools:
     def _installed(self, program: str) -> str | None:
         name = program.rpartition("/")[2]
         optional = name in TOOLS or name == "mstlink"
-        if name not in self._programs or (optional and name not in self._software.tools):
+        if name not in self.programs or (optional and name not in self._software.tools):
             return None
         return name
 

@@ -110,6 +110,12 @@ class SimulatedProbe:
         server_clock: the clock of its stamps; each stamp is of its own moment.
         delay: one way through the management network.
         roster: the probes of all servers by name, whose datagrams this one receives.
+
+    Attributes:
+        server, clock, draws, server_clock: as given; a fault of the network replaces `draws`.
+        watched: the observed ports by netdev.
+        began: when they began to be observed.
+        datagrams: when it sends datagrams; None while it sends none.
     """
 
     def __init__(
@@ -124,20 +130,20 @@ class SimulatedProbe:
         delay: Delay,
         roster: dict[str, "SimulatedProbe"],
     ) -> None:
-        self._server = server
+        self.server = server
         self._ports = ports
         self._links = links
-        self._clock = clock
-        self._draws = draws
+        self.clock = clock
+        self.draws = draws
         self._write = write
         self.server_clock = server_clock
         self._reads = server_clock.reads
         self._delay = delay
         self._roster = roster
-        self._watched: dict[str, _Watched] = {}
+        self.watched: dict[str, _Watched] = {}
         self._senders = {spec.port: (self.token(name), self.boot) for name, spec in ports.items()}
         self.datagrams: _Grid | None = None
-        self._began = 0
+        self.began = 0
         self._reported = 0
         self._news: dict[str, list[_Observed]] = {}
         self._settling: _Settling | None = None
@@ -147,11 +153,11 @@ class SimulatedProbe:
     @property
     def boot(self) -> str:
         """Boot id of the server: no two servers share a clock."""
-        return f"simulated-{self._server}"
+        return f"simulated-{self.server}"
 
     def token(self, netdev: str) -> int:
         """Return the token that identifies the datagrams of one of its ports."""
-        return zlib.crc32(f"{self._server}.{netdev}".encode())
+        return zlib.crc32(f"{self.server}.{netdev}".encode())
 
     def sender(self, port: Port) -> tuple[int, str]:
         """Return token and boot id of the datagrams that are sent from `port`, one of its ports."""
@@ -161,15 +167,16 @@ class SimulatedProbe:
 
     def line(self, text: str) -> None:
         """Take one line from the harness; it arrives after the network's delay."""
-        arrives = self._clock.now() + self._draws.duration(self._delay)
-        self._clock.schedule(arrives, self._server, lambda: self._handle(text))
+        arrives = self.clock.now() + self.draws.duration(self._delay)
+        self.clock.schedule(arrives, self.server, lambda: self.handle(text))
 
     def close(self) -> None:
         """End, since the harness has left."""
         self._client_left = True
 
-    def _handle(self, text: str) -> None:
-        received = self._clock.now()
+    def handle(self, text: str) -> None:
+        """Carry out a request that has arrived."""
+        received = self.clock.now()
         number = None
         try:
             request = json.loads(text)
@@ -186,18 +193,19 @@ class SimulatedProbe:
             self._refuse(number, received, "bad_request", repr(error))
         else:
             if answer is not None:
-                self._reply(number, received, {"ok": answer})
+                self.reply(number, received, {"ok": answer})
 
     def _refuse(self, number: int | None, received: int, kind: str, text: str) -> None:
-        self._reply(number, received, {"error": {"kind": kind, "text": text}})
+        self.reply(number, received, {"error": {"kind": kind, "text": text}})
 
-    def _reply(self, number: int | None, received: int, body: dict[str, Any]) -> None:
-        now = self._clock.now()
+    def reply(self, number: int | None, received: int, body: dict[str, Any]) -> None:
+        """Send the reply to request `number`, which was received at that time of the clock."""
+        now = self.clock.now()
         at = [self._reads(received), self._reads(now)]
         slewed = self.server_clock.slewed(now)
         text = _encode({"id": number, "at": at, "slewed": slewed, **body})
-        arrives = now + self._draws.duration(self._delay)
-        self._clock.schedule(arrives, self._server, lambda: self._send(text))
+        arrives = now + self.draws.duration(self._delay)
+        self.clock.schedule(arrives, self.server, lambda: self._send(text))
 
     def _send(self, text: str) -> None:
         if not self._client_left:
@@ -208,7 +216,7 @@ class SimulatedProbe:
     def _do_hello(self, _: dict[str, Any], __: int) -> dict[str, Any]:
         return {
             "probe": 1,
-            "host": f"SIM-{self._server}",
+            "host": f"SIM-{self.server}",
             "python": "3.11.7",
             "kernel": "6.8.0",
             "boot": self.boot,
@@ -228,7 +236,7 @@ class SimulatedProbe:
         }
 
     def _do_watch(self, request: dict[str, Any], now: int) -> dict[str, Any]:
-        if self._watched:
+        if self.watched:
             raise _Refusal("already_watching", "unwatch first")
         period = _whole(request["period_ns"], 1, _LONGEST_PERIOD)
         ports = _mapping(request["ports"])
@@ -243,7 +251,7 @@ class SimulatedProbe:
                 raise _Refusal("unknown_port", f"there is no {netdev}")
         if datagrams is not None:
             self.datagrams = _Grid(now + every * 37 // 100, every)
-        self._began = self._reported = now
+        self.began = self._reported = now
         self._news.clear()
         state = {}
         for index, (netdev, what) in enumerate(ports.items()):
@@ -256,7 +264,7 @@ class SimulatedProbe:
             heard = timeline.partner if timeline.is_up("datagram", now) else None
             polls = _Grid(now + index * period // len(ports), period)
             changed = partial(self._plans_changed, netdev)
-            self._watched[netdev] = _Watched(timeline, stages, polls, heard, changed)
+            self.watched[netdev] = _Watched(timeline, stages, polls, heard, changed)
             timeline.listeners.append(changed)
             state[netdev] = {
                 "carrier": timeline.is_up("carrier", now),
@@ -266,11 +274,11 @@ class SimulatedProbe:
         return {"state": state, "tokens": tokens}
 
     def _do_unwatch(self, _: dict[str, Any], __: int) -> dict[str, Any]:
-        if not self._watched:
+        if not self.watched:
             raise _Refusal("not_watching", "watch first")
-        for watched in self._watched.values():
+        for watched in self.watched.values():
             watched.timeline.listeners.remove(watched.plans_changed)
-        self._watched.clear()
+        self.watched.clear()
         self.datagrams = None
         self._news.clear()
         if settling := self._end_settling():
@@ -280,21 +288,21 @@ class SimulatedProbe:
     def _do_settle(self, request: dict[str, Any], now: int) -> dict[str, Any] | None:
         wanted = {n: list(stages) for n, stages in _mapping(request["ports"]).items()}
         timeout = _whole(request["timeout_ns"], 0, 1 << 62)
-        if not self._watched:
+        if not self.watched:
             raise _Refusal("not_watching", "watch first")
         for netdev, stages in wanted.items():
-            watched = self._watched.get(netdev)
+            watched = self.watched.get(netdev)
             if watched is None or not set(stages) <= set(watched.stages):
                 raise _Refusal("unknown_stage", f"{netdev}: {stages} are not all watched")
         numbers = _mapping(request.get("numbers", {}))
         for port, each in numbers.items():
-            if port not in self._watched or self.datagrams is None:
+            if port not in self.watched or self.datagrams is None:
                 raise _Refusal("unknown_port", f"no datagrams are sent from {port}")
             if type(each) is not list or any(type(one) is not int for one in each):
                 raise TypeError("numbers are whole numbers of each port")
         if not any(wanted.values()):
-            return self._settled([], numbers)
-        give_up = self._clock.schedule(now + timeout, self._server, self._answer)
+            return self.settled([], numbers)
+        give_up = self.clock.schedule(now + timeout, self.server, self.answer)
         self._settling = _Settling(request["id"], now, wanted, numbers, give_up)
         self._news.clear()
         self._schedule_answer()
@@ -322,30 +330,30 @@ class SimulatedProbe:
                 if stage not in ups:
                     return
                 due = max(due, ups[stage])
-        settling.answer = self._clock.schedule(due, self._server, self._answer)
+        settling.answer = self.clock.schedule(due, self.server, self.answer)
 
     def _first_ups(self, netdev: str) -> dict[str, int]:
         """Return when each stage of a port is first known to be up, by the present plans."""
         ups: dict[str, int] = {}
-        for observed in self._observations(netdev):
+        for observed in self.observations(netdev):
             if observed.event[2]:
                 ups.setdefault(observed.event[1], observed.known)
         return ups
 
-    def _observations(self, netdev: str) -> list[_Observed]:
+    def observations(self, netdev: str) -> list[_Observed]:
         """Return the unreported transitions of one port, planned ones included."""
         if netdev in self._news:
             return self._news[netdev]
-        watched = self._watched[netdev]
+        watched = self.watched[netdev]
         newest = self._news[netdev] = []
-        silent_since, reads = self._began, self._reads
+        silent_since, reads = self.began, self._reads
         last: tuple[Port, int] | None = None
         every = self.datagrams.period if self.datagrams else 0
         notice = max(watched.polls.period, SILENT_PERIODS * every, _SHORTEST_SILENCE)
         reported_long_ago = self._reported - notice
         transitions = watched.timeline.transitions
         if watched.heard is not None:
-            first = Transition(self._began, "datagram", True, watched.heard)
+            first = Transition(self.began, "datagram", True, watched.heard)
             transitions = [first, *transitions]
         for at, stage, up, partner in transitions:
             if stage not in watched.stages or (up and at < reported_long_ago):
@@ -415,9 +423,10 @@ class SimulatedProbe:
         first = [*new.sender(observed.first), number, new.server_clock.reads(lost)]
         return [observed.event[0], last, first, observed.event[4], False]
 
-    def _answer(self) -> None:
+    def answer(self) -> None:
+        """Answer the pending wait for links, if there is one."""
         if settling := self._end_settling():
-            now = self._clock.now()
+            now = self.clock.now()
             missing = [
                 [netdev, stage]
                 for netdev, stages in settling.wanted.items()
@@ -425,8 +434,8 @@ class SimulatedProbe:
                 for stage in stages
                 if ups.get(stage, now + 1) > now
             ]
-            answer = self._settled(missing, settling.numbers)
-            self._reply(settling.number, settling.received, {"ok": answer})
+            answer = self.settled(missing, settling.numbers)
+            self.reply(settling.number, settling.received, {"ok": answer})
 
     def _end_settling(self) -> _Settling | None:
         settling, self._settling = self._settling, None
@@ -437,7 +446,7 @@ class SimulatedProbe:
         return settling
 
     def _departures(self, numbers: dict[str, list[int]]) -> dict[str, list[int | None]]:
-        grid, now = self.datagrams, self._clock.now()
+        grid, now = self.datagrams, self.clock.now()
         if grid is None:
             return {}
         return {
@@ -448,9 +457,14 @@ class SimulatedProbe:
             for port, each in numbers.items()
         }
 
-    def _settled(self, missing: list[list[str]], numbers: dict[str, list[int]]) -> dict[str, Any]:
-        now = self._clock.now()
-        known = [o for netdev in self._watched for o in self._observations(netdev)]
+    def settled(self, missing: list[list[str]], numbers: dict[str, list[int]]) -> dict[str, Any]:
+        """Return the body of the answer to a wait; what it reports is not reported again.
+
+        missing: netdev and stage of each link that has not come up. numbers: of the datagrams
+        whose departures are asked for, by netdev.
+        """
+        now = self.clock.now()
+        known = [o for netdev in self.watched for o in self.observations(netdev)]
         known = sorted((o for o in known if o.known <= now), key=lambda o: o.known)
         self._reported = now
         self._news.clear()

@@ -94,7 +94,7 @@ class LightField:
             self._faded[source] = (share, milliwatt, origin)
             milliwatt *= share
         sink, transmission = self._fibers[source]
-        self._trace(sink).plan(at, milliwatt * transmission)
+        self.trace(sink).plan(at, milliwatt * transmission)
         self._origins[sink] = origin if milliwatt else None
         listener = self._listeners.get(sink)
         if listener is not None:
@@ -203,7 +203,8 @@ class LightField:
         origin = self.origin(sink)
         return None if origin is None else self._polarized.get(origin)
 
-    def _trace(self, sink: Port) -> LightTrace:
+    def trace(self, sink: Port) -> LightTrace:
+        """Return the power that arrives at `sink` over time, as planned until now."""
         if sink not in self._arrivals:
             self._arrivals[sink] = LightTrace()
         return self._arrivals[sink]

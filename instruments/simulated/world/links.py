@@ -8,6 +8,8 @@ from lightrig.instruments.simulated.world.ground_truth import GroundTruth
 from lightrig.instruments.simulated.world.randomness import Chance, Stream
 from lightrig.testbeds import Port, SimulatedNic
 
+_HISTORY = 12
+
 
 class Transition(NamedTuple):
     """A port's link goes up or down in one stage at a moment, past or planned.
@@ -50,9 +52,10 @@ class NicLinks:
 
     What follows from a change of light is planned at once and never needs the clock; what
     was planned and has not happened is forgotten when the light changes again.
-    """
 
-    _HISTORY = 12
+    Attributes:
+        history: how many past transitions of a port are kept.
+    """
 
     def __init__(self, nic: SimulatedNic, clock: Clock, chance: Chance, truth: GroundTruth) -> None:
         self._is = nic
@@ -60,6 +63,7 @@ class NicLinks:
         self._chance = chance
         self._truth = truth
         self._ports: dict[Port, LinkTimeline] = {}
+        self.history = _HISTORY
 
     def timeline(self, port: Port) -> LinkTimeline:
         """Return the timeline of `port`; its `listeners` are called whenever more is planned."""
@@ -74,11 +78,12 @@ class NicLinks:
         end.heard = source
         partner = end.partner
         if partner is not None and partner != source:
-            self._part(port, partner, at)
+            self.part(port, partner, at)
         if source is not None and self.timeline(source).heard == port:
-            self._join(min(port, source), max(port, source), at)
+            self.join(min(port, source), max(port, source), at)
 
-    def _part(self, port: Port, partner: Port, at: int) -> None:
+    def part(self, port: Port, partner: Port, at: int) -> None:
+        """Plan that the link of two ports goes down: one has no light from `at` on."""
         for end, far_end in self._ends(port, partner):
             end.partner = None
             self._forget_plans(end, at)
@@ -89,7 +94,8 @@ class NicLinks:
             self._plan(end, carrier_down, "carrier", False, far_end)
             self._tell(end)
 
-    def _join(self, port: Port, partner: Port, at: int) -> None:
+    def join(self, port: Port, partner: Port, at: int) -> None:
+        """Plan that the link of two ports comes up: both hear each other from `at` on."""
         both_have_carrier = 0
         for end, far_end in self._ends(port, partner):
             end.partner = far_end
@@ -118,7 +124,7 @@ class NicLinks:
             _, stage, up, _ = end.transitions.pop()
             end.up[stage] = not up
             self._truth.withdraw(end.name, stage, up=up)
-        del end.transitions[: -self._HISTORY]
+        del end.transitions[: -self.history]
 
     def _tell(self, end: LinkTimeline) -> None:
         for listener in end.listeners:

@@ -61,6 +61,12 @@ class Matrix:
         polarization: state of the light that enters at an ingress; None where it is unknown.
         on_leak: called with a dark egress, the power in mW that leaves there, and when.
         egress_ports: where crosstalk may leave.
+
+    Attributes:
+        egress_of, ingress_of: the circuits, by either port.
+        shut: ports with closed shutters.
+        clock, detuning, polarization: as given; faults of light and monitors replace them.
+        delays: source of the times that a change takes.
     """
 
     def __init__(
@@ -84,9 +90,9 @@ class Matrix:
         self.egress_of: dict[int, int] = {}
         self.ingress_of: dict[int, int] = {}
         self._truth_of = truth_of
-        self._clock = clock
+        self.clock = clock
         self._chance = chance
-        self._delays = chance.stream(f"{name}/delays")
+        self.delays = chance.stream(f"{name}/delays")
         self._noise = chance.stream(f"{name}/noise")
         self._truth = truth
         self._launch = launch
@@ -110,8 +116,8 @@ class Matrix:
         self._offsets: dict[int, tuple[float, float]] = {}
         self._stuck_at: dict[int, float] = {}
         self._ambient = ambient
-        self._detuning = detuning
-        self._polarization = polarization
+        self.detuning = detuning
+        self.polarization = polarization
         self._on_leak, self._egress_ports = on_leak, tuple(egress_ports)
         self._leaks: dict[tuple[Circuit, int], float] = {}
         self._axes: dict[Circuit, Stokes] = {}
@@ -134,7 +140,7 @@ class Matrix:
 
         A port in use is moved: the circuit that it was part of goes dark.
         """
-        now = self._clock.now()
+        now = self.clock.now()
         for circuit in circuits:
             if self.egress_of.get(circuit.ingress) == circuit.egress:
                 continue
@@ -144,7 +150,7 @@ class Matrix:
             if self.egress_of.get(circuit.ingress) == circuit.egress:
                 continue
             self._make(circuit.egress)
-            at = now + self._delays.duration(self._truth_of.settle, len(circuits))
+            at = now + self.delays.duration(self._truth_of.settle, len(circuits))
             # The old light must have left this egress before the new one arrives: its loss is
             # planned for a drawn time, which may be later than the drawn settling time.
             at = max(at, self._trace(circuit.egress).settled)
@@ -156,13 +162,13 @@ class Matrix:
             power = self._output(circuit)
             if power is not None:
                 self._plan(circuit.egress, circuit.ingress, at, power, self._rise)
-        return self._delays.duration(self._truth_of.acknowledge, len(circuits))
+        return self.delays.duration(self._truth_of.acknowledge, len(circuits))
 
     def disconnect(self, ports: Iterable[int]) -> int:
         """Begin to disconnect the circuits at `ports`; return the ns to the acknowledgement."""
-        now = self._clock.now()
+        now = self.clock.now()
         parted = sum(self._part(port, now) for port in ports)
-        return self._delays.duration(self._truth_of.acknowledge, parted)
+        return self.delays.duration(self._truth_of.acknowledge, parted)
 
     def loss(self, circuit: Circuit) -> float:
         """Return the insertion loss of `circuit` in dB at this temperature and wavelength.
@@ -182,7 +188,7 @@ class Matrix:
         by_kelvin, by_nm = self._slopes[circuit]
         warmer = 0.0 if self._ambient is None else self._ambient.celsius - _LOSS_C
         more = spread.per_kelvin_db * by_kelvin * warmer
-        more += spread.per_nm_db * by_nm * self._detuning(circuit.ingress)
+        more += spread.per_nm_db * by_nm * self.detuning(circuit.ingress)
         return max(self._losses[circuit] + more, _LEAST_LOSS_DB)
 
     def sound_loss(self, circuit: Circuit, draws: Stream) -> float:
@@ -234,7 +240,7 @@ class Matrix:
         Transmission over all states is 1 + d·s, with the Stokes vector s of the light and the
         vector d of the circuit; (1 + |d|) / (1 - |d|) is the polarization dependent loss.
         """
-        stokes, whole = self._polarization(circuit.ingress), self._truth_of.loss.polarization_db
+        stokes, whole = self.polarization(circuit.ingress), self._truth_of.loss.polarization_db
         if stokes is None or not whole:
             return self._polarized_db.get(circuit.egress, 0.0)
         if circuit not in self._axes:
@@ -249,8 +255,8 @@ class Matrix:
     def _follow_temperature(self) -> None:
         for ingress in tuple(self.egress_of):
             self.relight(ingress)
-        at = self._clock.now() + _WARMED_NS
-        self._clock.schedule(at, f"{self.name}!temperature", self._follow_temperature)
+        at = self.clock.now() + _WARMED_NS
+        self.clock.schedule(at, f"{self.name}!temperature", self._follow_temperature)
 
     def relight(self, ingress: int) -> None:
         """Update the light after a change of the power that enters at `ingress`."""
@@ -286,7 +292,7 @@ class Matrix:
 
     def level(self, egress: int) -> float:
         """Return the power that leaves at `egress` now, in mW."""
-        now = self._clock.now()
+        now = self.clock.now()
         return self._trace(egress).mean(now, now)
 
     def _relight_at(self, port: int) -> None:
@@ -298,7 +304,7 @@ class Matrix:
         """Bring the light of a made circuit up to date, once its mirrors have settled."""
         # While mirrors still move, the change is due when they have settled; the arrival that
         # was planned for that moment is replaced, or the light would be announced twice.
-        at = max(self._clock.now(), self._settles[circuit.egress])
+        at = max(self.clock.now(), self._settles[circuit.egress])
         trace = self._trace(circuit.egress)
         lit = trace.last > 0
         if lit and trace.settled >= at and self._planned.get(circuit.egress):
@@ -332,7 +338,7 @@ class Matrix:
         for planned in self._planned.pop(egress, ()):
             planned.cancel()
         if self._trace(egress).mean(now, now) > 0:
-            at = now + self._delays.duration(self._truth_of.dark)
+            at = now + self.delays.duration(self._truth_of.dark)
             self._plan(egress, ingress, at, None, self._fall)
         return True
 
@@ -352,7 +358,7 @@ class Matrix:
             moment, source = at + step.after, ingress if step.share else None
             trace.plan(moment, level * step.share)
             act = partial(self._arrive, egress, source, moment, up, step.stages)
-            planned.append(self._clock.schedule(moment, f"{self.name}.{egress:05d}", act))
+            planned.append(self.clock.schedule(moment, f"{self.name}.{egress:05d}", act))
         del planned[: -self._most_pending]  # older ones have happened: no more can be pending
 
     def _arrive(
@@ -401,7 +407,7 @@ class Matrix:
 
     def readings(self, egresses: Iterable[int], ingresses: Iterable[int] = ()) -> list[float]:
         """Return the readings of the monitors of `egresses`, then of `ingresses`, now, in dBm."""
-        now = self._clock.now()
+        now = self.clock.now()
         usual = self._truth_of.monitor.averaging_ns
         windows = self._windows
         noise, normal = self._truth_of.monitor.noise_db, self._noise.normal
@@ -437,7 +443,7 @@ class Matrix:
                 monitor.drift_db * draws.normal(),
             )
         offset, drift = self._offsets[port]
-        return offset + drift * self._clock.now() / _HOUR_NS
+        return offset + drift * self.clock.now() / _HOUR_NS
 
     def _with_errors(self, port: int, dbm: float) -> float:
         """Apply the errors of a monitor to a reading that has noise only."""

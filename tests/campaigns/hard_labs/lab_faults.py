@@ -5,6 +5,7 @@ import itertools
 import math
 import random
 import socket
+import struct
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
@@ -23,6 +24,10 @@ SECOND = 1_000_000_000
 FAULTY_SERVER = "server0"
 PTP_CLOCK = -99
 """Number of the clock by which datagrams to that server are stamped."""
+SO_TIMESTAMPING = 37
+"""Kind of the control message with stamps, of Linux's asm-generic/socket.h."""
+SCM_TIMESTAMPING = struct.Struct("@6q")
+"""Its content, struct scm_timestamping: three times in s and ns."""
 
 
 # ------------------------------------------------------------------------------------- clocks
@@ -31,7 +36,7 @@ PTP_CLOCK = -99
 @contextlib.contextmanager
 def server_clock(reads: Callable[[int], int]) -> Iterator[None]:
     """Replace the clock of `FAULTY_SERVER`; `reads` maps time of the world to its time, in ns."""
-    shipped = SimulatedLab._server_clock
+    shipped = SimulatedLab.clock_of_server
 
     class FaultyClock(SimulatedServerClock):
         def reads(self, at: int) -> int:
@@ -40,7 +45,7 @@ def server_clock(reads: Callable[[int], int]) -> Iterator[None]:
     def of_server(self: SimulatedLab, server: str) -> SimulatedServerClock:
         return FaultyClock() if server == FAULTY_SERVER else shipped(self, server)
 
-    with mock.patch.object(SimulatedLab, "_server_clock", of_server):
+    with mock.patch.object(SimulatedLab, "clock_of_server", of_server):
         yield
 
 
@@ -111,13 +116,13 @@ class Stepping(_Setting):
     def patch(self, draws: random.Random) -> Iterator[None]:
         """Make the clock of one seed."""
         self._when = math.inf
-        handle, answer = SimulatedProbe._handle, SimulatedProbe._answer
+        handle, answer = SimulatedProbe.handle, SimulatedProbe.answer
 
         def delayed(act: Callable[..., None]) -> Callable[..., None]:
             def later(self_: Any, *values: Any) -> None:
-                now, resumes = self_._clock.now(), self._when + self._stands
-                if self_._server == FAULTY_SERVER and self._when <= now < resumes:
-                    self_._clock.schedule(resumes, FAULTY_SERVER, lambda: act(self_, *values))
+                now, resumes = self_.clock.now(), self._when + self._stands
+                if self_.server == FAULTY_SERVER and self._when <= now < resumes:
+                    self_.clock.schedule(resumes, FAULTY_SERVER, lambda: act(self_, *values))
                 else:
                     act(self_, *values)
 
@@ -125,7 +130,7 @@ class Stepping(_Setting):
 
         with (
             server_clock(self.reads),
-            mock.patch.multiple(SimulatedProbe, _handle=delayed(handle), _answer=delayed(answer)),
+            mock.patch.multiple(SimulatedProbe, handle=delayed(handle), answer=delayed(answer)),
         ):
             yield
 
@@ -159,17 +164,17 @@ class SteppingStamps(_Setting):
         """Give the server's datagrams stamps of that clock."""
         self._when, self._now, self._draws = math.inf, 0, draws
         self._stamps: dict[str, tuple[kernel_stamps.KernelStamps, int]] = {}
-        settled = SimulatedProbe._settled
+        settled = SimulatedProbe.settled
 
         def stamped(probe: Any, missing: Any, numbers: Any) -> dict[str, Any]:
-            if probe._server != FAULTY_SERVER or probe.datagrams is None:
+            if probe.server != FAULTY_SERVER or probe.datagrams is None:
                 return settled(probe, missing, numbers)
-            steps = [step for netdev in probe._watched for step in self._stamp(probe, netdev)]
+            steps = [step for netdev in probe.watched for step in self._stamp(probe, netdev)]
             return {**settled(probe, missing, numbers), "steps": steps}
 
         with (
             server_clock(lambda at: at + 9 * MS),
-            mock.patch.object(SimulatedProbe, "_settled", stamped),
+            mock.patch.object(SimulatedProbe, "settled", stamped),
             mock.patch.object(kernel_stamps, "now", self._now_here),
             mock.patch.object(kernel_stamps.time, "clock_gettime_ns", self._read),
         ):
@@ -177,13 +182,13 @@ class SteppingStamps(_Setting):
 
     def _stamp(self, probe: Any, netdev: str) -> list[list[Any]]:
         """Stamp what a port has received since the last answer; return the steps that it saw."""
-        now = probe._clock.now()
+        now = probe.clock.now()
         if netdev not in self._stamps:
-            self._now = probe._began
+            self._now = probe.began
             stamps = kernel_stamps.KernelStamps({self._place: PTP_CLOCK})
-            self._stamps[netdev] = stamps, probe._began
+            self._stamps[netdev] = stamps, probe.began
         stamps, since = self._stamps[netdev]
-        came = {o.known: o.event for o in probe._observations(netdev) if o.first and o.known <= now}
+        came = {o.known: o.event for o in probe.observations(netdev) if o.first and o.known <= now}
         looks = {*range(since, now, MS), *came}
         for at in sorted(looks):
             self._now = max(self._now, at)
@@ -199,8 +204,8 @@ class SteppingStamps(_Setting):
     def _datagram(self, at: int) -> tuple[bytes, list[tuple[int, int, bytes]], int, None]:
         times = [0] * 6
         times[2 * self._place : 2 * self._place + 2] = divmod(self._stamps_of(at), SECOND)
-        control = kernel_stamps._STAMPS.pack(*times)
-        return b"", [(socket.SOL_SOCKET, kernel_stamps._SO_TIMESTAMPING, control)], 0, None
+        control = SCM_TIMESTAMPING.pack(*times)
+        return b"", [(socket.SOL_SOCKET, SO_TIMESTAMPING, control)], 0, None
 
 
 # ------------------------------------------------------------------------------------- network
@@ -222,21 +227,21 @@ class _Delays:
 @contextlib.contextmanager
 def delays(draw: Callable[[int], float]) -> Iterator[None]:
     """Draw each delay between harness and servers, in ns: to a server (0), and back (1)."""
-    begin, line, reply = SimulatedProbe.__init__, SimulatedProbe.line, SimulatedProbe._reply
+    begin, line, reply = SimulatedProbe.__init__, SimulatedProbe.line, SimulatedProbe.reply
 
     def begun(self: Any, *values: Any, **named: Any) -> None:
         begin(self, *values, **named)
-        self._draws = _Delays(self._clock, draw)
+        self.draws = _Delays(self.clock, draw)
 
     def to_server(self: Any, text: str) -> None:
-        self._draws.way = 0
+        self.draws.way = 0
         line(self, text)
 
     def back(self: Any, *values: Any) -> None:
-        self._draws.way = 1
+        self.draws.way = 1
         reply(self, *values)
 
-    with mock.patch.multiple(SimulatedProbe, __init__=begun, line=to_server, _reply=back):
+    with mock.patch.multiple(SimulatedProbe, __init__=begun, line=to_server, reply=back):
         yield
 
 
@@ -249,11 +254,11 @@ def late_monitors(bench: Bench, latency: int) -> None:
     readings = matrix.readings
 
     def late(*ports: Any) -> list[float]:
-        real, matrix._clock = matrix._clock, mock.Mock(now=lambda: max(real.now() - latency, 0))
+        real, matrix.clock = matrix.clock, mock.Mock(now=lambda: max(real.now() - latency, 0))
         try:
             return readings(*ports)
         finally:
-            matrix._clock = real
+            matrix.clock = real
 
     matrix.readings = late
 
@@ -327,7 +332,7 @@ def slow_links(bench: Bench, ports: Iterable[str], factor: float) -> None:
 def switching_times(bench: Bench, stretch: Callable[[int], float]) -> None:
     """Apply `stretch` to each duration in ns that the switch takes."""
     matrix = _matrix(bench)
-    matrix._delays = Stretched(matrix._delays, stretch)
+    matrix.delays = Stretched(matrix.delays, stretch)
 
 
 def flapping(bench: Bench, port: str, after: int, lasting: int) -> None:
@@ -337,7 +342,7 @@ def flapping(bench: Bench, port: str, after: int, lasting: int) -> None:
     """
     assert bench.world is not None
     links, clock = bench.world.links, bench.clock
-    join, name = links._join, Port(*port.split(".", 1))
+    join, name = links.join, Port(*port.split(".", 1))
 
     def joined(one: Port, other: Port, at: int) -> None:
         join(one, other, at)
@@ -348,7 +353,7 @@ def flapping(bench: Bench, port: str, after: int, lasting: int) -> None:
 
     def flap(one: Port, other: Port, at: int) -> None:
         if links.timeline(one).partner == other:
-            links._part(one, other, at)
+            links.part(one, other, at)
             clock.schedule(at + lasting, f"{name}!back", lambda: back(one, other, at + lasting))
 
     def back(one: Port, other: Port, at: int) -> None:
@@ -356,7 +361,7 @@ def flapping(bench: Bench, port: str, after: int, lasting: int) -> None:
             join(one, other, at)
 
     joined_at: dict[Port, int] = {}
-    links._join = joined  # type: ignore[method-assign]
+    links.join = joined  # type: ignore[method-assign]
 
 
 def _matrix(bench: Bench) -> Any:

@@ -162,7 +162,7 @@ class Signals:
         self._links, self._ports = world.links, [s.port for s in bench.testbed.nic_ports]
         self._clock = bench.clock
         # A link with flaps has more transitions in an event than the world retains.
-        self._links._HISTORY = 1_000  # type: ignore[misc]
+        self._links.history = 1_000
         self.commands: dict[tuple[int, bytes], tuple[int, int]] = {}
         self.light: defaultdict[str, Levels] = defaultdict(list)
         self.states: defaultdict[tuple[str, str], Levels] = defaultdict(list)

@@ -17,7 +17,7 @@ def _inject(bench, draws):
             states[ingress] = tuple(one / math.hypot(*state) for one in state)
         return states[ingress]
 
-    bench.world.matrices["ocs"]._polarization = fixed
+    bench.world.matrices["ocs"].polarization = fixed
 
 
 LAB = Losses(

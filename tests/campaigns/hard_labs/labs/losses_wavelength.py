@@ -6,7 +6,7 @@ from tests.campaigns.hard_labs.losses import Losses
 def inject(bench, draws):
     beside = {}
     matrix = bench.world.matrices["ocs"]
-    matrix._detuning = lambda ingress: beside.setdefault(ingress, draws.gauss(0, 6))
+    matrix.detuning = lambda ingress: beside.setdefault(ingress, draws.gauss(0, 6))
 
 
 SIMULATION = {"switches": {"ocs": {"loss": {"per_nm": "0.005 dB"}}}}
