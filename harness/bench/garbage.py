@@ -10,25 +10,27 @@ _holders: set[int] = set()
 _numbers = itertools.count()
 
 
-def exclude_present() -> Callable[[], None]:
+def exclude_present(holders: set[int] = _holders) -> Callable[[], None]:
     """Exclude all present objects from garbage collection; return a function that undoes it.
 
     Traversing the objects of all loaded libraries takes a tenth of a simulated night. Garbage of
     this moment stays until then: finding it would be one more such traversal. Within another
     exclusion, such as a session's, nothing is done, so that what a bench leaves behind is found
     while the session goes on.
+
+    holders: numbers of the exclusions within which this one is, those of this process.
     """
     number = next(_numbers)
     with _lock:
-        if not _holders:
+        if not holders:
             gc.freeze()
-        _holders.add(number)
+        holders.add(number)
 
     def undo() -> None:
         with _lock:
-            if number in _holders:
-                _holders.remove(number)
-                if not _holders:
+            if number in holders:
+                holders.remove(number)
+                if not holders:
                     gc.unfreeze()
 
     return undo

@@ -19,7 +19,6 @@ from lightrig.testbeds import CoordinatorSpec
 
 _TIMEOUT_S = 5.0
 _CHECK_INTERVAL = 1_000_000_000
-"""Time for which the coordinator's last answer holds, in ns."""
 
 _MISSING = "install lightrig[labgrid], the extra for a testbed with `labgrid:`"
 
@@ -34,11 +33,16 @@ class LabgridPlace:
     Args:
         spec: the coordinator and the place.
         machine: claims on this machine, taken first.
+        check_interval: time for which the coordinator's last answer holds, in ns.
     """
 
-    def __init__(self, spec: CoordinatorSpec, machine: Claimant) -> None:
+    def __init__(
+        self, spec: CoordinatorSpec, machine: Claimant, check_interval: int = _CHECK_INTERVAL
+    ) -> None:
         self._spec = spec
         self._machine = machine
+        self._check_interval = check_interval
+        self._checked = 0
         self._acquired: _Acquired | None = None
         self._claims = 0
 
@@ -51,6 +55,7 @@ class LabgridPlace:
             lock = self._machine.claim(f"labgrid {self._spec}", owner)
             try:
                 self._acquired = _Acquired(self._spec, owner, lock)
+                self._checked = boot_time()
             except BaseException:
                 lock.release()
                 raise
@@ -58,9 +63,15 @@ class LabgridPlace:
         return _PlaceClaim(self)
 
     def check(self) -> None:
-        """Raise `LeaseLostError` if the place is acquired no longer."""
-        if self._acquired is not None:
+        """Raise `LeaseLostError` if somebody has released the place meanwhile.
+
+        A coordinator that does not answer gives the place to no one else, so the claim holds.
+        """
+        if self._acquired is None or boot_time() - self._checked < self._check_interval:
+            return
+        with contextlib.suppress(CoordinatorError):
             self._acquired.check()
+            self._checked = boot_time()
 
     def free_one(self) -> None:
         """Free the place with the last claim."""
@@ -106,7 +117,6 @@ class _Acquired:
         self._channel: Any = grpc.insecure_channel(spec.address, options)
         self._calls: Any = labgrid_coordinator_pb2_grpc.CoordinatorStub(self._channel)
         self._sent: queue.SimpleQueue[Any] = queue.SimpleQueue()
-        self._checked = boot_time()
         try:
             self._begin_session()
             self._acquire()
@@ -166,20 +176,13 @@ class _Acquired:
         self._calls.ReleasePlace(request, timeout=_TIMEOUT_S)
 
     def check(self) -> None:
-        """Raise `LeaseLostError` if somebody has released the place meanwhile.
-
-        A coordinator that does not answer gives the place to no one else, so the claim holds.
-        """
-        if boot_time() - self._checked < _CHECK_INTERVAL:
-            return
-        with contextlib.suppress(CoordinatorError):
-            holder = self._holder()
-            self._checked = boot_time()
-            if holder != self._name:
-                raise LeaseLostError(
-                    f"the place {self._spec.place} of labgrid was released, and is now acquired "
-                    f"by {holder or 'no one'}; nothing more is changed"
-                )
+        """Raise `LeaseLostError` if somebody has released the place; raises `CoordinatorError`."""
+        holder = self._holder()
+        if holder != self._name:
+            raise LeaseLostError(
+                f"the place {self._spec.place} of labgrid was released, and is now acquired "
+                f"by {holder or 'no one'}; nothing more is changed"
+            )
 
     def release(self) -> None:
         """Release the place, and end the session."""

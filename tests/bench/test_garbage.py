@@ -3,10 +3,10 @@
 import gc
 import weakref
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 
-from lightrig.harness.bench import garbage
 from lightrig.harness.bench.garbage import exclude_present
 
 
@@ -28,10 +28,9 @@ def collected(reference: "weakref.ref[Node]") -> bool:
 
 
 @pytest.fixture
-def alone(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+def alone() -> Callable[[], Callable[[], None]]:
     """No session excludes objects here."""
-    monkeypatch.setattr(garbage, "_holders", set())
-    return exclude_present
+    return partial(exclude_present, set())
 
 
 def test_only_the_outer_exclusion_holds_garbage(alone: Callable[[], Callable[[], None]]) -> None:

@@ -65,9 +65,20 @@ def coordinator(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     process.communicate()
 
 
-def lease(folder: Path, address: str, place: str = "rack-7") -> Lease:
+def lease(folder: Path, address: str, place: str = "rack-7", **options: int) -> Lease:
     machine = MachineLocks(folder)
-    return Lease([machine, LabgridPlace(CoordinatorSpec(address, place), machine)], "a test")
+    spec = CoordinatorSpec(address, place)
+    return Lease([machine, LabgridPlace(spec, machine, **options)], "a test")
+
+
+def kick(address: str, place: str) -> None:
+    """Release a place that another has acquired, as `labgrid-client release -k` does."""
+    import grpc
+    from labgrid.remote.generated import labgrid_coordinator_pb2 as messages
+    from labgrid.remote.generated.labgrid_coordinator_pb2_grpc import CoordinatorStub
+
+    with grpc.insecure_channel(address) as channel:
+        CoordinatorStub(channel).ReleasePlace(messages.ReleasePlaceRequest(placename=place))
 
 
 def test_a_place_is_acquired_once(coordinator: str, tmp_path: Path) -> None:
@@ -101,15 +112,11 @@ def test_a_place_of_a_killed_run_is_taken_over(coordinator: str, tmp_path: Path)
     following.release()
 
 
-def test_a_released_place_is_a_lost_lease(
-    coordinator: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(labgrid_lease, "_CHECK_INTERVAL", 0)
-    held = lease(tmp_path, coordinator)
+def test_a_released_place_is_a_lost_lease(coordinator: str, tmp_path: Path) -> None:
+    held = lease(tmp_path, coordinator, check_interval=0)
     held.take("ocs", ["address 1"])
     held.check()
-    place = held._claimants[1]
-    place._acquired._release_place()  # type: ignore[attr-defined] - as `labgrid-client release -k`
+    kick(coordinator, "rack-7")
     with pytest.raises(LeaseLostError, match="is now acquired by no one"):
         held.check()
     held.release()

@@ -170,7 +170,8 @@ def test_a_lease_is_taken_before_anything_is_contacted(
 
     bench = bind(lab.testbed, "hardware")
     try:
-        monkeypatch.setattr("lightrig.harness.bench.binding._open_one", contact)
+        for name in ("open_instrument", "open_server"):
+            monkeypatch.setattr(f"lightrig.harness.bench.binding.{name}", contact)
         with pytest.raises(LeaseConflictError):
             bind(lab.testbed, "hardware")
     finally:
