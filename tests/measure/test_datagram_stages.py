@@ -126,9 +126,14 @@ def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
 
 
 def probe_of(bench: Bench, server: str) -> int:
-    """Return the process of a server's probe."""
-    driver: Any = bench.servers[server]
-    pid: int = driver._run._channel._process.pid
+    """Return the process of a server's probe: the one child of ours in the server's namespace."""
+    shown = bench.servers[server].commands.run(["readlink", "/proc/self/ns/net"], 10**10)
+    children = [
+        int(pid)
+        for task in Path("/proc/self/task").iterdir()
+        for pid in (task / "children").read_text().split()
+    ]
+    (pid,) = (p for p in children if os.readlink(f"/proc/{p}/ns/net") == shown.stdout.strip())
     return pid
 
 
@@ -154,6 +159,7 @@ def test_starved_probes_leave_every_interval_true(
     plans = list(fabric.plans.values())[:2]
     bring_up(fabric, links, plans[0])
     begin: Callable[..., Any] = fabric.prepare
+    probe = probe_of(bench, starved)
 
     def prepare(plan: Any) -> Any:
         transition = begin(plan)
@@ -162,7 +168,7 @@ def test_starved_probes_leave_every_interval_true(
         def starved_meanwhile() -> Span:
             sent: Span = send()
             # On a thread: the harness goes on reading light.
-            threads.append(threading.Thread(target=starve, args=(probe_of(bench, starved), 0.025)))
+            threads.append(threading.Thread(target=starve, args=(probe, 0.025)))
             threads[-1].start()
             return sent
 
