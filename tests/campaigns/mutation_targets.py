@@ -4,6 +4,7 @@ A target takes bytes, and either returns a value or raises an error that it decl
 """
 
 import atexit
+import contextlib
 import json
 import os
 import shutil
@@ -13,6 +14,9 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
+from unittest import mock
+
+from ncclient.manager import make_device_handler
 
 from lightrig.harness.bench.lab_folder import file_name
 from lightrig.harness.bench.lease import owner_text, parse_owner
@@ -35,11 +39,8 @@ from lightrig.instruments.core.transcript import TranscriptError
 from lightrig.instruments.core.transcript import read as read_transcript
 from lightrig.instruments.servers.tools.output import ToolOutputError
 from lightrig.instruments.servers.tools.recognition import read as recognize
-from lightrig.instruments.wire import framing
-from lightrig.instruments.wire.netconf import NetconfSession
-from lightrig.instruments.wire.pipelined import Pending
+from lightrig.instruments.wire import framing, netconf, tl1
 from lightrig.instruments.wire.restconf import Http
-from lightrig.instruments.wire.tl1 import Tl1Session
 from lightrig.testbeds import LightrigError, load, quantities
 from lightrig.testbeds.baselines import load_baselines
 from lightrig.testbeds.fault_plan import load_fault_plan
@@ -186,11 +187,13 @@ def _tl1() -> Target:
         def close(self) -> None: ...
 
     clock = SystemClock()
+    # Nothing is opened: bytes are given to the session as its connection gives them.
+    nothing = {"connect": lambda *_: None, "TcpConnection": lambda *_: _Connection()}
 
     def run(data: bytes) -> object:
-        session = Tl1Session("ocs", "h", 1, clock)
-        session._connection = _Connection()  # type: ignore[assignment]
-        pending = session.submit("RTRV-PATCH")
+        session = tl1.Tl1Session("ocs", "h", 1, clock)
+        with mock.patch.multiple(tl1, **nothing):
+            pending = session.submit("RTRV-PATCH")
         second = session.submit("RTRV-PORT-SUM", "1&2")
         half = len(data) // 2
         session.received(data[:half], 0)
@@ -212,33 +215,56 @@ def _tl1() -> Target:
     return Target("wire tl1", run, (), seeds)
 
 
+class _Answering:
+    """Transport of a NETCONF session that gives it one message for the first rpc, and ends."""
+
+    handler = make_device_handler(None)
+    server_capabilities = ()
+    id, over = "1", False
+
+    def __init__(self, message: str, listener: netconf.NetconfSession) -> None:
+        self._message, self._listener = message, listener
+
+    def get_listener_instance(self, _: object) -> None:
+        """Return none of ncclient's listeners: they hear of nothing."""
+
+    def add_listener(self, _: object) -> None: ...
+
+    def send(self, _: str) -> None:
+        self._listener.read(self._message, 0)
+        self.over = True
+        self._listener.ended(self, EOFError("the end"))  # type: ignore[arg-type]
+
+
 def _netconf() -> Target:
     clock = SystemClock()
-    # Nothing is opened: messages are given to the session as its transport gives them.
-    session = NetconfSession("ocs", "h", 830, clock, user="u", known_hosts=None)
 
     def run(data: bytes) -> object:
-        pending: Pending[Any] = Pending(session, "get", "urn:1", clock)
-        pending.since = 0
-        session._pending["urn:1"] = pending
-        session.read(text(data), 0)
-        session.ended(session._session, EOFError("the end"))  # type: ignore[arg-type]
-        try:
-            reply = pending.result(0)
-        except InstrumentError:
-            return None
+        def opened(*arguments: Any) -> _Answering:
+            return _Answering(text(data), arguments[-1])
+
+        def session() -> netconf.NetconfSession:
+            return netconf.NetconfSession("ocs", "h", 830, clock, user="u", known_hosts=None)
+
+        with mock.patch.object(netconf, "open_session", opened):
+            with contextlib.suppress(InstrumentError):
+                session().edit("<config/>").result(0)
+            try:
+                reply = session().get("<cross-connects/>")
+            except InstrumentError:
+                return None
         reply.leaves("product-information")
         reply.children("cross-connects")
         return reply.entries("cross-connects", "pair")
 
     ns = 'xmlns="urn:ietf:params:xml:ns:netconf:base:1.0"'
     seeds = [
-        f'<rpc-reply {ns} message-id="urn:1"><data><cross-connects xmlns="u"><pair><ingress>1'
+        f'<rpc-reply {ns} message-id="1"><data><cross-connects xmlns="u"><pair><ingress>1'
         "</ingress><egress>9</egress></pair></cross-connects></data></rpc-reply>",
-        f'<rpc-reply {ns} message-id="urn:1"><rpc-error><error-tag>in-use</error-tag>'
+        f'<rpc-reply {ns} message-id="1"><rpc-error><error-tag>in-use</error-tag>'
         "<error-severity>error</error-severity><error-message>no</error-message></rpc-error>"
         "</rpc-reply>",
-        f'<rpc-reply {ns} message-id="urn:1"><ok/></rpc-reply>',
+        f'<rpc-reply {ns} message-id="1"><ok/></rpc-reply>',
         f"<notification {ns}><eventTime>x</eventTime></notification>",
     ]
     return Target("wire netconf", run, (), [each.encode() for each in seeds])

@@ -28,5 +28,15 @@ def test_a_former_crash_ends_as_declared(path: Path, by_name: Mapping[str, Targe
     assert time.process_time() - began < MOST_SECONDS
 
 
+def test_what_is_changed_is_read_unchanged(by_name: Mapping[str, Target]) -> None:
+    for target in by_name.values():
+        for data in target.corpus:
+            with contextlib.suppress(*target.errors):
+                target.run(data)
+    # The last line of a reply's data, which only a session that awaited it can have taken.
+    replies = by_name["wire netconf"].corpus
+    assert by_name["wire netconf"].run(replies[0]) == [{"ingress": "1", "egress": "9"}]
+
+
 def test_each_kept_input_belongs_to_a_target(by_name: Mapping[str, Target]) -> None:
     assert {path.parent.name for path in INPUTS} <= by_name.keys()
