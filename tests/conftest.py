@@ -168,7 +168,7 @@ def pytest_configure(config: pytest.Config) -> None:
     # by then, which depends on the files that the same process has run before.
     assert hasattr(providers, "_get_local_constants")
     if hypothesis.settings.get_current_profile_name() == "tests":
-        providers._get_local_constants = providers.Constants
+        providers._get_local_constants = providers.Constants  # noqa: SLF001 - the one place
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)

@@ -265,8 +265,9 @@ if __name__ == "__main__":
             ended = exit_.code
         except BaseException:
             traceback.print_exc()
-        threading._shutdown()  # type: ignore[attr-defined]
-        atexit._run_exitfuncs()
+        # What the interpreter does at its end; neither has a public name.
+        threading._shutdown()  # type: ignore[attr-defined]  # noqa: SLF001
+        atexit._run_exitfuncs()  # noqa: SLF001
         sys.stdout.flush()
         sys.stderr.flush()
         # To take down an interpreter that shares its memory would copy all of it.

@@ -35,7 +35,7 @@ from lightrig.harness.systems.opus.runtime.on_fabric import fitting_job
 from lightrig.harness.systems.opus.runtime.training import TrainingJob
 from lightrig.instruments.core.transcript import Transcript, read
 from lightrig.instruments.jobs.traffic.training import Script
-from lightrig.instruments.wire import recording
+from lightrig.instruments.wire.trace import record as record_wires
 from lightrig.suites.claims.opus import rewiring as opus
 from lightrig.suites.claims.opus.auditor import audit
 from lightrig.suites.claims.opus.traced import traced, with_operations
@@ -173,7 +173,7 @@ def test_four_reconfigurations_a_step(job, tables, trained, record):
 def test_the_wire_bears_out_what_was_promised(job, tables, bench, tmp_path):
     """The recorded wire of the switch and the operations of ranks show no violation."""
     (switch,) = bench.switches
-    recorder = recording.record(bench.clock, tmp_path)
+    recorder = record_wires(bench.clock, tmp_path)
     bench.switches[switch].close()  # the next command opens it again, and is recorded
     trained = job.train(script(3), tables, "provisioning")
     recorder.close()

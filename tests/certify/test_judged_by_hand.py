@@ -14,7 +14,7 @@ from lightrig.harness.certify import traffic_clauses
 from lightrig.harness.certify.optics_clauses import judged
 from lightrig.harness.measure import switch_optics
 from lightrig.harness.measure.insertion_loss.chains import Chain
-from lightrig.harness.measure.insertion_loss.observers import Seen
+from lightrig.harness.measure.insertion_loss.observers import SeenLight
 from lightrig.harness.measure.recording import Recording
 from lightrig.harness.record import Row
 from lightrig.testbeds import Limit, Port
@@ -120,10 +120,10 @@ class Scripted:
         """Ready as it is."""
         return lambda: None
 
-    def read(self) -> Seen:
+    def read(self) -> SeenLight:
         """Show what was scripted."""
         made = sorted(c.egress for c in self._subject.switch.circuits())
-        return Seen({port: self._shown(made, port) for port in range(10, 15)}, 1_000_000)
+        return SeenLight({port: self._shown(made, port) for port in range(10, 15)}, 1_000_000)
 
 
 class ScriptedSubject(NotedSubject):

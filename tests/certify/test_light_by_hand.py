@@ -20,7 +20,7 @@ from lightrig.harness.certify.subject import Outcome
 from lightrig.harness.certify.time_clauses import StageTimes, time_change
 from lightrig.harness.measure.insertion_loss.chains import Chain
 from lightrig.harness.measure.insertion_loss.matrix import lit
-from lightrig.harness.measure.insertion_loss.observers import Monitors, Seen
+from lightrig.harness.measure.insertion_loss.observers import Monitors, SeenLight
 from lightrig.instruments.core.capabilities import PowerMonitor
 from lightrig.instruments.simulated.devices.simulated_polatis import SimulatedPolatis
 from lightrig.instruments.simulated.protocols.tl1_device import Tl1Reply, Tl1Request
@@ -275,9 +275,9 @@ class Slow:
         """Ready as it is."""
         return self._monitors.prepare()
 
-    def read(self) -> Seen:
+    def read(self) -> SeenLight:
         """Return what it shows now."""
-        return Seen(self._monitors.read().dbm, self._window)
+        return SeenLight(self._monitors.read().dbm, self._window)
 
 
 class TwoReaders(NotedSubject):

@@ -240,7 +240,7 @@ def test_an_address_without_proof_is_refused(run, service, options, why):
 
 @pytest.mark.parametrize("local", ["127.0.0.1", "127.0.0.9"])
 def test_a_local_address_and_a_proof_need_no_other(tmp_path, local):
-    place = COMMAND.Place
+    place = COMMAND.ServicePlace
     assert str(place(local, 7, None, None, tmp_path)) == f"http://{local}:7, token in {tmp_path}"
     assert str(place("192.0.2.1", 7, None, tmp_path / "s", tmp_path)) == f"socket {tmp_path / 's'}"
     keyed = place("192.0.2.1", 7, tmp_path / "k", None, tmp_path)

@@ -358,7 +358,7 @@ def test_counts_tokens_and_departures_are_of_each_stream(clock: Clock) -> None:
 
 def test_closing_ends_threads_files_and_those_who_wait() -> None:
     """Files are closed when the last reading of one has ended, and no request waits any more."""
-    reads, go_on, closed = threading.StageChange(), threading.StageChange(), threading.StageChange()
+    reads, go_on, closed = threading.Event(), threading.Event(), threading.Event()
 
     def sample(log: EventLog) -> None:
         reads.set()

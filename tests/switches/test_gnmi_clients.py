@@ -114,7 +114,7 @@ def test_pygnmi_moves_circuits_and_follows_their_states(
         assert set(found["notification"][0]["update"][0]["val"]) == {"1A-6B", "3A-4B", "7A-8B"}
         stream.close()
         # The switch has ended the call too; pygnmi has no public name for the thread that waits.
-        assert not stream._subscribe_thread.is_alive()
+        assert not stream._subscribe_thread.is_alive()  # noqa: SLF001
 
 
 def test_what_pygnmi_is_refused(served: dict[str, Service], tmp_path: Path) -> None:
