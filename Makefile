@@ -208,7 +208,7 @@ audit:
 lint: $(READY)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
-	$(BIN)/ruff check --preview --select PLC2701 .  # private names that are imported
+	$(BIN)/ruff check --preview --select PLC2701 tests  # private names that are imported
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 

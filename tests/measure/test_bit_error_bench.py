@@ -220,10 +220,10 @@ def test_firmware_is_queried_where_the_driver_counts_nothing(
     assert after[0].value == 0
     lab.bench.clock.sleep(MINUTE)
     monkeypatch.setattr(
-        "lightrig.instruments.servers.ports.firmware_errors._is_up", lambda _: False
+        "lightrig.instruments.servers.ports.firmware_errors.is_link_up", lambda _: False
     )
     monkeypatch.setattr(
-        "lightrig.instruments.servers.ports.fec_errors._unit", lambda *_, **__: None
+        "lightrig.instruments.servers.ports.fec_errors.unit_of_errors", lambda *_, **__: None
     )
     with pytest.raises(
         NoCountersError, match=r"its driver does not count .*; its firmware reports"

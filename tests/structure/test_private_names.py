@@ -17,7 +17,7 @@ def patched_privates(text: str) -> Iterator[str]:
             if name in ("setattr", "delattr", "__setattr__"):
                 for argument in node.args[:2]:
                     value = argument.value if isinstance(argument, ast.Constant) else None
-                    if isinstance(value, str) and re.search(r"(^|\.)_[a-z]\w*$", value):
+                    if isinstance(value, str) and re.search(r"^(lightrig\..*\.)?_[a-z]\w*$", value):
                         yield value
 
 

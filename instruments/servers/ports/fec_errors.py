@@ -57,7 +57,7 @@ class FecErrors(PortCounters[_Sample]):
             text = f"its FEC counters cannot be read: {str(error).splitlines()[0]}"
             command = f"ethtool -I --show-fec {self._device}"
             raise DeniedError(self.name, code=CANNOT, text=text, command=command) from error
-        unit = _unit(first.value.fec, after=self._after)
+        unit = unit_of_errors(first.value.fec, after=self._after)
         if unit is None:
             text, command = self._lacking(first.value) or ("", "")
             raise DeniedError(self.name, code=CANNOT, text=text, command=command)
@@ -73,7 +73,7 @@ class FecErrors(PortCounters[_Sample]):
         return Reading(_Sample(fec.value, device.value.carrier_changes), fec.at)
 
     def _lacking(self, value: _Sample) -> tuple[str, str] | None:
-        if _unit(value.fec, after=self._after) is not None:
+        if unit_of_errors(value.fec, after=self._after) is not None:
             return None
         text = f"its driver has no FEC counters of errors {self._fec} FEC"
         return text, f"ethtool -I --show-fec {self._device}"
@@ -103,7 +103,7 @@ class FecErrors(PortCounters[_Sample]):
         )
 
 
-def _unit(fec: FecReading, *, after: bool) -> ErrorUnit | None:
+def unit_of_errors(fec: FecReading, *, after: bool) -> ErrorUnit | None:
     """Return the finest unit that a driver counts; None where it counts nothing."""
     if after:
         return "codewords" if fec.uncorrectable_blocks is not None else None

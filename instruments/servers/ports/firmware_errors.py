@@ -60,7 +60,7 @@ class FirmwareErrors(PortCounters[MlxlinkReport]):
 
     def _wrong(self, report: MlxlinkReport) -> int | None:
         errors = report.errors
-        if errors is None or not _is_up(report):
+        if errors is None or not is_link_up(report):
             return None
         if self._after:
             return errors.effective_errors
@@ -71,7 +71,8 @@ class FirmwareErrors(PortCounters[MlxlinkReport]):
         return since is not None and since + _CLEAR_DIGIT < apart
 
 
-def _is_up(report: MlxlinkReport) -> bool:
+def is_link_up(report: MlxlinkReport) -> bool:
+    """Whether the report says that the link is up."""
     return report.link is not None and report.link.up
 
 
