@@ -95,6 +95,7 @@ def git(folder: Path, *arguments: str) -> None:
 
 
 FILES = {
+    ".gitignore": "__pycache__/\n.pytest_cache/\n",  # what Python and pytest leave
     "pytest.ini": "[pytest]\nmarkers = long: long\npythonpath = . tests\n",
     "harness/__init__.py": "",
     "harness/a.py": (

@@ -209,9 +209,9 @@ def test_reply_is_found(against, system_clock, fault):
 
 
 def has_ended(port):
-    """Whether the end of a connection to `port` has come here: state 08, CLOSE_WAIT, of proc(5)."""
+    """Whether no connection to `port` is established here any more: state 01 of proc(5)."""
     rows = (line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:])
-    return any(row[2].endswith(f":{port:04X}") and row[3] == "08" for row in rows)
+    return not any(row[2].endswith(f":{port:04X}") and row[3] == "01" for row in rows)
 
 
 def test_reply_without_a_body(against):
