@@ -257,15 +257,20 @@ def _why(
     return ""
 
 
-def batches(chosen: Sequence[Chosen]) -> Iterator[list[Chosen]]:
-    """Cut test files into runs of pytest, which are short at first: failures are seen early."""
+def batches(chosen: Sequence[Chosen], jobs: int) -> Iterator[list[Chosen]]:
+    """Cut test files into runs of pytest, `jobs` of which go on at a time.
+
+    Short ones come first, so that their failures are seen early; then they double, until what is
+    left would be too much for the last ones to end together.
+    """
     batch, total, before = list[Chosen](), 0.0, 0.0
+    left = sum(one.seconds for one in chosen)
     for one in chosen:
         batch.append(one)
         total += one.seconds
-        if total >= max(BATCH_SECONDS, before / 10):
+        if total >= max(BATCH_SECONDS, min(before, left / (2 * jobs))):
             yield batch
-            before += total
+            before, left = before + total, left - total
             batch, total = [], 0.0
     if batch:
         yield batch
@@ -318,7 +323,7 @@ def run(
 
     with ThreadPoolExecutor(jobs) as pool:
         try:
-            list(pool.map(run_batch, batches(chosen)))
+            list(pool.map(run_batch, batches(chosen, jobs)))
         except KeyboardInterrupt:
             with lock:
                 end()

@@ -230,11 +230,14 @@ def test_lines_are_those_of_the_text_that_was_measured(tree: Path) -> None:
     assert set(chosen_in(tree).values()) == {"not measured"}
 
 
-def test_short_ones_run_first_and_together() -> None:
-    chosen = [Chosen(f"{number}.py", "", seconds) for number, seconds in
-              enumerate([0.0, 0.5, 2.5, 4.0, 30.0, 30.0, 4.0, 3.5])]  # fmt: skip
-    names = [[one.test[0] for one in batch] for batch in batches(chosen)]
-    assert names == [["0", "1", "2", "3"], ["4"], ["5"], ["6", "7"]]
+def test_short_ones_run_first_and_longer_ones_together() -> None:
+    """5 s, then as much as before, then a quarter of what is left for two at a time, by hand."""
+    seconds = [0.0, 0.5, 2.5, 4.0, 3.0, 5.0, 9.0, 9.0, 20.0, 20.0, 26.0]
+    chosen = [Chosen(chr(97 + number), "", each) for number, each in enumerate(seconds)]
+    names = ["".join(one.test for one in batch) for batch in batches(chosen, 2)]
+    assert names == ["abcd", "ef", "gh", "i", "j", "k"]
+    assert [len(batch) for batch in batches(chosen[:1], 3)] == [1]
+    assert [*batches([], 3)] == []
 
 
 @pytest.mark.parametrize("keep_going", [False, True])
