@@ -1,5 +1,6 @@
 """`make affected` runs what a change can affect, and the quickest of it first."""
 
+import json
 import shutil
 import subprocess
 import time
@@ -215,6 +216,20 @@ def test_what_runs_is_what_a_change_affects(
     assert chosen_in(tree) == {}
     edit(tree)
     assert set(chosen_in(tree)) == tests
+
+
+def test_the_quickest_run_first_and_those_that_read_last(tree: Path) -> None:
+    seconds = {"test_program": 0.5, "test_half": 7.0, "test_double": 3.0, "docs-test_pages": 0.1}
+    for name, each in seconds.items():
+        stored = reach.STORE / f"tests-{name}.py.json"
+        content = json.loads(stored.read_text())
+        stored.write_text(json.dumps({**content, "seconds": each}))
+    rename(tree)
+    (tree / "tests/test_new.py").write_text("")
+    tests = reach.files_of_tests(["tests"])
+    chosen = choose(tests, changed_since("HEAD", tree), tree)
+    names = [Path(one.test).stem for one in chosen]
+    assert names == ["test_new", "test_program", "test_double", "test_half", "test_pages"]
 
 
 def test_lines_are_those_of_the_text_that_was_measured(tree: Path) -> None:
