@@ -20,6 +20,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections import Counter
@@ -27,6 +28,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "tests"))  # where this file is run as a program
@@ -39,6 +41,9 @@ ALWAYS = ("tests/docs/", "tests/structure/")
 
 BATCH_SECONDS = 5.0
 """Of tests that one pytest runs, at least: it takes a second or two to start."""
+
+ENDING_SECONDS = 10.0
+"""For a pytest to end in, after another one has failed."""
 
 
 @dataclass(frozen=True)
@@ -284,10 +289,15 @@ def run(
     root: Path = ROOT,
 ) -> bool:
     """Run test files; return whether all passed. Without `keep_going` the first failure ends it."""
-    over, running, lock = threading.Event(), set[subprocess.Popen[str]](), threading.Lock()
+    over, running, lock = threading.Event(), set[subprocess.Popen[bytes]](), threading.Lock()
     failed = list[bool]()
 
     def run_batch(batch: Sequence[Chosen]) -> None:
+        # No pipe: what a test has left would hold it open.
+        with tempfile.TemporaryFile("w+", errors="replace") as printed:
+            run_in(printed, batch)
+
+    def run_in(printed: IO[str], batch: Sequence[Chosen]) -> None:
         options = ["-q", "-m", "not long", *([] if keep_going else ["-x"])]
         command = [sys.executable, "-m", "pytest", *options, *(one.test for one in batch)]
         with lock:
@@ -297,13 +307,14 @@ def run(
                 command,
                 cwd=root,
                 stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
+                stdout=printed,
                 stderr=subprocess.STDOUT,
-                text=True,
                 start_new_session=True,
             )
             running.add(process)
-        output, _ = process.communicate()
+        await_end(process)
+        printed.seek(0)
+        output = printed.read()
         with lock:
             running.discard(process)
             if over.is_set():
@@ -315,11 +326,22 @@ def run(
             if not passed and not keep_going:
                 end()
 
+    def await_end(process: "subprocess.Popen[bytes]") -> None:
+        """Wait until a pytest has ended, some seconds where all is over, and kill what it left."""
+        while process.poll() is None:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(ENDING_SECONDS)
+            if over.is_set():
+                break
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
     def end() -> None:
         over.set()
-        for process in running:
+        for process in running:  # as Ctrl-C does: fixtures are taken down
             with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGTERM)
+                os.killpg(process.pid, signal.SIGINT)
 
     with ThreadPoolExecutor(jobs) as pool:
         try:

@@ -1,6 +1,9 @@
 """`make affected` runs what a change can affect, and the quickest of it first."""
 
+import contextlib
 import json
+import os
+import select
 import shutil
 import subprocess
 import time
@@ -257,8 +260,15 @@ def test_short_ones_run_first_and_longer_ones_together() -> None:
 
 @pytest.mark.parametrize("keep_going", [False, True])
 def test_the_first_failure_ends_it(tree: Path, keep_going: bool) -> None:
-    text = "import pathlib, time\ndef test_it():\n    pathlib.Path('began').touch()\n"
-    (tree / "tests/test_slow.py").write_text(f"{text}    time.sleep({1 if keep_going else 60})\n")
+    # It leaves a program that stands still, and whose output is its own.
+    (tree / "tests/test_slow.py").write_text(
+        "import os, pathlib, signal, subprocess, time\ndef test_it():\n"
+        "    left = subprocess.Popen(['sleep', '300'])\n"
+        "    os.kill(left.pid, signal.SIGSTOP)\n"
+        "    pathlib.Path('left').write_text(str(left.pid))\n"
+        "    os.rename('left', 'began')\n"
+        f"    time.sleep({1 if keep_going else 60})\n"
+    )
     (tree / "tests/test_wrong.py").write_text(
         "import pathlib\ndef test_it():\n"
         "    while not pathlib.Path('began').exists(): pass\n    assert 2 + 3 == 6\n"
@@ -270,6 +280,10 @@ def test_the_first_failure_ends_it(tree: Path, keep_going: bool) -> None:
     assert time.monotonic() - begun < 50
     assert any("assert (2 + 3) == 6" in each for each in shown)
     assert any(each.startswith("tests/test_slow.py: 1 passed") for each in shown) == keep_going
+    with contextlib.suppress(ProcessLookupError):
+        left = os.pidfd_open(int((tree / "began").read_text()))
+        assert select.select([left], [], [], 10)[0], "what a test left goes on"
+        os.close(left)
 
 
 def test_without_a_difference_nothing_runs(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
