@@ -64,6 +64,7 @@ ELSEWHERE = {
     "pytest test_launched_power.py *": "tests/structure/test_public_modules.py",
     "pytest tests/conformance": ".ci/run",
     "make generated": "rewrites files of the checkout",
+    "make affected": "runs the tests of a whole checkout: tests/structure/test_affected.py",
 }
 
 NO_LAB = r"did not answer at|not be reached|does not answer|no such file|No such file"
