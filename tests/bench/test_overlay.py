@@ -12,14 +12,22 @@ from lightrig.harness.jobs.planning.routes import shortest_routes
 from lightrig.instruments.namespaces import namespaces as kernel
 from lightrig.testbeds import Testbed, load
 
-CONNECT = (
-    "import socket,sys\n"
-    "for address in sys.argv[1:]:\n"
-    "    s=socket.socket()\n"
-    "    s.settimeout(5)\n"
-    "    try: s.connect((address,9))\n"
-    "    except OSError as error: print(type(error).__name__)"
-)
+# On a busy machine the kernel lets packets pass seconds after the carrier has come up, and a reply
+# that takes another way back is lost without an error: so each address is tried again.
+CONNECT = """
+import socket, sys, time
+end = time.monotonic() + 20
+for address in sys.argv[1:]:
+    reply = None
+    while reply != "ConnectionRefusedError" and time.monotonic() < end:
+        with socket.socket() as connection:
+            connection.settimeout(1)
+            try:
+                connection.connect((address, 9))
+            except OSError as error:
+                reply = type(error).__name__
+    print(reply)
+"""
 
 
 @pytest.fixture
