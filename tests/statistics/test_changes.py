@@ -7,7 +7,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lightrig.harness.statistics.changes import NightGap, find_changes, gaps, trend
+from lightrig.harness.statistics.changes import (
+    LevelChange,
+    NightGap,
+    find_changes,
+    gaps,
+    trend,
+)
 from lightrig.harness.statistics.samples import SampleError
 from lightrig.harness.statistics.steps import FEWEST
 
@@ -145,6 +151,19 @@ def test_a_step_is_no_trend_once_it_is_known():
     series = raised(nights(random, 90), 45, 1.3)
     assert trend(series) is not None
     assert trend(series, changes=find_changes(series)) is None
+
+
+def test_the_first_night_of_a_new_level_is_compared_with_those_after_it():
+    """Six nights that rise by 1 each, then six from far below: all slopes within a level are 1.
+
+    Kendall's score is 15 for each six, of variance 6 * 5 * 17 / 18 each: z = 29 / sqrt(56.67).
+    """
+    levels = [10, 11, 12, 13, 14, 15, 1, 2, 3, 4, 5, 6]
+    change = LevelChange(6, 12.5, 3.5, *[math.nan] * 4, p=0.001)
+    found = trend([[level] for level in levels], changes=[change])
+    assert found is not None
+    assert (found.per_night, found.lower, found.upper, found.n) == (1, 1, 1, 12)
+    assert found.p == pytest.approx(1.17e-4, rel=0.01)
 
 
 def test_nights_without_data_are_passed_over_and_named():

@@ -172,3 +172,20 @@ def test_a_share_is_between_nothing_and_all(q):
 def test_a_confidence_is_at_least_a_half(confidence):
     with pytest.raises(SampleError, match="confidence: found"):
         samples_needed(0.5, confidence)
+
+
+def test_ranks_of_effective_samples_are_spread_outwards():
+    """Of 10 independent values the 2nd and 9th bound a median (97.9 %, by the binomial).
+
+    33 that count as 10 are ten parts of 3.3: the 2nd begins after the 3rd, the 9th ends in the
+    30th.
+    """
+    samples = list(range(1, 34))
+    alone, spread = (
+        quantile(samples[:10], samples[:10], 0.5),
+        quantile(samples, samples, 0.5, effective=10),
+    )
+    assert isinstance(alone, Quantile)
+    assert (alone.lower, alone.upper) == (2, 9)
+    assert isinstance(spread, Quantile)
+    assert (spread.lower, spread.upper, spread.effective) == (3, 30, 10)
