@@ -4,12 +4,13 @@ import itertools
 import json
 import random
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from lightrig.harness.orchestration.jobs import Job
+from lightrig.harness.orchestration.jobs import Group, Job, OrchestrationError
 from lightrig.harness.orchestration.orchestrator import Orchestrator
 from lightrig.harness.orchestration.switch_sessions import Outcomes
 from lightrig.harness.systems.infinitehbd.generator import render
@@ -233,3 +234,22 @@ def test_as_few_groups_move_as_can(layout: RowLayout, size: int) -> None:
             moves += moved
             job = after
     assert moves > (0 if size == 2 else 5)
+
+
+@pytest.mark.parametrize(
+    ("members", "reason"),
+    [
+        ((3, 5, 9), "no link between them"),
+        ((2, 5, 8), r"\('node2', 'node5', 'node8'\) cannot be joined"),
+    ],
+)
+def test_nodes_that_cannot_be_joined_get_no_circuits(
+    tmp_path: Path, members: tuple[int, ...], reason: str
+) -> None:
+    """Links lead up to three nodes away, and one module has the farthest of both sides."""
+    (tmp_path / "row.yaml").write_text(render(23, hops=3))
+    layout = RowLayout(load(tmp_path / "row.yaml"))
+    job = Job("a", {"size": 3, "groups": 1}, 0, False, False, (Group(tuple(nodes(2, 5, 7)), {}),))
+    assert layout.circuits(job)
+    with pytest.raises(OrchestrationError, match=f"job a: .*{reason}"):
+        layout.circuits(replace(job, groups=(Group(tuple(nodes(*members)), {}),)))
