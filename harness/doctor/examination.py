@@ -35,9 +35,8 @@ def examine(
                 try:
                     examine_server(server, testbed.servers[name], bench.clock, findings)
                 except LightrigError as error:
-                    findings.wrong(
-                        *(name, "server", str(error).splitlines()[0], "see its trace"), INSTRUMENT
-                    )
+                    first = str(error).splitlines()[0]
+                    findings.wrong(name, "server", first, "see its trace", INSTRUMENT)
         for name in bench.switches:
             stale_circuits(bench, name, findings)
         if read_only:

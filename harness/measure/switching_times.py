@@ -83,13 +83,11 @@ class Switching:
             assert came.settled is not None
             yield "rise", module, _duration(came.tenth, came.ninetieth)
             yield "bounce", module, _duration(came.ninetieth, came.settled)
-            yield (
-                *("time", module),
-                Span(
-                    max(self.start.earliest + came.settled.earliest - self.sent.latest, 0),
-                    self.start.latest + came.settled.latest - self.sent.earliest,
-                ),
+            took = Span(
+                max(self.start.earliest + came.settled.earliest - self.sent.latest, 0),
+                self.start.latest + came.settled.latest - self.sent.earliest,
             )
+            yield "time", module, took
 
 
 def measure_switching(
@@ -231,8 +229,14 @@ def switching_rows(found: Switching, number: int) -> Iterator[Row]:
     conditions: dict[str, Scalar] = {"event": number, "paths": f"{before} → {after}"}
     for name, module, (low, high) in found.durations():
         yield Row(
-            *(str(module), f"switching.{name}", (low + high) // 2, low, high, "ns"),
-            *(found.sent.earliest, conditions),
+            subject=str(module),
+            quantity=f"switching.{name}",
+            value=(low + high) // 2,
+            lower=low,
+            upper=high,
+            unit="ns",
+            time_ns=found.sent.earliest,
+            conditions=conditions,
         )
 
 
@@ -276,7 +280,5 @@ def closure_of_switching(found: Switching, fabric: Fabric, number: int) -> Itera
         if true is not None:
             inside.append(true.latest >= seen.earliest and true.earliest <= seen.latest)
     if inside:
-        yield closure_row(
-            *(fabric.testbed.name, "closure.switching", judge_bounds(inside)),
-            *(found.sent.earliest, number),
-        )
+        subject, verdict = fabric.testbed.name, judge_bounds(inside)
+        yield closure_row(subject, "closure.switching", verdict, found.sent.earliest, number)

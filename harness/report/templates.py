@@ -19,9 +19,10 @@ if TYPE_CHECKING:
     from jinja2 import Environment
 
 
-def render_macro(template: str, macro: str, *values: object) -> Markup:
-    """Return the macro of that name in `template` of `values`."""
-    found: Markup = getattr(_environment().get_template(template).module, macro)(*values)
+def render_macro(template: str, macro: str, *values: object, **named: object) -> Markup:
+    """Return the macro of that name in `template` of `values`, in its order or by name."""
+    module = _environment().get_template(template).module
+    found: Markup = getattr(module, macro)(*values, **named)
     return found
 
 

@@ -75,10 +75,17 @@ def render_testbed(
     estimates += _of_rows(frame, limits, {one.quantity for one in estimates})
     counts, missed = _verdicts(estimates, limits)
     card = render_macro(
-        *("testbed", "testbed", frame, testbed, prefix, notes or (), counts, missed),
-        _instruments(frame, testbed),
-        wiring_section(testbed, prefix) if testbed else "",
-        Markup().join(rendered.values()),
+        "testbed",
+        "testbed",
+        frame=frame,
+        described=testbed,
+        anchor=prefix,
+        notes_of_tests=notes or (),
+        counts=counts,
+        missed=missed,
+        found=_instruments(frame, testbed),
+        wiring=wiring_section(testbed, prefix) if testbed else "",
+        sections=Markup().join(rendered.values()),
     )
     entry = render_macro("testbed", "contents", frame.name, prefix, [*rendered])
     return card, list(answers(frame.name, prefix, estimates, limits)), entry
