@@ -15,6 +15,7 @@ from lightrig.instruments.core.errors import InstrumentError
 from lightrig.testbeds import LightrigError
 
 CHANGED: Final = "changed since earlier nights"
+CLOCK: Final = "clock unusable"
 CLOSURE: Final = "closure failed"
 FAILED: Final = "failed"
 INSTRUMENT: Final = "instrument failed"

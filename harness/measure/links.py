@@ -23,7 +23,8 @@ from lightrig.instruments.core.capabilities import (
     Settled,
     Stage,
 )
-from lightrig.testbeds import Port
+from lightrig.instruments.core.errors import ClockError
+from lightrig.testbeds import Link, Port
 
 POLL_PERIOD = 100_000
 """Period at which a server polls its ports' states, in ns."""
@@ -195,6 +196,28 @@ class LinkObservation:
                 watched, period=self._poll_period, datagram_period=self.datagram_period
             )
             self.up |= {(self._ports[name, netdev], stage) for netdev, stage in up}
+
+    def begin_again(self, plan_links: Iterable[Link], timeout: int = LINK_TIMEOUT) -> None:
+        """Observe anew, and wait until both ends of each link are up, at most `timeout` ns.
+
+        For changes that no clock tells: each port's state is read again, and what happened
+        meanwhile is unknown. Raises `LinksDownError`, and `ClockError` where stamps have no time
+        until the end.
+        """
+        ports = {port for link in plan_links for port in (link.a, link.b)}
+        clock = self._bench.clock
+        deadline = clock.now() + timeout
+        while True:
+            self.pause()
+            self.begin()
+            try:
+                self.await_up(ports, deadline - clock.now())
+                break
+            except ClockError:  # a clock that was set back shows some stamps twice
+                if clock.now() >= deadline:
+                    raise
+                clock.sleep(_LOOK_AGAIN)
+        self.take_cross_checks()
 
     def stages(self, port: Port) -> tuple[Stage, ...]:
         """The stages that can be observed at `port`, in the order in which they come up."""

@@ -29,7 +29,7 @@ from lightrig.harness.measure.stages import (
 from lightrig.harness.record import Row
 from lightrig.instruments.clock import Span
 from lightrig.instruments.core.capabilities import LinkEvent, PowerMonitor, Stage
-from lightrig.instruments.core.errors import InstrumentError
+from lightrig.instruments.core.errors import ClockError, InstrumentError
 from lightrig.instruments.core.stages import (
     ACKNOWLEDGED,
     CARRIER_UP,
@@ -99,7 +99,11 @@ def _bring_up(fabric: Fabric, links: LinkObservation, plan: Plan, timeout: int) 
         for port in rising_ports(fabric, transition)
         if not _keeps_its_light(fabric.testbed, transition, port)
     }
-    _, unfinished = links.changes(rising, sent.earliest, timeout)
+    try:
+        _, unfinished = links.changes(rising, sent.earliest, timeout)
+    except ClockError:  # no moment is asked for here
+        links.begin_again(fabric.links(plan), timeout)
+        return
     if unfinished:
         fabric.bench.check_world()
         raise LinksDownError(unfinished, timeout)
@@ -120,7 +124,8 @@ def measure_reconfiguration(
     """Apply `plan` and record every stage until traffic runs on the new links.
 
     An event in which a simulation was late is set aside: its closure is recorded and judged, its
-    stages are not. number: of the event, a new one unless given. timeout: of the links, in ns.
+    stages are not. So is one of which a server's clock tells no times, without any stage.
+    number: of the event, a new one unless given. timeout: of the links, in ns.
 
     Raises:
         IncompleteError: light or a link did not come; what was seen is recorded, not judged.
@@ -128,6 +133,10 @@ def measure_reconfiguration(
     """
     number = recording.next_event() if number is None else number
     event = reconfigure(fabric, plan, links, link_timeout=timeout, phase=dither(number))
+    if event.clock_error is not None:
+        recording.set_aside_for(event.clock_error, event, number)
+        links.begin_again(fabric.links(plan), timeout)
+        return event
     checks = links.take_cross_checks()
     event = replace(event, set_aside=recording.sets_aside(fabric.bench, event, number))
     found = () if event.set_aside else tuple(rows(event, fabric, number))
@@ -243,6 +252,8 @@ def reconfigure(
     Raises:
         NotDoneError: a switch said done and is not.
         InstrumentError: an instrument refused or failed.
+
+    Where a server's clock tells no times, the event has a `clock_error` and no stages.
     """
     links.begin()
     with links.observing() as observed:
@@ -256,8 +267,14 @@ def reconfigure(
         acknowledged = transition.acknowledgements()
         transition.verify()
         rising = rising_ports(fabric, transition)
-        _, unfinished = links.changes(rising, sent.earliest, link_timeout)
-        windows = loss_windows(links, sent.earliest)
+        try:
+            _, unfinished = links.changes(rising, sent.earliest, link_timeout)
+            windows = loss_windows(links, sent.earliest)
+        except ClockError as error:
+            moved = transition.moved
+            return Reconfiguration(
+                plan.name, moved, sent, (), (), set_aside=True, clock_error=error
+            )
     # Questions after the last link came up bring changes too: one watch for every port.
     changes = [pair for pair in observed.changes if pair[1].at.latest > sent.earliest]
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from lightrig.harness.bench import Bench
-from lightrig.harness.findings import LIMIT, Finding, FoundError
+from lightrig.harness.findings import CLOCK, LIMIT, Finding, FoundError
 from lightrig.harness.measure.gates import Counted, judge_counts
 from lightrig.harness.measure.stages import PortTimes, Reconfiguration
 from lightrig.harness.quantities.declarations import LOOK
@@ -24,6 +24,7 @@ from lightrig.harness.record import COUNTERS, Row, Scalar
 from lightrig.harness.statistics.limits import judge
 from lightrig.harness.statistics.sample_plans import SamplePlan
 from lightrig.harness.statistics.verdicts import Verdict
+from lightrig.instruments.core.errors import ClockError
 from lightrig.testbeds import LightrigError, Limit, format_duration, format_share
 from lightrig.testbeds.findings import did_you_mean
 
@@ -32,6 +33,12 @@ _COMBINE: Mapping[Reduction, Callable[[list[float]], float]] = {
     "min": min,
     "sum": math.fsum,
 }
+
+MOST_SHARE = 0.1
+"""Largest share of a test's events that may be set aside; beyond, the test is inconclusive."""
+
+MOST_DELAY = 50_000_000
+"""Longest delay of the kernel's links behind the light, in ns, of an event that is judged."""
 
 Store = Callable[[Sequence[Row]], None]
 """Takes rows for good, for instance a journal."""
@@ -130,8 +137,8 @@ class Recording:
         conditions: conditions of all later rows, such as a temperature that is held.
         port_times: of its reconfigurations, by port.
         events: number of events so far.
-        set_aside: number of those that no limit judges, since the simulation was late in them;
-            0 on hardware.
+        set_aside: number of those that no limit judges, since a server's clock tells no times of
+            them, or the simulation was late in them.
     """
 
     def __init__(
@@ -163,6 +170,8 @@ class Recording:
         self.undecided = undecided
         self._note = note
         self._sentences_noted: set[str] = set()
+        self._set_aside_noted = 0
+        self._clock_problem = ""
         self._samples: defaultdict[str, _Samples] = defaultdict(_Samples)
         self._counts: defaultdict[str, list[Counted]] = defaultdict(list)
 
@@ -214,9 +223,25 @@ class Recording:
         """Set an event aside if the simulation was late in it; see `SimulatedRecording`."""
         return False
 
+    def set_aside_for(self, error: ClockError, event: Reconfiguration, number: int) -> None:
+        """Set an event aside of which a server's clock tells no times."""
+        self.set_aside += 1
+        self._clock_problem = problem = str(error).splitlines()[0]
+        self.found([Finding(CLOCK, problem, (error.instrument,))])
+        self.note_once(problem, f"reconfiguration {number} to {event.plan} has no times: {problem}")
+        at, of_event = event.sent.earliest, {"event": number}
+        self.record(
+            [Row(error.instrument, "set_aside.clock", 1, 1, 1, "1", at, of_event)], judged=False
+        )
+
     def too_many_set_aside(self, wanted: int) -> bool:
         """Whether so many are set aside that a test of `wanted` other events decides nothing."""
-        return False
+        return self.set_aside > MOST_SHARE * (wanted + self.set_aside)
+
+    def _reasons(self) -> Iterator[str]:
+        """Yield why events were set aside."""
+        if self._clock_problem:
+            yield self._clock_problem
 
     def follow(self, plans: Mapping[str, SamplePlan], at: int) -> None:
         """Judge the limits on some quantities by plans that are fixed now.
@@ -263,13 +288,27 @@ class Recording:
     def judge(self, *families: str) -> None:
         """Judge the samples of this test by the testbed's limits under `families`.
 
+        Too many events set aside make the test inconclusive; a limit that the other events break
+        is broken all the same.
+
         Raises:
             UnknownQuantityError: no quantity of that name is declared.
             LimitExceededError: a limit is exceeded; names each with its reason.
-            NotEnoughDataError: none is broken, but one needs more samples; not raised where
-                `undecided` is given.
+            NotEnoughDataError: none is broken, but one needs more samples, or too many events were
+                set aside; not raised where `undecided` is given.
         """
         __tracebackhide__ = True  # pytest ends its traceback at the test's own line
+        aside = f"{self.test}: {self.set_aside} of {self.events} events set aside, not judged: "
+        aside += "; ".join(self._reasons())
+        if self.set_aside > self._set_aside_noted:
+            self._set_aside_noted = self.set_aside
+            self.note(aside)
+        self._judge_limits(families)
+        if self.too_many_set_aside(self.events - self.set_aside):
+            self._undecide(f"{aside}; more than {format_share(MOST_SHARE)} decide nothing.")
+
+    def _judge_limits(self, families: tuple[str, ...]) -> None:
+        __tracebackhide__ = True
         names = [*all_quantities(), *self._limits, *self._samples]
         known = {name[:end] for name in names for end in _ends(name)}
         families = tuple(map(current_name, families))
@@ -288,9 +327,13 @@ class Recording:
             )
             raise LimitExceededError(_sentences(broken), found)
         if unclear := [pair for pair in verdicts if pair[1].outcome == "not enough data"]:
-            if self.undecided is None:
-                raise NotEnoughDataError(_sentences(unclear))
-            self.undecided(_sentences(unclear))
+            self._undecide(_sentences(unclear))
+
+    def _undecide(self, sentence: str) -> None:
+        __tracebackhide__ = True
+        if self.undecided is None:
+            raise NotEnoughDataError(sentence)
+        self.undecided(sentence)
 
     def verdict(self, limit: Limit) -> Verdict:
         """Return the verdict on `limit`, which need not be one of the testbed's."""
@@ -325,13 +368,6 @@ def _ends(name: str) -> list[int]:
     return [place for place, letter in enumerate(name) if letter == "."] + [len(name)]
 
 
-MOST_DELAY = 50_000_000
-"""Longest delay of the kernel's links behind the light, in ns, of an event that is judged."""
-
-MOST_SHARE = 0.1
-"""Largest share of a test's events that may be set aside; beyond, the test is inconclusive."""
-
-
 class SimulatedRecording(Recording):
     """Recording of a test whose links may be simulated: sets late events aside, and counts them.
 
@@ -343,7 +379,6 @@ class SimulatedRecording(Recording):
     """
 
     _longest = 0
-    _noted = 0
 
     def sets_aside(self, bench: Bench, event: Reconfiguration, number: int) -> bool:
         """Set an event aside if the simulation was late in it; its stages become rows of that."""
@@ -362,27 +397,10 @@ class SimulatedRecording(Recording):
         self.record([late, *stages], judged=False)
         return True
 
-    def too_many_set_aside(self, wanted: int) -> bool:
-        """Whether so many are set aside that a test of `wanted` other events decides nothing."""
-        return self.set_aside > MOST_SHARE * (wanted + self.set_aside)
-
-    def judge(self, *families: str) -> None:
-        """Judge as `Recording.judge` does; too many events set aside make it inconclusive.
-
-        Raises what that does: a limit that the other events break is broken all the same.
-        """
-        __tracebackhide__ = True
-        counted = f"{self.test}: {self.set_aside} of {self.events} events set aside, not judged"
-        sentence = (
-            f"{counted}: the simulation's own links followed its light more than "
-            f"{format_duration(MOST_DELAY)} late, up to {format_duration(self._longest)}"
-        )
-        if self.set_aside > self._noted:
-            self._noted = self.set_aside
-            self.note(sentence)
-        super().judge(*families)
-        if self.too_many_set_aside(self.events - self.set_aside):
-            sentence += f"; more than {format_share(MOST_SHARE)} decide nothing."
-            if self.undecided is None:
-                raise NotEnoughDataError(sentence)
-            self.undecided(sentence)
+    def _reasons(self) -> Iterator[str]:
+        yield from super()._reasons()
+        if self._longest:
+            yield (
+                "the simulation's own links followed its light more than "
+                f"{format_duration(MOST_DELAY)} late, up to {format_duration(self._longest)}"
+            )

@@ -24,6 +24,7 @@ from lightrig.harness.statistics.closure import judge_bounds
 from lightrig.harness.statistics.unlike_ports import by_event_and_port, unlike_ports
 from lightrig.instruments.clock import Span
 from lightrig.instruments.core.capabilities import ClockStatus, LinkEvent
+from lightrig.instruments.core.errors import ClockError
 from lightrig.instruments.core.stages import (
     CARRIER_DOWN,
     CARRIER_UP,
@@ -93,13 +94,15 @@ class Reconfiguration:
         watched: until when the light of each switch and the ports of each server were watched,
             by name: see `Watch.until`.
         flaps: later losses of carrier.
-        set_aside: whether the simulation was late in it, so that no limit judges it.
+        set_aside: whether no limit judges it: the simulation was late in it, or a clock tells no
+            times of it.
         before: the plan that was in place, where it and `plan` are plans of the testbed.
         late_monitors: by how many ns monitors were late at least, by switch, where light went after
             the carriers that it carries.
         clocks: status of the servers' clocks, by server, where their kernels tell it.
         unseen: subject and stage of what happened, or may have, while nobody looked. Of the event
             as a whole such a stage is unknown: its last subject may be the one that was not seen.
+        clock_error: why a server's clock tells no times of it; nothing else is known then.
     """
 
     plan: str
@@ -116,6 +119,7 @@ class Reconfiguration:
     late_monitors: dict[str, int] = field(default_factory=dict)
     clocks: Mapping[str, ClockStatus] = field(default_factory=dict)
     unseen: tuple[tuple[str, StageName], ...] = ()
+    clock_error: ClockError | None = None
 
     def conditions(self, number: int) -> dict[str, Scalar]:
         """Conditions of the rows of this event: its number, and between which plans it was."""

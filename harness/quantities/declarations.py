@@ -122,6 +122,8 @@ set_aside.delay  ns
     delay of a simulation's own links behind its light, in an event that is set aside
 set_aside.stage  ns
     duration of a stage in an event that is set aside, which no limit judges
+set_aside.clock  1
+    event that is set aside since the clock of its subject tells no times of it
 {LOOK}  1
     number of samples at which a plan of two stages judges the limit on a quantity
 """),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -233,6 +233,35 @@ _SET_ASIDE = Table(
     "set_aside.stage.",
 )
 
+
+@dataclass(frozen=True, slots=True)
+class _Unclocked:
+    """Events of one test of which the clocks of `servers` tell no times."""
+
+    test: TestFrame
+    count: int
+    servers: Sequence[str]
+
+
+def _unclocked(data: SectionData) -> Iterator[_Unclocked]:
+    for test in data.frame.having("set_aside.clock"):
+        series = test.series["set_aside.clock"]
+        yield _Unclocked(test, series.events, sorted(set(series.subject)))
+
+
+_UNCLOCKED = Table(
+    "Events without times",
+    (
+        Column[_Unclocked]("test", lambda one: Styled(one.test.label, "strong")),
+        Column[_Unclocked]("set aside", lambda one: f"{one.count:,}"),
+        Column[_Unclocked]("judged", lambda one: f"{one.test.events:,}"),
+        Column[_Unclocked]("clock of", lambda one: ", ".join(one.servers)),
+    ),
+    rows=_unclocked,
+    about="Events in which a server's clock jumped or changed its rate, so that its stamps have no "
+    "time. No limit judges them, and new events replace them.",
+)
+
 CLOSURE = Section(
     declarations.CLOSURE,
     parts=(_CLOSURE,),
@@ -244,11 +273,11 @@ CLOSURE = Section(
 
 HARNESS = Section(
     declarations.HARNESS,
-    parts=(_DELAYS, _SET_ASIDE),
+    parts=(_DELAYS, _SET_ASIDE, _UNCLOCKED),
     of_harness=True,
     estimates=of_quantities(),
     shows=lambda name: (
-        name == declarations.LOOK
+        name in {declarations.LOOK, "set_aside.clock"}
         or (name.startswith(("harness.", "set_aside.")) and quantity_of(name, "ns").unit == "ns")
     ),
 )

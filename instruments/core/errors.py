@@ -44,6 +44,13 @@ class KnownHostsError(UnreachableError):
     """The file of known host keys cannot be read, so that no host behind SSH can be told apart."""
 
 
+class ClockError(InstrumentError):
+    """Stamps of a server cannot be mapped to the bench's clock; `problem` says why.
+
+    Raised for a stamp across which the exchanges show that the server's clock jumped.
+    """
+
+
 class DisconnectedError(InstrumentError):
     """The instrument closed the connection before it had answered."""
 

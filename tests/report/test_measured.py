@@ -221,4 +221,17 @@ def test_events_set_aside_are_named(show):
 
 
 def test_without_events_set_aside_none_are_reported(show):
-    assert "Events set aside" not in show((context(), rows("small", 3))).text
+    text = show((context(), rows("small", 3))).text
+    assert "Events set aside" not in text
+    assert "Events without times" not in text
+
+
+def test_events_without_times_are_named_with_the_servers(show):
+    jumped = [
+        Row(f"server{server}", "set_aside.clock", 1, 1, 1, "1", event, {"event": event})
+        for event, server in ((20, 3), (21, 1), (22, 3))
+    ]
+    text = show((context(), [*rows("small", 20), *jumped])).text.partition("Events without times")[
+        2
+    ]
+    assert "moves: straight → crossed 3 20 server1, server3" in text

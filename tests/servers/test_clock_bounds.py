@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 from scipy.optimize import linprog
 
-from lightrig.instruments.servers.host.offset import ClockDriftWarning, ClockError, ClockMap
+from lightrig.instruments.core.errors import ClockError
+from lightrig.instruments.servers.host.offset import ClockDriftWarning, ClockMap
 
 MS, SECOND = 10**6, 10**9
 GREATEST_RATE = 1e-3

@@ -18,8 +18,9 @@ from hypothesis import strategies as st
 
 from lightrig.instruments.clock import Span, SystemClock
 from lightrig.instruments.clock.virtual import VirtualClock
+from lightrig.instruments.core.errors import ClockError
 from lightrig.instruments.servers.host.linux import PROBE
-from lightrig.instruments.servers.host.offset import ClockDriftWarning, ClockError, ClockMap
+from lightrig.instruments.servers.host.offset import ClockDriftWarning, ClockMap
 from lightrig.instruments.servers.host.program import ProgramRun
 from lightrig.instruments.servers.programs import server_clock
 from lightrig.instruments.wire.trace import Trace

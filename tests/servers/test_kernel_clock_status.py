@@ -10,9 +10,9 @@ import pytest
 from lightrig.harness.measure.stages import Reconfiguration, rows
 from lightrig.instruments.clock import Span
 from lightrig.instruments.core.capabilities import ClockStatus
-from lightrig.instruments.core.errors import GarbledError
+from lightrig.instruments.core.errors import ClockError, GarbledError
 from lightrig.instruments.servers.host.linux import PendingSettlement
-from lightrig.instruments.servers.host.offset import ClockError, ClockMap
+from lightrig.instruments.servers.host.offset import ClockMap
 from lightrig.instruments.servers.programs import server_clock
 
 STATUS = {

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from lightrig.instruments.clock import Span
-from lightrig.instruments.core.errors import GarbledError
+from lightrig.instruments.core.errors import ClockError, GarbledError
 from lightrig.instruments.servers.host import linux
 from lightrig.instruments.servers.host.linux import LinuxServer, PendingSettlement
-from lightrig.instruments.servers.host.offset import ClockError, ClockMap
+from lightrig.instruments.servers.host.offset import ClockMap
 from lightrig.instruments.servers.host.program import Program
 from lightrig.instruments.wire.trace import Trace
 

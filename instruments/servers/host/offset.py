@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from lightrig.instruments.clock import Span
-from lightrig.instruments.core.errors import InstrumentError
+from lightrig.instruments.core.errors import ClockError
 from lightrig.instruments.servers.host.slews import Slews
 
 MAXIMUM_RATE = 1e-3
@@ -34,10 +34,6 @@ _new_tuple = tuple.__new__
 
 _USUAL_RATE = 1e-4
 """A clock that gains or loses more than this part is named in a warning."""
-
-
-class ClockError(InstrumentError):
-    """Raised for a stamp across which the exchanges show that the server's clock jumped."""
 
 
 class ClockDriftWarning(UserWarning):
