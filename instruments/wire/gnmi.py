@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from lightrig.instruments.clock import Clock, Event, FairLock, Span
+from lightrig.instruments.clock import Clock, Event, Span
 from lightrig.instruments.core.errors import (
     DisconnectedError,
     GarbledError,
@@ -30,7 +30,6 @@ from lightrig.instruments.core.errors import (
 from lightrig.instruments.wire.framing import FramingError
 from lightrig.instruments.wire.pipelined import DEFAULT_TIMEOUT, Pending, TaggedSession
 from lightrig.instruments.wire.stream import StreamClosedError
-from lightrig.instruments.wire.tcp import connect
 from lightrig.instruments.wire.tls import encrypt
 from lightrig.testbeds import LightrigError
 
@@ -105,7 +104,7 @@ class GnmiReply:
         return Span(self.not_before, self.received)
 
 
-class GnmiSession(TaggedSession[GnmiReply]):
+class GnmiSession(TaggedSession[GnmiReply, Any]):
     """One connection to a gNMI server; several calls may be in flight.
 
     It connects with the first call, and again with the first one after the connection was lost or
@@ -123,7 +122,10 @@ class GnmiSession(TaggedSession[GnmiReply]):
         messages: the module with the classes of the protocol file.
     """
 
+    _scheme = "gnmi"
     _advice = "is the switch busy, does it answer Capabilities to another client?"
+    _closed = "had its connection closed before it answered"
+    _ends_on_timeout = True
 
     def __init__(
         self,
@@ -134,17 +136,12 @@ class GnmiSession(TaggedSession[GnmiReply]):
         credentials: GnmiCredentials,
         meanings: Mapping[str, tuple[str, str]] | None = None,
     ) -> None:
-        super().__init__(instrument, clock, meanings)
+        secrets = credentials.login[1:] if credentials.login else ()
+        super().__init__(instrument, (host, port), clock, meanings, secrets)
         self.messages = _protocol(instrument)
-        self._address = (host, port)
         self._credentials = credentials
-        self._opening = FairLock(clock)
-        self._connection: Any = None
         self._methods: dict[str, str] = {}
         self._partial: dict[str, GnmiReply] = {}
-        self._subscriptions: dict[str, Subscription] = {}
-        if credentials.login:
-            self.trace.mask(credentials.login[1])
 
     def call(self, method: str, request: Any, timeout: int = DEFAULT_TIMEOUT) -> GnmiReply:
         """Call `method`, such as "Get", and wait for its reply, at most `timeout` ns.
@@ -161,7 +158,7 @@ class GnmiSession(TaggedSession[GnmiReply]):
             DisconnectedError: it ended while the request was written.
         """
         pending = Pending(self, "", "", self._clock)
-        pending.sent = self._send(method, request, pending)
+        self._send(method, request, pending)
         return pending
 
     def subscribe(self, request: Any) -> "Subscription":
@@ -170,22 +167,10 @@ class GnmiSession(TaggedSession[GnmiReply]):
         self._send("Subscribe", request, subscription)
         return subscription
 
-    def close(self) -> None:
-        """Close the connection; the next call would open another."""
-        self._drop("had its connection closed before it answered")
-
-    def cancel(self, pending: Pending[GnmiReply], waited: int) -> bool:
-        """Resolve `pending` with a timeout and close the connection, unless its reply just came."""
-        timed_out = super().cancel(pending, waited)
-        if timed_out:
-            self.close()
-        return timed_out
-
     def end_subscription(self, subscription: "Subscription") -> None:
         """Tell the switch that no more is wanted; for `Subscription`."""
-        with self._lock:
-            self._subscriptions.pop(subscription.tag, None)
-            connection = self._connection
+        self._pop(subscription.tag)
+        connection = self._connection
         if connection is not None and not connection.over:
             try:
                 connection.cancel(int(subscription.tag))
@@ -195,27 +180,14 @@ class GnmiSession(TaggedSession[GnmiReply]):
     def _what_came(self) -> str:
         return "no whole reply came, or its call was not ended"
 
-    def problem(
-        self, kind: type[InstrumentError], problem: str, command: str, *details: tuple[str, str]
-    ) -> InstrumentError:
-        """Return an error of this session, with the last messages."""
-        return kind(
-            self.instrument, problem, command=command, details=details, trace=self.trace.tail()
-        )
-
     # ------------------------------------------------------------------------- calling
 
-    def _send(
-        self, method: str, request: Any, waiting: "Pending[GnmiReply] | Subscription"
-    ) -> Span:
+    def _send(self, method: str, request: Any, waiting: Pending[GnmiReply]) -> None:
         path, body = f"/gnmi.gNMI/{method}", request.SerializeToString(deterministic=True)
         shown = self.trace.masked(f"{method} {_shown(request)}")
         waiting.command = shown
         with self._opening:
-            if self._connection is None or self._connection.over:
-                self._drop("had its connection closed before it answered")
-                self._connection = self._open()
-            connection = self._connection
+            connection = self._opened()
             try:
                 number = connection.begin(path)
             except StreamClosedError as error:
@@ -223,13 +195,9 @@ class GnmiSession(TaggedSession[GnmiReply]):
             waiting.tag = tag = str(number)
             with self._lock:
                 self._methods[tag] = method
-                if isinstance(waiting, Subscription):
-                    self._subscriptions[tag] = waiting
-                else:
-                    self._pending[tag] = waiting
+                self._pending[tag] = waiting
             before = self.trace.sent(shown, f"#{tag} {path}\n".encode() + _framed(body))
-            if isinstance(waiting, Pending):
-                waiting.since = before
+            waiting.since = before
             self._clock.delay_write()
             try:
                 connection.send(number, body, last=not isinstance(waiting, Subscription))
@@ -237,18 +205,19 @@ class GnmiSession(TaggedSession[GnmiReply]):
                 self._pop(tag)
                 raise self._unsent(shown, error) from error
             self._clock.delay_write(written=True)
-            return Span(before, self._clock.now())
+            waiting.sent = Span(before, self._clock.now())
 
     def _unsent(self, shown: str, error: Exception) -> InstrumentError:
         problem = "closed the connection while a call was written"
-        return self.problem(DisconnectedError, problem, shown, ("because", str(error)))
+        return self.failed(DisconnectedError, problem, shown, ("because", str(error)))
 
     def _open(self) -> Any:
         # Loads h2, of the extra.
         from lightrig.instruments.wire.grpc_connection import GrpcConnection  # noqa: PLC0415
 
+        self._drop(self._connection)  # one that takes no further call
         host, port = self._address
-        connection = connect(self.instrument, host, port, _CONNECT_TIMEOUT, self._clock)
+        connection = self._connect(_CONNECT_TIMEOUT)
         encrypted: socket.socket = encrypt(
             self.instrument,
             connection,
@@ -260,11 +229,11 @@ class GnmiSession(TaggedSession[GnmiReply]):
         )
         login = self._credentials.login
         metadata = dict(zip(("username", "password"), login, strict=True)) if login else {}
-        self.trace.opened(f"connected to {host}:{port}", f"gnmi://{host}:{port}")
+        self._note_opening()
         try:
-            return GrpcConnection(encrypted, self._clock, f"{host}:{port}", metadata, self)
+            opened = GrpcConnection(encrypted, self._clock, f"{host}:{port}", metadata, self)
         except StreamClosedError as error:  # a server of TLS 1.3 verifies after the handshake
-            raise self.problem(
+            raise self.failed(
                 UnreachableError,
                 f"closed the connection at {host}:{port} when TLS had begun",
                 "",
@@ -272,22 +241,12 @@ class GnmiSession(TaggedSession[GnmiReply]):
                 ("try", "`options: {client: FILE}` with a certificate that the switch trusts"),
             ) from error
 
-    def _drop(self, problem: str) -> None:
-        connection, self._connection = self._connection, None
-        if connection is not None:
-            self._lose(DisconnectedError, problem)
-            connection.close()
+        self._connection = opened
+        return opened
 
-    def _lose(self, kind: type[InstrumentError], problem: str, *details: tuple[str, str]) -> None:
-        """Fail everything in flight."""
-        with self._lock:
-            lost = self._pop_all()
-            streams = [*self._subscriptions.values()]
-            self._subscriptions.clear()
-            self._partial.clear()
-        self._fail(lost, kind, problem, *details)
-        for stream in streams:
-            stream.take(self.problem(kind, problem, stream.command, *details))
+    def _pop_all(self) -> list[Pending[GnmiReply]]:
+        self._partial.clear()
+        return super()._pop_all()
 
     # ------------------------------------------------------------- on the reader thread
 
@@ -303,9 +262,9 @@ class GnmiSession(TaggedSession[GnmiReply]):
             return
         shown = f"{_REPLIES[method]} {_shown(parsed)}"
         at = self.trace.received(shown, f"#{call}\n".encode() + _framed(data))
-        subscription = self._subscriptions.get(tag)
-        if subscription is not None:
-            subscription.take(GnmiReply(parsed, at, max(not_before, subscription.since)))
+        waiting = self._pending.get(tag)
+        if isinstance(waiting, Subscription):
+            waiting.resolve(GnmiReply(parsed, at, max(not_before, waiting.since)))
         elif tag in self._partial:
             self.garbled(call, FramingError("a second message came"))
         else:
@@ -321,74 +280,48 @@ class GnmiSession(TaggedSession[GnmiReply]):
         at = self.trace.received(f"{name} {text}".rstrip(), piece)
         self._methods.pop(tag, None)
         reply = self._partial.pop(tag, None)
-        with self._lock:
-            subscription = self._subscriptions.pop(tag, None)
-        waiting = subscription or self._pop(tag)
+        waiting = self._pop(tag)
         if waiting is None:
             return
         if status == _UNAUTHENTICATED:
-            outcome: GnmiReply | InstrumentError = self.problem(
-                UnreachableError,
-                f"refused the login at {':'.join(map(str, self._address))}",
-                waiting.command,
-                ("answered", f"{name} {text}"),
-                ("try", "the credentials that `login:` names, or `options: {client: FILE}`"),
+            where = ":".join(map(str, self._address))
+            outcome: GnmiReply | InstrumentError = self.login_refused(
+                where, waiting.command, f"{name} {text}", ", or `options: {client: FILE}`"
             )
         elif status:
-            outcome = self._refused(waiting.command, name, text)
+            outcome = self.denied(name, text, waiting.command)
         elif isinstance(waiting, Subscription):
-            outcome = self.problem(DisconnectedError, "ended a subscription", waiting.command)
+            outcome = self.failed(DisconnectedError, "ended a subscription", waiting.command)
         elif reply is None:
-            outcome = self.problem(GarbledError, "ended a call without a reply", waiting.command)
+            outcome = self.failed(GarbledError, "ended a call without a reply", waiting.command)
         else:
             # The reply is whole with the status behind it.
             outcome = GnmiReply(reply.message, at, max(not_before, waiting.since))
-        if isinstance(waiting, Subscription):
-            waiting.take(outcome)
-        else:
-            waiting.resolve(outcome)
+        waiting.resolve(outcome)
 
     def garbled(self, call: int, error: FramingError) -> None:
         """Take that an answer violates the protocol."""
         because = ("because", self.trace.masked(str(error)))
         self.trace.remarked(str(error))
-        if not call:
-            self._lose(GarbledError, _NO_GNMI, because)
-            return
         with self._lock:
-            pending = self._pending.pop(str(call), None)
-            subscription = self._subscriptions.pop(str(call), None)
+            waiting = self._pending.pop(str(call), None)
+            lost = [waiting] if waiting else [] if call else self._pop_all()
             self._partial.pop(str(call), None)
-        if pending is not None:
-            pending.resolve(self.problem(GarbledError, _NO_GNMI, pending.command, because))
-        if subscription is not None:
-            subscription.take(self.problem(GarbledError, _NO_GNMI, subscription.command, because))
+        self._fail(lost, GarbledError, _NO_GNMI, because)
 
     def disconnected(self, connection: object, reason: str) -> None:
         """Take the end of a connection."""
         self.trace.ended(reason)
-        if self._connection is connection:
-            problem = "closed the connection before it had answered"
-            self._lose(DisconnectedError, problem, ("because", reason))
-
-    def _refused(self, command: str, code: str, text: str) -> InstrumentError:
-        refused = Pending[GnmiReply](self, command, "", self._clock)
-        return self._denied(refused, code, text)
+        problem = "closed the connection before it had answered"
+        self._lose(connection, DisconnectedError, problem, ("because", reason))
 
 
-class Subscription:
-    """A Subscribe call: the messages that the switch sends until it is closed.
-
-    Attributes:
-        command, tag: its text in errors, and the number of its call.
-        since: stamp before it was sent.
-    """
+class Subscription(Pending[GnmiReply]):
+    """A Subscribe call: the messages that the switch sends until it is closed."""
 
     def __init__(self, session: GnmiSession, clock: Clock) -> None:
-        self.command = self.tag = ""
-        self.since = clock.now()
-        self._session = session
-        self._clock = clock
+        super().__init__(session, "", "", clock)
+        self._gnmi, self._clock = session, clock
         self._came: deque[GnmiReply | InstrumentError] = deque()
         self._waiting: Event | None = None
 
@@ -405,22 +338,22 @@ class Subscription:
             waiting.wait(timeout)
         if not self._came:
             problem = f"sent nothing more within {timeout / 1e9:g} s"
-            raise self._session.problem(NoReplyError, problem, self.command)
+            raise self._gnmi.failed(NoReplyError, problem, self.command)
         found = self._came.popleft()
         if isinstance(found, InstrumentError):
             self._came.append(found)  # nothing will come behind it
             raise found
         return found
 
-    def take(self, item: GnmiReply | InstrumentError) -> None:
-        """Take a message, or the error that ended the call; for the session."""
-        self._came.append(item)
+    def resolve(self, outcome: GnmiReply | InstrumentError) -> None:
+        """Take a message, or the error that ended the call; for the session only."""
+        self._came.append(outcome)
         if self._waiting is not None:
             self._waiting.set()
 
     def close(self) -> None:
         """End the call."""
-        self._session.end_subscription(self)
+        self._gnmi.end_subscription(self)
 
 
 _REPLIES = {

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 from lxml import etree
 from ncclient.operations import RPC, Dispatch, EditConfig, Get, GetConfig
 
-from lightrig.instruments.clock import Clock, FairLock, Span
+from lightrig.instruments.clock import Clock, Span
 from lightrig.instruments.core.errors import DisconnectedError, GarbledError
 from lightrig.instruments.wire.netconf_ssh import NcSession, open_session
 from lightrig.instruments.wire.pipelined import DEFAULT_TIMEOUT, Pending, TaggedSession
@@ -73,7 +73,7 @@ class _PendingRpc(Pending[NetconfReply]):
     content: str | None
 
 
-class NetconfSession(TaggedSession[NetconfReply]):
+class NetconfSession(TaggedSession[NetconfReply, NcSession]):
     """One NETCONF session with a switch; several rpcs may be in flight.
 
     It connects with the first rpc, and again with the first one after the session was lost.
@@ -92,6 +92,8 @@ class NetconfSession(TaggedSession[NetconfReply]):
             complete without them they are noted and ignored.
     """
 
+    _scheme = "netconf"
+    _ends_on_timeout = True
     _advice = "is the switch busy, is its session limit reached?"
 
     def __init__(
@@ -107,16 +109,12 @@ class NetconfSession(TaggedSession[NetconfReply]):
         meanings: Mapping[str, tuple[str, str]] | None = None,
         spurious: Collection[str] = (),
     ) -> None:
-        super().__init__(instrument, clock, meanings)
-        self._address = (host, port)
+        secrets = (login[1],) if login else ()
+        super().__init__(instrument, (host, port), clock, meanings, secrets)
         name, password = login or (user, None)
         self._login = SshLogin(name, password, known_hosts)
         self._spurious = tuple(spurious)
-        self._opening = FairLock(clock)
-        self._session: NcSession | None = None
         self._last_id = 0
-        if login:
-            self.trace.mask(login[1])
 
     # ---------------------------------------------------------------------------- rpcs
 
@@ -145,29 +143,11 @@ class NetconfSession(TaggedSession[NetconfReply]):
         """Call a vendor-specific rpc, given as an XML element; see `get`."""
         return self._submit(_Dispatch, etree.fromstring(operation)).result(timeout)
 
-    def close(self) -> None:
-        """Close the session; the next rpc would open it again."""
-        self._drop(self._session)
-
-    def _drop(self, session: NcSession | None) -> None:
-        """Close `session` and fail its rpcs, unless another session was opened meanwhile."""
-        if session is None:
-            return
-        lost: list[Pending[NetconfReply]] = []
-        with self._lock:
-            if self._session is session:
-                self._session = None
-                lost = self._pop_all()
-        session.end()
-        self._fail(lost, DisconnectedError, "had its session closed before it answered")
-
     def _submit(
         self, kind: "type[_Rpc]", *arguments: object, **options: object
     ) -> Pending[NetconfReply]:
         with self._opening:
-            session = self._session
-            if session is None or session.over:
-                session = self._open()
+            session = self._opened()
         with self._lock:
             self._last_id += 1
             pending = _PendingRpc(self, "", str(self._last_id), self._clock)
@@ -183,7 +163,7 @@ class NetconfSession(TaggedSession[NetconfReply]):
             self._drop(session)
             problem = "closed the session while an rpc was written"
             because = ("because", str(error) or type(error).__name__)
-            raise self._error(DisconnectedError, problem, pending, because) from error
+            raise self.failed(DisconnectedError, problem, pending.command, because) from error
         self._clock.delay_write(written=True)
         pending.sent = Span(before, self._clock.now())
         return pending
@@ -191,25 +171,17 @@ class NetconfSession(TaggedSession[NetconfReply]):
     def _open(self) -> NcSession:
         host, port = self._address
         session = open_session(self.instrument, host, port, self._clock, self._login, self)
-        about = f"connected to {host}:{port}, session {session.id}"
-        self.trace.opened(about, f"netconf://{host}:{port}")
+        self._note_opening(f", session {session.id}")
         with self._lock:
-            self._session = session
+            self._connection = session
         return session
 
     def revision(self, module: str) -> str:
         """Return the revision of a YANG module that the server's hello states, else ""."""
-        session = self._session
+        session = self._connection
         stated = session.server_capabilities if session else ()
         found = (re.search(rf"\bmodule={module}&revision=([\d-]+)", each) for each in stated)
         return next((each[1] for each in found if each), "")
-
-    def cancel(self, pending: Pending[NetconfReply], waited: int) -> bool:
-        """Resolve `pending` with a timeout and close the session, unless its reply just came."""
-        timed_out = super().cancel(pending, waited)
-        if timed_out:
-            self.close()
-        return timed_out
 
     def _what_came(self) -> str:
         return "nothing came that answers it"
@@ -247,17 +219,12 @@ class NetconfSession(TaggedSession[NetconfReply]):
     def ended(self, session: NcSession, error: Exception) -> None:
         """Take the end of `session` and its reason."""
         self.trace.ended(str(error))
-        lost: list[Pending[NetconfReply]] = []
-        with self._lock:  # from here on an rpc opens another session
-            if self._session is session:
-                self._session = None
-                lost = self._pop_all()
         because = ("because", str(error))
         if isinstance(error, EOFError | OSError):
             problem = "closed the session before it had answered"
-            self._fail(lost, DisconnectedError, problem, because)
+            self._lose(session, DisconnectedError, problem, because)
         else:
-            self._fail(lost, GarbledError, _NO_NETCONF, because)
+            self._lose(session, GarbledError, _NO_NETCONF, because)
 
     def _answer(self, pending: Pending[NetconfReply], root: Any, not_before: int) -> None:
         errors = root.findall(".//{*}rpc-error")
@@ -274,14 +241,14 @@ class NetconfSession(TaggedSession[NetconfReply]):
                 continue
             code = leaves.get("error-tag", "rpc-error")
             text = " ".join(filter(None, (leaves.get("error-message"), leaves.get("error-path"))))
-            pending.resolve(self._denied(pending, code, self.trace.masked(text)))
+            pending.resolve(self.denied(code, self.trace.masked(text), pending.command))
             return
         # An operation without data that caused a warning is confirmed without `ok` (RFC 6241, 4.4).
         if not whole and not (warned and needed != "data"):
             answered = ("answered", repr(self.trace.masked(etree.tostring(root).decode())[:200]))
             advice = ("try", "read the switch's state; is its NETCONF agent healthy?")
             problem = f"answered without {needed or 'ok or output'}"
-            pending.resolve(self._error(GarbledError, problem, pending, answered, advice))
+            self._fail([pending], GarbledError, problem, answered, advice)
             return
         not_before = max(not_before, pending.since)
         pending.resolve(NetconfReply(root, self._clock.now(), not_before))

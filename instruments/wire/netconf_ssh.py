@@ -81,7 +81,7 @@ def open_session(
             sock=session.bursts,
         )
     except BaseException as error:
-        session.end()
+        session.close()
         match error:
             case RefusedHostKeyError():
                 raise UnreachableError(instrument, error.problem, details=error.details) from error
@@ -192,15 +192,16 @@ class NcSession(SSHSession):
             self.bursts.forget(complete)
         return channel.recv(1 << 16)
 
-    def end(self) -> None:
+    def close(self) -> None:
         """Close the session without informing the listener."""
+        self.over = True
         self._listener = _NoListener()
         if self._channel is not None and self.ident is None:
             # The switch hung up before the reader thread was started, which would have seen it:
             # what it has sent until then would be in flight for ever, and virtual time stand still.
             self._counted().close()
         if self.transport is not None:
-            self.close()
+            super().close()
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
         self._socket.close()

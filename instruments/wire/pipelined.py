@@ -14,22 +14,17 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
-from lightrig.instruments.clock import Clock, Event, Span
-from lightrig.instruments.core.errors import (
-    DeniedError,
-    DisconnectedError,
-    GarbledError,
-    InstrumentError,
-    NoReplyError,
-)
+from lightrig.instruments.clock import Clock, Event, FairLock, Span
+from lightrig.instruments.core.errors import DisconnectedError, InstrumentError, NoReplyError
 from lightrig.instruments.wire.framing import Framing, FramingError
 from lightrig.instruments.wire.session import DEFAULT_TIMEOUT as QUERY_TIMEOUT
 from lightrig.instruments.wire.session import Answer
 from lightrig.instruments.wire.stream import StreamClosedError, ThreadedStream
 from lightrig.instruments.wire.tcp import TcpConnection, connect
 from lightrig.instruments.wire.trace import Trace
+from lightrig.instruments.wire.wire_session import WireSession
 
 R = TypeVar("R")
 
@@ -52,7 +47,9 @@ class Pending(Generic[R]):
         sent: stamps before and after that.
     """
 
-    def __init__(self, session: "TaggedSession[R]", command: str, tag: str, clock: Clock) -> None:
+    def __init__(
+        self, session: "TaggedSession[R, Any]", command: str, tag: str, clock: Clock
+    ) -> None:
         self._session = session
         self.command = command
         self.tag = tag
@@ -86,32 +83,106 @@ class Pending(Generic[R]):
         return self._outcome
 
 
-class TaggedSession(Generic[R]):
-    """Commands in flight by tag, and the errors that end them.
+class TaggedConnection(Protocol):
+    """An open connection of a `TaggedSession`."""
+
+    @property
+    def over(self) -> bool:
+        """Whether it has ended, so that a command must open another one."""
+
+    def close(self) -> None:
+        """Close it without informing the session."""
+
+
+C = TypeVar("C", bound=TaggedConnection)
+
+
+class TaggedSession(WireSession, Generic[R, C]):
+    """Commands in flight by tag; the connection opens with the first one, and after it was lost.
 
     Args:
         instrument: its name in error messages.
+        address: host and port.
         clock: the bench's clock.
         meanings: meaning and remedy of codes of refusal, by code.
+        secrets: strings that neither trace nor errors show.
 
     Attributes:
-        trace: all traffic.
         reports: the newest messages that the instrument sent without a command.
     """
+
+    _scheme = ""
+    """The wire, as addresses name it."""
 
     _advice = ""
     """Remedy in the error of a reply that does not come."""
 
+    _ends_on_timeout = False
+    """Whether a reply that does not come ends the connection."""
+
+    _closed = "had its session closed before it answered"
+    """Problem of a command whose session is closed meanwhile."""
+
     def __init__(
-        self, instrument: str, clock: Clock, meanings: Mapping[str, tuple[str, str]] | None
+        self,
+        instrument: str,
+        address: tuple[str, int],
+        clock: Clock,
+        meanings: Mapping[str, tuple[str, str]] | None,
+        secrets: Iterable[str] = (),
     ) -> None:
-        self.instrument = instrument
-        self.trace = Trace(clock, instrument)
+        super().__init__(instrument, clock, meanings, secrets=secrets)
         self.reports: deque[str] = deque(maxlen=1000)
-        self._clock = clock
-        self._meanings = meanings or {}
+        self._address = address
+        self._opening = FairLock(clock)
         self._lock = threading.Lock()
+        self._connection: C | None = None
         self._pending: dict[str, Pending[R]] = {}
+
+    def _open(self) -> C:
+        """Open a connection and store it; with `_opening` acquired, so other threads wait."""
+        raise NotImplementedError
+
+    def _opened(self) -> C:
+        """Return the open connection, opened where there is none; with `_opening` acquired."""
+        connection = self._connection
+        return self._open() if connection is None or connection.over else connection
+
+    def _connect(self, timeout: float) -> socket.socket:
+        """Connect, within `timeout` s of real time; raises `UnreachableError`."""
+        return connect(self.instrument, *self._address, timeout, self._clock)
+
+    def _note_opening(self, about: str = "") -> None:
+        host, port = self._address
+        self.trace.opened(f"connected to {host}:{port}{about}", f"{self._scheme}://{host}:{port}")
+
+    def close(self) -> None:
+        """Close the session; the next command would open it again."""
+        self._drop(self._connection)
+
+    def _drop(self, connection: C | None, problem: str = "") -> None:
+        """Close `connection`, and fail the commands that wait for its replies."""
+        if connection is None:
+            return
+        # Its reader ends before the session is free for another connection: two readers would
+        # mix their bytes in one buffer.
+        connection.close()
+        self._lose(connection, DisconnectedError, problem or self._closed)
+
+    def _lose(
+        self,
+        connection: C | None,
+        kind: type[InstrumentError],
+        problem: str,
+        *details: tuple[str, str],
+    ) -> None:
+        """Forget `connection` and fail its commands, unless another was opened meanwhile."""
+        with self._lock:  # from here on a command opens another connection
+            lost: list[Pending[R]] = []
+            if self._connection is connection:
+                self._connection = None
+                lost = self._pop_all()
+        self._fail(lost, kind, problem, *details)
 
     def cancel(self, pending: Pending[R], waited: int) -> bool:
         """Resolve `pending` with a timeout after `waited` ns; False if its reply just came."""
@@ -119,8 +190,11 @@ class TaggedSession(Generic[R]):
         if self._pop(pending.tag) is None:
             return False
         problem = f"did not answer within {waited / 1e9:g} s"
-        because, advice = ("because", self._what_came()), ("try", self._advice)
-        pending.resolve(self._error(NoReplyError, problem, pending, because, advice))
+        self._fail(
+            [pending], NoReplyError, problem, ("because", self._what_came()), ("try", self._advice)
+        )
+        if self._ends_on_timeout:
+            self.close()
         return True
 
     def _what_came(self) -> str:
@@ -146,35 +220,7 @@ class TaggedSession(Generic[R]):
         *details: tuple[str, str],
     ) -> None:
         for pending in lost:
-            pending.resolve(self._error(kind, problem, pending, *details))
-
-    def _denied(
-        self, pending: Pending[R], code: str, text: str, answered: str | None = None
-    ) -> DeniedError:
-        return DeniedError(
-            self.instrument,
-            code=code,
-            text=text,
-            command=pending.command,
-            answered=answered,
-            details=list(zip(("meaning", "try"), self._meanings.get(code, ()), strict=False)),
-            trace=self.trace.tail(),
-        )
-
-    def _error(
-        self,
-        kind: type[InstrumentError],
-        problem: str,
-        pending: Pending[R],
-        *details: tuple[str, str],
-    ) -> InstrumentError:
-        return kind(
-            self.instrument,
-            problem,
-            command=pending.command,
-            details=details,
-            trace=self.trace.tail(),
-        )
+            pending.resolve(self.failed(kind, problem, pending.command, *details))
 
 
 # ----------------------------------------------------------------------------- by order
@@ -190,9 +236,6 @@ class Pipeline:
         clock: the bench's clock.
         framing: finds the end of a reply.
         wrap: makes the socket to be used of a connected one, such as an encrypted one.
-
-    Attributes:
-        trace: the session's; replies are noted in it as they come.
     """
 
     def __init__(
@@ -205,7 +248,6 @@ class Pipeline:
         wrap: Callable[[socket.socket], socket.socket] = lambda connection: connection,
     ) -> None:
         self.wrap = wrap
-        self.trace: Trace | None = None
         self.instrument = instrument
         self.clock = clock
         self.framing = framing
@@ -220,17 +262,14 @@ class Pipeline:
         return _PipelinedStream(self, *self._address)
 
     def submit(
-        self, write: Callable[[], Span], command: str, drop: Callable[[], None]
+        self, session: WireSession, write: Callable[[], Span], command: str
     ) -> "PipelinedReply":
-        """Have the session `write` a command, and return at once.
-
-        `drop` closes the session's stream, in case the reply does not come as it should.
-        """
+        """Have `session`, whose streams these are, `write` a command, and return at once."""
         # Announced before the write: on loopback a reply can be there before the write returns.
-        thread, expected = threading.get_ident(), _ExpectedReply(self.clock.event())
+        thread, expected = threading.get_ident(), _ExpectedReply(self.clock.event(), session.trace)
         self._submitting[thread] = expected
         try:
-            return PipelinedReply(self, command, write(), expected, drop)
+            return PipelinedReply(session, command, write(), expected)
         finally:
             # A write that failed before it reached the stream leaves no expectation behind, which
             # the thread's next query would take for its own.
@@ -239,11 +278,6 @@ class Pipeline:
     def submitted(self) -> "_ExpectedReply | None":
         """Return the reply to expect for what this thread is about to write; for the stream."""
         return self._submitting.pop(threading.get_ident(), None)
-
-    def note(self, message: bytes, data: bytes) -> None:
-        """Note a reply and its bytes in the trace; for the stream."""
-        if self.trace is not None:
-            self.trace.received(self.framing.show(message), data)
 
 
 @dataclass(eq=False)
@@ -255,11 +289,10 @@ class PipelinedReply:
         sent: stamps before and after it was written.
     """
 
-    _pipeline: Pipeline
+    _session: WireSession
     command: str
     sent: Span
     _expected: "_ExpectedReply"
-    _drop: Callable[[], None]
 
     def result(self, timeout: int = QUERY_TIMEOUT) -> Answer:
         """Wait for the reply, at most `timeout` ns; raises what `QuerySession.query` raises."""
@@ -271,33 +304,18 @@ class PipelinedReply:
             # A bound by arrivals may be from before the command, when the stream was last read.
             not_before = max(expected.at.earliest, self.sent.earliest)
             return Answer(outcome, self.sent, expected.at.latest, not_before)
+        assert outcome is not None
         # Without tags a late reply would be taken for the next command's.
-        self._drop()
-        raise self._error(outcome, timeout) from outcome
-
-    def _error(self, outcome: Exception | None, timeout: int) -> InstrumentError:
-        kind: type[InstrumentError] = DisconnectedError
-        problem, because = "closed the connection before it had answered", str(outcome)
-        if isinstance(outcome, TimeoutError):
-            kind, problem = NoReplyError, f"did not answer within {timeout / 1e9:g} s"
-            because = "nothing came, or no whole answer"
-        elif isinstance(outcome, FramingError):
-            kind, problem = GarbledError, "answered something that its protocol does not allow"
-        trace = self._pipeline.trace
-        return kind(
-            self._pipeline.instrument,
-            problem,
-            command=self.command,
-            details=[("because", because)],
-            trace=trace.tail() if trace is not None else (),
-        )
+        self._session.close()
+        came = "nothing came, or no whole answer" if isinstance(outcome, TimeoutError) else ""
+        raise self._session.unanswered(outcome, timeout, self.command, came) from outcome
 
 
 class _ExpectedReply:
     """A reply that a submitted command will get: its bytes and stamp, or an error."""
 
-    def __init__(self, resolved: Event) -> None:
-        self.resolved = resolved
+    def __init__(self, resolved: Event, trace: Trace) -> None:
+        self.resolved, self.trace = resolved, trace
         self.outcome: bytes | Exception | None = None
         self.at = _NO_TIME
         self._lock = threading.Lock()
@@ -357,7 +375,7 @@ class _PipelinedStream(ThreadedStream):
                 expected.resolve(StreamClosedError(self._end))
             return self._end is not None
         message, taken = cut
-        self._pipeline.note(message, self._buffer[:taken])
+        expected.trace.received(self._pipeline.framing.show(message), self._buffer[:taken])
         self._buffer = self._buffer[taken:]
         not_before = self._arrivals.of_message(last=not self._buffer)
         expected.resolve(message, Span(not_before, self._clock.now()))

@@ -18,17 +18,11 @@ import h11
 import httpx
 
 from lightrig.instruments.clock import Clock, Span
-from lightrig.instruments.core.errors import (
-    DeniedError,
-    GarbledError,
-    InstrumentError,
-    UnreachableError,
-)
+from lightrig.instruments.core.errors import GarbledError, InstrumentError
 from lightrig.instruments.wire.framing import FramingError
 from lightrig.instruments.wire.pipelined import DEFAULT_TIMEOUT, Pipeline, PipelinedReply
-from lightrig.instruments.wire.session import Answer, QuerySession
+from lightrig.instruments.wire.session import Answer, LayeredSession, QuerySession
 from lightrig.instruments.wire.tls import encrypt
-from lightrig.instruments.wire.trace import Trace
 
 MEDIA = "application/yang-data+json"
 _LONGEST_TEXT = 300
@@ -127,7 +121,7 @@ class PendingReply:
         return self._session.decoded(self._reply.result(timeout), self._reply.command)
 
 
-class RestconfSession:
+class RestconfSession(LayeredSession):
     """One connection to a RESTCONF server; threads may share it.
 
     Args:
@@ -155,10 +149,8 @@ class RestconfSession:
         tls: bool = False,
         certificates: Path | None = None,
     ) -> None:
-        self.instrument = instrument
         self._where = f"{host}:{port}"
         self._root = root
-        self._meanings = meanings or {}
         framing = Http()
         self._scheme = "https" if tls else "http"
 
@@ -169,19 +161,14 @@ class RestconfSession:
 
         self._pipeline = Pipeline(instrument, host, port, clock, framing, wrap)
         wire = f"restconf://{self._where}"
-        self._queries = QuerySession(instrument, self._pipeline.open, clock, framing, wire=wire)
-        self._pipeline.trace = self._queries.trace
+        queries = QuerySession(instrument, self._pipeline.open, clock, framing, wire=wire)
+        super().__init__(queries, clock, meanings)
         self._headers = {"Accept": MEDIA, "User-Agent": "lightrig"}
         if login:
             token = base64.b64encode(":".join(login).encode()).decode()
             self._headers["Authorization"] = f"Basic {token}"
             for secret in (login[1], token):
-                self._queries.trace.mask(secret)
-
-    @property
-    def trace(self) -> Trace:
-        """All traffic of the session."""
-        return self._queries.trace
+                self.trace.mask(secret)
 
     def get(self, path: str, timeout: int = DEFAULT_TIMEOUT) -> RestconfReply:
         """Return the resource at `path`, relative to the API's root; see `request`."""
@@ -213,14 +200,8 @@ class RestconfSession:
     ) -> PendingReply:
         """Send a request and return at once; raises what `request` raises before a reply."""
         data, shown = self._encoded(method, path, body, version)
-        reply = self._pipeline.submit(
-            lambda: self._queries.write(data, shown=shown), shown, self._queries.close
-        )
+        reply = self._pipeline.submit(self, lambda: self._queries.write(data, shown=shown), shown)
         return PendingReply(self, reply)
-
-    def close(self) -> None:
-        """Close the connection; the next request would open another."""
-        self._queries.close()
 
     def decoded(self, answer: Answer, shown: str) -> RestconfReply:
         """Return a reply's content, or raise its error; for `PendingReply`."""
@@ -229,13 +210,13 @@ class RestconfSession:
         head, body, _ = parsed
         response = httpx.Response(head.status_code, headers=list(head.headers), content=body)
         if response.headers.get("Connection", "").lower() == "close":
-            self._queries.close()
+            self.close()
         if response.status_code >= 300:
             raise self._refused(response, shown)
         try:
             content = response.json() if body.strip() else None
         except (ValueError, RecursionError) as error:  # the latter: nested too deeply
-            raise self._queries.failed(
+            raise self.failed(
                 GarbledError,
                 "answered something that is no JSON",
                 shown,
@@ -270,21 +251,8 @@ class RestconfSession:
         status = response.status_code
         text = self.trace.masked(_error_text(response))
         if status == httpx.codes.UNAUTHORIZED:
-            return self._queries.failed(
-                UnreachableError,
-                f"refused the login at {self._where}",
-                shown,
-                ("answered", f"{status} {text}"),
-                ("try", "the credentials that `login:` names"),
-            )
-        return DeniedError(
-            self.instrument,
-            code=str(status),
-            text=text,
-            command=shown,
-            details=list(zip(("meaning", "try"), self._meanings.get(status, ()), strict=False)),
-            trace=self.trace.tail(),
-        )
+            return self.login_refused(self._where, shown, f"{status} {text}")
+        return self.denied(status, text, shown)
 
 
 def _error_text(response: httpx.Response) -> str:

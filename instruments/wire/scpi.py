@@ -12,18 +12,18 @@ from typing import TypeAlias
 
 from lightrig.instruments.clock import Clock, Span
 from lightrig.instruments.core.endpoint import AddressError, Endpoint
-from lightrig.instruments.core.errors import DeniedError, GarbledError, InstrumentError
+from lightrig.instruments.core.errors import GarbledError, InstrumentError
 from lightrig.instruments.wire.framing import Framing, Scpi
 from lightrig.instruments.wire.session import (
     DEFAULT_TIMEOUT,
     Answer,
     ExclusiveQuery,
+    LayeredSession,
     PendingReply,
     QuerySession,
     Resync,
 )
 from lightrig.instruments.wire.stream import OpenStream, Stream, serial_stream, tcp_stream
-from lightrig.instruments.wire.trace import Trace
 
 _ERROR = re.compile(r'([+-]?\d+)\s*,\s*"?(.*?)"?\s*$', re.DOTALL)
 _LONGEST_QUEUE = 100
@@ -56,7 +56,7 @@ class ScpiResync(Resync):
         return question.encode(), lambda message: answer.fullmatch(message.strip()) is not None
 
 
-class ScpiSession:
+class ScpiSession(LayeredSession):
     """One SCPI session; threads may share it and are served one after another.
 
     Args:
@@ -83,31 +83,25 @@ class ScpiSession:
         wire: str = "",
         framing: Framing | None = None,
     ) -> None:
-        self.instrument = instrument
-        self._exchange = QuerySession(
+        queries = QuerySession(
             instrument, open_stream, clock, framing or Scpi(), resync=resync, wire=wire
         )
-        self._meanings = meanings or {}
+        super().__init__(queries, clock, meanings)
         self._error_query = error_query
         self._end = end
         self._emptied_at = 0  # number of openings at which the error queue was emptied
 
-    @property
-    def trace(self) -> Trace:
-        """All traffic of the session."""
-        return self._exchange.trace
-
     def write(self, command: str) -> Span:
         """Send `command`, which has no reply, without reading the error queue."""
-        return self._exchange.write(f"{command}{self._end}".encode())
+        return self._queries.write(f"{command}{self._end}".encode())
 
     def submit(self, command: str) -> PendingReply:
         """Send a query and return at once; the next command reads its reply first."""
-        return self._exchange.submit(f"{command}{self._end}".encode(), shown=command)
+        return self._queries.submit(f"{command}{self._end}".encode(), shown=command)
 
     def query(self, command: str, timeout: int = DEFAULT_TIMEOUT) -> ScpiReply:
         """Return the reply to `command`; raises what `QuerySession.query` raises."""
-        return self._exchange.query(f"{command}{self._end}".encode(), timeout, shown=command)
+        return self._queries.query(f"{command}{self._end}".encode(), timeout, shown=command)
 
     def query_block(self, command: str, timeout: int = DEFAULT_TIMEOUT) -> bytes:
         """Return the bytes of the definite-length block that answers `command`.
@@ -115,7 +109,7 @@ class ScpiSession:
         Raises:
             GarbledError: the reply is no block; also what `QuerySession.query` raises.
         """
-        data = self._exchange.query(f"{command}{self._end}".encode(), timeout).data
+        data = self._queries.query(f"{command}{self._end}".encode(), timeout).data
         if data[:1] != b"#" or not data[1:2].isdigit():
             raise self._garbled(command, data, "block of data")
         return data[2 + int(data[1:2]) :]
@@ -129,53 +123,31 @@ class ScpiSession:
         if self._error_query is None:
             return self.write(command)
         question = f"{command}{self._end}{self._error_query}{self._end}".encode()
-        with self._exchange.exclusive(command, timeout) as query:
+        with self._queries.exclusive(command, timeout) as query:
             self._empty_queue(query, self._error_query)
             answer = query(question, timeout, shown=command)
             code, text = self._error(command, answer)
             if code:
                 self._read_errors(query, self._error_query)
         if code:
-            meaning = zip(("meaning", "try"), self._meanings.get(code, ()), strict=False)
-            raise DeniedError(
-                self.instrument,
-                code=str(code),
-                text=text,
-                command=command,
-                details=list(meaning),
-                trace=self.trace.tail(),
-            )
+            raise self.denied(code, text, command)
         return Span(answer.received, answer.received)
-
-    def failed(
-        self,
-        kind: type[InstrumentError],
-        problem: str,
-        command: str,
-        *details: tuple[str, str],
-    ) -> InstrumentError:
-        """Return an error about this instrument; see `QuerySession.failed`."""
-        return self._exchange.failed(kind, problem, command, *details)
 
     def errors(self) -> list[tuple[int, str]]:
         """Empty the error queue; return code and text of its entries, oldest first."""
         if self._error_query is None:
             return []
-        with self._exchange.exclusive(self._error_query) as query:
+        with self._queries.exclusive(self._error_query) as query:
             return self._read_errors(query, self._error_query)
-
-    def close(self) -> None:
-        """Close the session; the next command would open it again."""
-        self._exchange.close()
 
     # ------------------------------------------------------------------- the error queue
 
     def _empty_queue(self, query: ExclusiveQuery, error_query: str) -> None:
         """Empty the queue once per opening: entries from before are not this command's errors."""
-        while self._emptied_at != self._exchange.openings:
+        while self._emptied_at != self._queries.openings:
             for code, text in self._read_errors(query, error_query):
                 self.trace.remarked(f"left from before: {code} {text}")
-            self._emptied_at = self._exchange.openings
+            self._emptied_at = self._queries.openings
 
     def _read_errors(self, query: ExclusiveQuery, error_query: str) -> list[tuple[int, str]]:
         found: list[tuple[int, str]] = []

@@ -19,21 +19,16 @@ An instrument that answers a query with the reply to another is not noticed here
 """
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from lightrig.instruments.clock import Clock, FairLock, Span
-from lightrig.instruments.core.errors import (
-    DisconnectedError,
-    GarbledError,
-    InstrumentError,
-    NoReplyError,
-)
+from lightrig.instruments.core.errors import GarbledError, InstrumentError, NoReplyError
 from lightrig.instruments.wire.framing import Framing, FramingError
 from lightrig.instruments.wire.messages import Messages
 from lightrig.instruments.wire.stream import OpenStream, StreamClosedError
-from lightrig.instruments.wire.trace import Trace
+from lightrig.instruments.wire.wire_session import WireSession
 
 DEFAULT_TIMEOUT = 5_000_000_000
 """Time allowed for a reply, in ns."""
@@ -92,7 +87,7 @@ class ExclusiveQuery(Protocol):
         """Write `data` and wait for its reply."""
 
 
-class QuerySession:
+class QuerySession(WireSession):
     """A session with one instrument; threads may share it and are served one after another.
 
     It opens with the first query, and again with the first one after a failure.
@@ -118,11 +113,9 @@ class QuerySession:
         resync: Resync | None = None,
         wire: str = "",
     ) -> None:
-        self.instrument = instrument
-        self.trace = Trace(clock, instrument)
+        super().__init__(instrument, clock)
         self.openings = 0
         self._open_stream = open_stream
-        self._clock = clock
         self._framing = framing
         self._resync = resync
         self._wire = wire
@@ -218,10 +211,7 @@ class QuerySession:
         """
         if issubclass(kind, GarbledError):
             self._unanswered.add(command.encode())
-        shown = self.trace.masked(command)
-        return kind(
-            self.instrument, problem, command=shown, details=details, trace=self.trace.tail()
-        )
+        return super().failed(kind, problem, command, *details)
 
     # ------------------------------------------------------------- with the lock acquired
 
@@ -302,30 +292,7 @@ class QuerySession:
             self.trace.ended(str(error))
         if self._resync is None or self._resync.reopens or isinstance(error, StreamClosedError):
             self._drop()
-        if isinstance(error, TimeoutError):
-            return self.failed(
-                NoReplyError,
-                f"did not answer within {timeout / 1e9:g} s",
-                shown,
-                *before,
-                ("because", rest),
-                ("try", "is it busy, is the command one that it answers?"),
-            )
-        if isinstance(error, FramingError):
-            return self.failed(
-                GarbledError,
-                "answered something that its protocol does not allow",
-                shown,
-                *before,
-                ("because", str(error)),
-            )
-        return self.failed(
-            DisconnectedError,
-            "closed the connection before it had answered",
-            shown,
-            *before,
-            ("because", f"{error}; {rest}"),
-        )
+        return self.unanswered(error, timeout, shown, rest, *before)
 
     def _drop(self) -> None:
         messages, self._messages = self._messages, None
@@ -405,3 +372,31 @@ class PendingReply:
         raise self.outcome or self._session.failed(  # the wait for it was interrupted
             NoReplyError, "was not waited for until it answered", self.shown
         )
+
+
+class LayeredSession(WireSession):
+    """A session of a protocol whose messages go over a `QuerySession`.
+
+    Args:
+        queries: the session below.
+        meanings: see `WireSession`.
+    """
+
+    def __init__(
+        self,
+        queries: QuerySession,
+        clock: Clock,
+        meanings: Mapping[Any, tuple[str, str]] | None = None,
+    ) -> None:
+        super().__init__(queries.instrument, clock, meanings, trace=queries.trace)
+        self._queries = queries
+
+    def failed(
+        self, kind: type[InstrumentError], problem: str, command: str, *details: tuple[str, str]
+    ) -> InstrumentError:
+        """Return an error about this instrument; see `QuerySession.failed`."""
+        return self._queries.failed(kind, problem, command, *details)
+
+    def close(self) -> None:
+        """Close the session; the next command would open it again."""
+        self._queries.close()

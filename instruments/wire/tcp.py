@@ -1,4 +1,4 @@
-"""Plain TCP to an instrument, read by a thread.
+"""TCP to an instrument, read by a thread of all connections.
 
 The thread notices a close at once, also while no reply is expected.
 """
@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 from lightrig.instruments.clock import Clock
 from lightrig.instruments.core.errors import UnreachableError
+from lightrig.instruments.wire.read_loop import ReadLoop
 from lightrig.instruments.wire.tls import TlsSocket
 
 PLACEHOLDER_DOMAIN = ".invalid"
@@ -23,7 +24,10 @@ _CLOSE_TIMEOUT = 1.0
 
 
 class Listener(Protocol):
-    """Receiver of a connection's bytes; called on the connection's reader thread."""
+    """Receiver of a connection's bytes; called on the thread that reads all connections.
+
+    It must not wait: see `ReadLoop`.
+    """
 
     def received(self, data: bytes, not_before: int) -> None:
         """Take `data`, and act on it before returning: then the bytes count as landed.
@@ -75,6 +79,10 @@ def connect(instrument: str, host: str, port: int, timeout: float, clock: Clock)
     return connection
 
 
+_LOOP = ReadLoop()
+"""Reads all connections of this process that are not encrypted."""
+
+
 class TcpConnection:
     """An open TCP connection; received bytes go to `listener`."""
 
@@ -87,8 +95,16 @@ class TcpConnection:
         with contextlib.suppress(OSError):  # a peer that has hung up already has no name
             ends.append(connection.getpeername())
         self._flight = clock.flight(frozenset(ends))
-        self._reader = threading.Thread(target=self._read, name="wire", daemon=True)
-        self._reader.start()
+        self._ended = threading.Event()
+        # An encrypted one has a thread for itself: a TLS record may come in parts, and its reader
+        # waits for the rest; a gRPC connection also writes while it reads.
+        self._loop = ReadLoop() if isinstance(connection, TlsSocket) else _LOOP
+        self._loop.add(self)
+
+    @property
+    def over(self) -> bool:
+        """Whether it has ended, and its listener has been informed."""
+        return self._ended.is_set()
 
     def send(self, data: bytes) -> None:
         """Write `data`; raises OSError if the connection has ended."""
@@ -107,32 +123,44 @@ class TcpConnection:
         still do must not depend on which of the two is faster.
         """
         self._listener = _NoListener()
-        elsewhere = threading.current_thread() is not self._reader
+        elsewhere = not self._loop.current
         if self._virtual and elsewhere:
             with contextlib.suppress(OSError):
                 self._socket.shutdown(socket.SHUT_WR)
-            self._reader.join(_CLOSE_TIMEOUT)
+            self._ended.wait(_CLOSE_TIMEOUT)
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
         if elsewhere:
-            self._reader.join()
-        self._socket.close()
+            self._ended.wait()
 
-    def _read(self) -> None:
-        reason = "the peer closed the connection"
+    # ------------------------------------------------------------- on the reader thread
+
+    def fileno(self) -> int:
+        """Return the socket's descriptor; for the loop, as `read` and `finish` are."""
+        return self._socket.fileno()
+
+    def read(self) -> str | None:
+        """Hand what has come to the listener; see `Readable`."""
         while True:
             try:
                 data, not_before = self._receiver.receive(1 << 16)
             except OSError as error:
-                reason = error.strerror or str(error)
-                break
+                return error.strerror or str(error)
             if not data:
-                break
+                return "the peer closed the connection"
             self._listener.received(data, not_before)
             self._flight.landed(len(data))
-        self._listener.disconnected(reason)
-        self._socket.close()
-        self._flight.close()
+            if self._receiver.drained():
+                return None
+
+    def finish(self, reason: str) -> None:
+        """Inform the listener of the end; see `Readable`."""
+        try:
+            self._listener.disconnected(reason)
+        finally:
+            self._socket.close()
+            self._flight.close()
+            self._ended.set()
 
 
 class _NoListener:
@@ -188,15 +216,21 @@ class StampedReceiver:
             return data, self._bounds.of_message(last=self._encrypted.drained())
         return self._receive(size)
 
+    def drained(self) -> bool:
+        """Whether nothing has come that the socket does not tell of any more."""
+        return self._encrypted is None or self._encrypted.drained()
+
     def _read_encrypted(self, size: int) -> bytes:
         data, not_before = self._receive(size)
         self._bounds.read(not_before)
         return data
 
     def _receive(self, size: int) -> tuple[bytes, int]:
-        # Without a stamp: what the last read has left came after that read was begun.
-        not_before, self._asked = self._asked, self._clock.now()
+        # Without a stamp: what comes now came after the last read was begun that left nothing.
+        not_before, asked = self._asked, self._clock.now()
         data, control, _, _ = self._connection.recvmsg(size, socket.CMSG_SPACE(_STAMP.size))
+        if len(data) < size:
+            self._asked = asked
         stamps = [
             seconds * 1_000_000_000 + nanoseconds
             for level, kind, content in control

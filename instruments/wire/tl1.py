@@ -6,18 +6,14 @@ messages, which are kept in `reports`, and replies after their timeout, which ar
 """
 
 import re
+import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from lightrig.instruments.clock import Clock, FairLock, Span
-from lightrig.instruments.core.errors import (
-    DeniedError,
-    DisconnectedError,
-    GarbledError,
-    UnreachableError,
-)
+from lightrig.instruments.clock import Clock, Span
+from lightrig.instruments.core.errors import DeniedError, DisconnectedError, GarbledError
 from lightrig.instruments.wire.pipelined import DEFAULT_TIMEOUT, Pending, TaggedSession
-from lightrig.instruments.wire.tcp import Arrivals, TcpConnection, connect
+from lightrig.instruments.wire.tcp import Arrivals, TcpConnection
 
 LONGEST_BLOCK = 1 << 20
 _TAGS = 1_000_000
@@ -55,7 +51,7 @@ class _Unfinished:
     lines: list[str]
 
 
-class Tl1Session(TaggedSession[Reply]):
+class Tl1Session(TaggedSession[Reply, TcpConnection]):
     """One TL1 session with a switch; several commands may be in flight.
 
     It connects and logs in with the first command, and again with the first one after
@@ -71,6 +67,7 @@ class Tl1Session(TaggedSession[Reply]):
         connect_timeout: seconds of real time to wait for the connection.
     """
 
+    _scheme = "tl1"
     _advice = "is the switch busy, is its session limit reached? `RTRV-HDR` by hand"
 
     def __init__(
@@ -84,19 +81,15 @@ class Tl1Session(TaggedSession[Reply]):
         meanings: Mapping[str, tuple[str, str]] | None = None,
         connect_timeout: float = 3.0,
     ) -> None:
-        super().__init__(instrument, clock, meanings)
-        self._address = (host, port)
+        secrets = (login[1], _escaped(login[1])) if login else ()
+        super().__init__(instrument, (host, port), clock, meanings, secrets)
         self._login = login
         self._connect_timeout = connect_timeout
-        self._opening = FairLock(clock)
-        self._connection: TcpConnection | None = None
+        self._writing = threading.Lock()
         self._buffer = b""
         self._arrivals = Arrivals()
         self._unfinished: _Unfinished | None = None
         self._last_tag = 0
-        if login:
-            self.trace.mask(login[1])
-            self.trace.mask(_escaped(login[1]))
 
     # ------------------------------------------------------------------------ commands
 
@@ -116,46 +109,24 @@ class Tl1Session(TaggedSession[Reply]):
             DisconnectedError: it ended while the command was written.
         """
         with self._opening:
-            if self._connection is None:
-                self._open()
+            self._opened()
         return self._send(verb, aid, blocks)
-
-    def close(self) -> None:
-        """Close the session; the next command would open it again."""
-        self._drop(self._connection, "had its session closed before it answered")
-
-    def _drop(self, connection: TcpConnection | None, problem: str) -> None:
-        """Close `connection`, and fail the commands that wait for its replies."""
-        if connection is None:
-            return
-        # Joins the reader before the session is free for another connection: two readers would
-        # mix their bytes in one buffer.
-        connection.close()
-        lost: list[Pending[Reply]] = []
-        with self._lock:
-            if self._connection is connection:
-                self._connection = None
-                lost = self._pop_all()
-        self._fail(lost, DisconnectedError, problem)
 
     # ------------------------------------------------------------------------ opening
 
-    def _open(self) -> None:
-        """Connect and log in; with `_opening` acquired, so that other threads wait for it."""
+    def _open(self) -> TcpConnection:
+        """Connect and log in."""
         try:
-            self._connect()
+            line = self._connect(self._connect_timeout)
+            self._note_opening()
+            with self._lock:  # `disconnected`, from the new reader, waits until the session is set
+                self._buffer, self._unfinished, self._arrivals = b"", None, Arrivals()
+                self._connection = connection = TcpConnection(line, self, self._clock)
             self._log_in()
         except BaseException:
             self.close()
             raise
-
-    def _connect(self) -> None:
-        host, port = self._address
-        connection = connect(self.instrument, host, port, self._connect_timeout, self._clock)
-        self.trace.opened(f"connected to {host}:{port}", f"tl1://{host}:{port}")
-        with self._lock:  # `disconnected`, from the new reader, waits until the session is set
-            self._buffer, self._unfinished, self._arrivals = b"", None, Arrivals()
-            self._connection = TcpConnection(connection, self, self._clock)
+        return connection
 
     def _log_in(self) -> None:
         if self._login is None:
@@ -166,45 +137,40 @@ class Tl1Session(TaggedSession[Reply]):
             self._send("ACT-USER", quoted(user), ("", quoted(password))).result()
         except DeniedError as error:
             if "already logged in" not in error.text.lower():
-                raise UnreachableError(
-                    self.instrument,
-                    f"refused the login at {host}:{port}",
-                    command=error.command,
-                    details=[
-                        ("answered", f"DENY {error.code} {error.text}"),
-                        ("try", "the credentials that `login:` names; case counts in user names"),
-                    ],
-                    trace=self.trace.tail(),
+                where, answered = f"{host}:{port}", f"DENY {error.code} {error.text}"
+                raise self.login_refused(
+                    where, error.command, answered, "; case counts in user names"
                 ) from error
 
     def _send(self, verb: str, aid: str, blocks: Sequence[str]) -> Pending[Reply]:
-        failure = None
         before = self._clock.now()
         self._clock.delay_write()  # not with the lock, for which the reader would wait
-        with self._lock:
-            self._last_tag = self._last_tag % _TAGS + 1
-            tag = str(self._last_tag)
-            text = f"{verb}::{aid}:{tag}:{':'.join(blocks)};"
-            pending = Pending(self, self.trace.masked(text), tag, self._clock)
-            self._pending[tag] = pending
-            connection = self._connection
-            self.trace.sent(text)
-            pending.since = before
+        failure: OSError | None = None
+        with self._writing:  # nor is the lock held over a write, which waits for a full buffer
+            with self._lock:
+                self._last_tag = self._last_tag % _TAGS + 1
+                tag = str(self._last_tag)
+                text = f"{verb}::{aid}:{tag}:{':'.join(blocks)};"
+                pending = Pending(self, self.trace.masked(text), tag, self._clock)
+                pending.since = before
+                self._pending[tag] = pending
+                connection = self._connection
+                self.trace.sent(text)
             try:
                 if connection is None:
                     raise OSError("the connection is closed")
                 connection.send(text.encode())
             except OSError as error:
-                del self._pending[tag]
+                self._pop(tag)
                 failure = error
         self._clock.delay_write(written=True)
         pending.sent = Span(before, self._clock.now())
         if failure is not None:
             self._drop(connection, "closed the connection")
-            raise self._error(
+            raise self.failed(
                 DisconnectedError,
                 "closed the connection while a command was written",
-                pending,
+                pending.command,
                 ("because", failure.strerror or str(failure)),
             ) from failure
         return pending
@@ -240,10 +206,10 @@ class Tl1Session(TaggedSession[Reply]):
         if self._buffer:
             self.trace.received(self._buffer.decode("ascii", "backslashreplace"))
         self.trace.ended(reason)
-        with self._lock:  # from here on a command opens another connection
-            self._connection = None
-            lost = self._pop_all()
-        self._fail(lost, DisconnectedError, f"closed the connection{rest}", ("because", reason))
+        with self._lock:
+            connection = self._connection
+        problem = f"closed the connection{rest}"
+        self._lose(connection, DisconnectedError, problem, ("because", reason))
 
     def _block(self, text: str, not_before: int, *, ends: bool) -> None:
         """Take a block up to `;`, which `ends` a reply, or `>`, after which the reply goes on.
@@ -318,7 +284,7 @@ class Tl1Session(TaggedSession[Reply]):
         texts = [_unquoted(line.removeprefix("/*").removesuffix("*/").strip()) for line in lines]
         text = self.trace.masked(" ".join(each for each in texts if each != code))
         answered = " ".join(filter(None, dict.fromkeys((status, code, text))))
-        return self._denied(pending, code, text, answered)
+        return self.denied(code, text, pending.command, answered)
 
     def _not_tl1(self, text: str) -> None:
         self.trace.remarked("not a TL1 answer")

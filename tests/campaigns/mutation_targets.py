@@ -39,7 +39,7 @@ from lightrig.instruments.core.transcript import TranscriptError
 from lightrig.instruments.core.transcript import read as read_transcript
 from lightrig.instruments.servers.tools.output import ToolOutputError
 from lightrig.instruments.servers.tools.recognition import read as recognize
-from lightrig.instruments.wire import framing, netconf, tl1
+from lightrig.instruments.wire import framing, netconf, pipelined, tl1
 from lightrig.instruments.wire.restconf import Http
 from lightrig.testbeds import LightrigError, load, quantities
 from lightrig.testbeds.baselines import load_baselines
@@ -186,13 +186,15 @@ def _tl1() -> Target:
 
         def close(self) -> None: ...
 
+        over = False
+
     clock = SystemClock()
     # Nothing is opened: bytes are given to the session as its connection gives them.
-    nothing = {"connect": lambda *_: None, "TcpConnection": lambda *_: _Connection()}
+    nothing = {"TcpConnection": lambda *_: _Connection()}
 
     def run(data: bytes) -> object:
         session = tl1.Tl1Session("ocs", "h", 1, clock)
-        with mock.patch.multiple(tl1, **nothing):
+        with mock.patch.multiple(tl1, **nothing), mock.patch.object(pipelined, "connect"):
             pending = session.submit("RTRV-PATCH")
         second = session.submit("RTRV-PORT-SUM", "1&2")
         half = len(data) // 2
@@ -221,6 +223,8 @@ class _Answering:
     handler = make_device_handler(None)
     server_capabilities = ()
     id, over = "1", False
+
+    def close(self) -> None: ...
 
     def __init__(self, message: str, listener: netconf.NetconfSession) -> None:
         self._message, self._listener = message, listener

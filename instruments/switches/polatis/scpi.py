@@ -96,7 +96,6 @@ class PolatisScpi(ReroutingSession):
         self._scpi = ScpiSession(
             name, self._pipeline.open, clock, meanings=_MEANINGS, wire=f"scpi://{host}:{port}"
         )
-        self._pipeline.trace = self._scpi.trace
 
     @property
     def trace(self) -> Trace:
@@ -206,8 +205,7 @@ class PolatisScpi(ReroutingSession):
         if self._pipeline is None:
             reply = self._scpi.submit(message)
         else:
-            write, close = (lambda: self._scpi.write(message)), self._scpi.close
-            reply = self._pipeline.submit(write, commands, close)
+            reply = self._pipeline.submit(self._scpi, lambda: self._scpi.write(message), commands)
         return _Acknowledgement(reply, commands, self._check)
 
     def _check(self, answer: bytes, commands: str) -> None:
@@ -219,14 +217,7 @@ class PolatisScpi(ReroutingSession):
     def _raise_on_error(self, commands: str, cause: Exception | None = None) -> None:
         """Raise `DeniedError` for the oldest entry of the error queue, if there is one."""
         for code, text in self._scpi.errors()[:1]:
-            raise DeniedError(
-                self._name,
-                code=str(code),
-                text=text,
-                command=commands,
-                details=list(zip(("meaning", "try"), _MEANINGS.get(code, ()), strict=False)),
-                trace=self.trace.tail(),
-            ) from cause
+            raise self._scpi.denied(code, text, commands) from cause
 
     def _without_voa(self, egress: int) -> DeniedError:
         return DeniedError(
