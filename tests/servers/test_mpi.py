@@ -8,7 +8,7 @@ from typing import Any, get_args
 
 import pytest
 from program_host import Here
-from real_time import LONG
+from real_time import LONG, until
 
 from lightrig.instruments.clock import SystemClock
 from lightrig.instruments.jobs.core.collectives import (
@@ -104,6 +104,10 @@ def test_a_rank_that_ends_fails_the_collective_and_the_next_begins_anew(
         running.stop()
     (again,) = found.run(call("all_reduce", 64))
     assert again.wrong == 0
+    os.kill(found.program("server1").pid, signal.SIGKILL)
+    until(lambda: found.program("server1").over, SystemClock())
+    (anew,) = found.run(call("all_reduce", 64))
+    assert anew.wrong == 0
 
 
 @pytest.mark.long

@@ -13,6 +13,7 @@ from lightrig.instruments.jobs.core.collectives import CollectiveFailedError
 from lightrig.instruments.jobs.core.streams import StreamState
 from lightrig.instruments.jobs.tools import nccl_tests
 from lightrig.instruments.jobs.tools.nccl_results import CollectiveRow
+from lightrig.instruments.jobs.traffic.rank_launcher import last_lines
 from lightrig.instruments.servers.tools.output import ToolOutputError
 from lightrig.instruments.wire.namespace import ProcessChannel
 
@@ -130,5 +131,4 @@ class CommandJob:
             self._failed = Span(self._last, self._clock.now())
 
     def _failure(self, what: str) -> CollectiveFailedError:
-        details = [("printed", text) for text in self._lines[-_LAST_LINES:]]
-        return CollectiveFailedError(self._command[0], what, details=details)
+        return CollectiveFailedError(self._command[0], what, details=last_lines(self._lines))

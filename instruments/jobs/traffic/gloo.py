@@ -10,6 +10,7 @@ from lightrig.instruments.core.errors import InstrumentError
 from lightrig.instruments.jobs import programs
 from lightrig.instruments.jobs.core.collectives import Exchange
 from lightrig.instruments.jobs.core.traffic import Traffic
+from lightrig.instruments.jobs.traffic.rank_launcher import ServerLauncher
 from lightrig.instruments.jobs.traffic.rank_programs import (
     OPERATION_TIMEOUT,
     RankPrograms,
@@ -47,6 +48,13 @@ class NoPyTorchError(InstrumentError):
         )
 
 
+def pytorch_of(server: str, answer: Mapping[str, Any], library: str = "Gloo") -> str:
+    """Return PyTorch's version from a program's first answer; raises `NoPyTorchError`."""
+    if answer.get("torch") is None:
+        raise NoPyTorchError(server, str(answer.get("why")), library)
+    return str(answer["torch"])
+
+
 class GlooRunner(RankPrograms):
     """Collectives among servers that have Python with PyTorch; see `CollectiveRunner`.
 
@@ -72,11 +80,10 @@ class GlooRunner(RankPrograms):
         lanes: Sequence[str] = (),
         timeout: int = OPERATION_TIMEOUT,
     ) -> None:
-        super().__init__(clock)
+        super().__init__(clock, servers, [interface, *lanes], LOADING)
+        self._launcher = ServerLauncher(self._program, clock)
         self._timeout = timeout
-        self._servers = servers
         self._addresses = addresses
-        self._interfaces = [interface, *lanes]
         self._settings = {"GLOO_SOCKET_IFNAME": interface}
         self._ports = itertools.count(_FIRST_STORE_PORT)
 
@@ -113,42 +120,24 @@ class GlooRunner(RankPrograms):
     def _exchange_bodies(self, what: Exchange) -> dict[str, dict[str, Any]]:
         return {rank: {"lanes": shares} for rank, shares in rank_shares(what).items()}
 
-    def _join(self, ranks: tuple[str, ...]) -> None:
-        """Form one group of `ranks`, in this order."""
-        self.load(ranks)
-        if ranks == self._joined:
-            return
-        self._joined = ()
+    def _join_bodies(self, ranks: tuple[str, ...]) -> dict[str, dict[str, Any]]:
         self._request_all(self._workers, "leave", lambda _: {}, OPERATION_TIMEOUT)
-        store = [self._addresses[ranks[0]], next(self._ports)]
         common = {
             "ranks": len(ranks),
-            "store": store,
+            "store": [self._addresses[ranks[0]], next(self._ports)],
             "interfaces": self._interfaces,
             "timeout_ns": self._timeout,
         }
-        self._request_all(
-            ranks,
-            "join",
-            lambda rank: {"rank": ranks.index(rank), **common, **self._body(rank)},
-            OPERATION_TIMEOUT,
-        )
-        self._joined = ranks
+        return {
+            rank: {"rank": place, **common, **self._body(rank)} for place, rank in enumerate(ranks)
+        }
 
     def _body(self, rank: str) -> dict[str, Any]:
         """Return what `join` needs besides."""
         return {}
 
-    def load(self, ranks: Sequence[str]) -> None:
-        """Start the programs of `ranks` that do not run yet, and have them load PyTorch.
-
-        Raises `NoPyTorchError` if a server has none.
-        """
-        for rank, answer in self._start_new(ranks, self._servers, self._program, LOADING):
-            if answer.get("torch") is None:
-                self.close()
-                raise NoPyTorchError(rank, str(answer.get("why")), self._library)
-            self._tool = f"{self._library} of PyTorch {answer.get('torch')}"
+    def _greeting(self, rank: str, answer: Mapping[str, Any]) -> str:
+        return f"{self._library} of PyTorch {pytorch_of(rank, answer, self._library)}"
 
     # ---------------------------------------------------------------------- for traffic
 

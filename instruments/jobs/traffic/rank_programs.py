@@ -16,10 +16,14 @@ from lightrig.instruments.jobs.core.collectives import (
     ExchangeMeasurement,
 )
 from lightrig.instruments.jobs.core.traffic import Traffic
-from lightrig.instruments.servers.host.linux import LinuxServer, this_boot_id
-from lightrig.instruments.servers.host.offset import ClockMap
-from lightrig.instruments.servers.host.program import Program, ProgramRequest, ProgramRun
-from lightrig.instruments.wire.trace import Trace
+from lightrig.instruments.jobs.traffic.rank_launcher import (
+    RankLauncher,
+    RankPlace,
+    RankProgram,
+    end_ranks,
+)
+from lightrig.instruments.servers.host.linux import LinuxServer
+from lightrig.instruments.servers.host.program import ProgramRequest
 
 OPERATION_TIMEOUT = 30_000_000_000
 """Time allowed for one operation, in ns, after which its rank gives it up."""
@@ -31,60 +35,105 @@ LONGEST = 3_600_000_000_000
 """Longest duration of traffic, in ns."""
 
 
-class RankProgram:
-    """The program of one rank."""
-
-    def __init__(self, run: ProgramRun, clocks: ClockMap) -> None:
-        self.clocks = clocks
-        self.pid = 0
-        self._run = run
-
-    def submit(self, verb: str, body: Mapping[str, Any], duration: int = 0) -> ProgramRequest:
-        """Send a request that may take `duration` ns."""
-        return self._run.submit(verb, body, duration)
-
-    @property
-    def over(self) -> bool:
-        """Whether the program has ended."""
-        return self._run.over
-
-    def close(self) -> None:
-        """End the program."""
-        self._run.close()
-
-
 class RankPrograms(ABC):
     """Collectives among ranks that are programs sent by us; see `CollectiveRunner`.
 
     The programs run until `close`, or until one of them fails: then all are ended, since the others
     would wait for it, and the next call starts them again.
+
+    Args:
+        clock: the bench's clock.
+        servers: by name, which is that of a rank.
+        interfaces: network devices of the ranks' connections, one for each lane.
+        starting: time in which programs that have just started answer, in ns.
     """
+
+    _launcher: RankLauncher
+    _joining = OPERATION_TIMEOUT
+    """Time allowed for joining a group, in ns."""
 
     simulated = False
     reforms = False
     """Whether ranks go on without one that they take for dead."""
 
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
+    def __init__(
+        self,
+        clock: Clock,
+        servers: Mapping[str, LinuxServer],
+        interfaces: Sequence[str],
+        starting: int,
+    ) -> None:
+        self._clock, self._servers = clock, servers
+        self._interfaces, self._starting = tuple(interfaces), starting
         self._workers: dict[str, RankProgram] = {}
         self._joined: tuple[str, ...] = ()
         self._tool = ""
         self._settings: Mapping[str, str] = {}
 
+    # ------------------------------------------------------------------ a library's words
+
     @abstractmethod
-    def _join(self, ranks: tuple[str, ...]) -> None:
-        """Start a program for each of `ranks` and form one group in this order."""
+    def _greeting(self, rank: str, answer: Mapping[str, Any]) -> str:
+        """Return the library with its version, of a program's first answer.
+
+        Raises an error where the server lacks the library; then all programs are ended.
+        """
+
+    @abstractmethod
+    def _join_bodies(self, ranks: tuple[str, ...]) -> dict[str, dict[str, Any]]:
+        """Return the body of the request to each program that joins a new group."""
+
+    def _places(self, rank: str) -> list[RankPlace]:
+        """Return where the programs of a rank run: by default one for all lanes."""
+        return [RankPlace(rank, self._servers[rank], self._interfaces[0])]
 
     @abstractmethod
     def _exchange_bodies(self, what: Exchange) -> dict[str, dict[str, Any]]:
         """Return the body of the request to each program that takes part in an exchange."""
 
+    # --------------------------------------------------------------------------- common
+
     def close(self) -> None:
-        """End the programs of all ranks."""
+        """End the programs of all ranks, and what they have left behind."""
         workers, self._workers = self._workers, {}
         self._joined = ()
-        for worker in workers.values():
-            worker.close()
+        end_ranks(workers.values())
+        self._launcher.stop()
+
+    def load(self, ranks: Sequence[str]) -> None:
+        """Start the programs of `ranks` that do not run yet, and have them load the library.
+
+        Raises what `RankLauncher.start` raises, and the library's error where a server lacks it.
+        """
+        places = [place for rank in ranks for place in self._places(rank)]
+        names = {place.rank for place in places}
+        if self._launcher.together and (
+            names != self._workers.keys() or any(each.over for each in self._workers.values())
+        ):
+            self.close()
+        new = [place for place in places if place.rank not in self._workers]
+        if not new:
+            return
+        self._workers |= self._launcher.start(new)
+        started = [place.rank for place in new]
+        answers = self._request_all(started, "hello", lambda _: {}, self._starting)
+        for name, answer in zip(started, answers, strict=True):
+            self._workers[name].greeted(answer)
+            try:
+                self._tool = self._greeting(name, answer)
+            except InstrumentError:
+                self.close()
+                raise
+
+    def _join(self, ranks: tuple[str, ...]) -> None:
+        """Form one group of `ranks` in this order; programs that run are used again."""
+        self.load(ranks)
+        if ranks == self._joined:
+            return
+        self._joined = ()
+        bodies = self._join_bodies(ranks)
+        self._request_all(list(bodies), "join", bodies.__getitem__, self._joining)
+        self._joined = ranks
 
     def run(
         self, call: CollectiveCall, *, timeout: int = DEFAULT_TIMEOUT
@@ -184,30 +233,6 @@ class RankPrograms(ABC):
             except InstrumentError as error:
                 self.close()
                 raise self._failed(ranks, f"could not {verb}", rank, error) from error
-        return answers
-
-    def _start_new(
-        self,
-        ranks: Sequence[str],
-        servers: Mapping[str, LinuxServer],
-        program: Program,
-        timeout: int,
-    ) -> list[tuple[str, dict[str, Any]]]:
-        """Start `program` on the servers of `ranks` where none runs; return what these answer."""
-        new = [rank for rank in ranks if rank not in self._workers]
-        for rank in new:
-            clocks = ClockMap(name=servers[rank].name)
-            run = servers[rank].start(program, Trace(self._clock), clocks)
-            self._workers[rank] = RankProgram(run, clocks)
-        return list(zip(new, self._greet(new, timeout), strict=True))
-
-    def _greet(self, names: Sequence[str], timeout: int) -> list[dict[str, Any]]:
-        """Learn process and clock of programs that have just started; return their answers."""
-        answers = self._request_all(names, "hello", lambda _: {}, timeout)
-        here = this_boot_id()
-        for name, answer in zip(names, answers, strict=True):
-            self._workers[name].clocks.same_clock = answer.get("boot") == here
-            self._workers[name].pid = int(answer.get("pid", 0))
         return answers
 
     def _failed(

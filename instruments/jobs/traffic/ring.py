@@ -6,10 +6,8 @@ from typing import Any
 from lightrig.instruments.clock import Clock
 from lightrig.instruments.jobs import programs
 from lightrig.instruments.jobs.core.collectives import Exchange
-from lightrig.instruments.jobs.traffic.rank_programs import (
-    OPERATION_TIMEOUT,
-    RankPrograms,
-)
+from lightrig.instruments.jobs.traffic.rank_launcher import ServerLauncher
+from lightrig.instruments.jobs.traffic.rank_programs import RankPrograms
 from lightrig.instruments.servers.host.linux import LinuxServer
 from lightrig.instruments.servers.host.program import Program
 
@@ -45,13 +43,14 @@ class RingRunner(RankPrograms):
         *,
         user_timeout: int = 0,
     ) -> None:
-        super().__init__(clock)
-        self._servers, self._addresses = servers, addresses
-        self._user_timeout = user_timeout
-        self._tool = "plain TCP"
+        super().__init__(clock, servers, [""], _STARTING)
+        self._launcher = ServerLauncher(RING, clock)
+        self._addresses, self._user_timeout = addresses, user_timeout
 
-    def _join(self, ranks: tuple[str, ...]) -> None:
-        self._start_new(ranks, self._servers, RING, _STARTING)
+    def _greeting(self, rank: str, answer: Mapping[str, Any]) -> str:
+        return "plain TCP"
+
+    def _join_bodies(self, ranks: tuple[str, ...]) -> dict[str, dict[str, Any]]:
         addresses = [self._addresses[rank] for rank in ranks]
         places = {rank: place for place, rank in enumerate(ranks)}
         listening = self._request_all(
@@ -63,12 +62,10 @@ class RingRunner(RankPrograms):
             for after in [(place + 1) % len(ranks)]
         }
         common = {"ranks": len(ranks), "user_timeout_ns": self._user_timeout}
-        self._request_all(
-            ranks,
-            "join",
-            lambda rank: {"rank": places[rank], "next": following[rank], **common},
-            OPERATION_TIMEOUT,
-        )
+        return {
+            rank: {"rank": place, "next": following[rank], **common}
+            for rank, place in places.items()
+        }
 
     def _exchange_bodies(self, what: Exchange) -> dict[str, dict[str, Any]]:
         raise NotImplementedError("plain TCP is for checked collectives alone")

@@ -9,12 +9,12 @@ from typing import Any, Literal, Protocol, TypeAlias
 from lightrig.instruments.clock import Clock, Span
 from lightrig.instruments.core.errors import DisconnectedError, InstrumentError
 from lightrig.instruments.jobs import programs
-from lightrig.instruments.jobs.traffic.gloo import LOADING, NoPyTorchError
+from lightrig.instruments.jobs.traffic.gloo import LOADING, pytorch_of
+from lightrig.instruments.jobs.traffic.rank_launcher import start_on
 from lightrig.instruments.jobs.traffic.rendezvous import RendezvousStore
-from lightrig.instruments.servers.host.linux import LinuxServer, this_boot_id
+from lightrig.instruments.servers.host.linux import LinuxServer
 from lightrig.instruments.servers.host.offset import ClockMap
 from lightrig.instruments.servers.host.program import Program, ProgramRequest
-from lightrig.instruments.wire.trace import Trace
 
 TRAINING = Program(
     "lightrig-training",
@@ -208,22 +208,21 @@ class TrainingRank:
     def __init__(self, rank: int, server: LinuxServer, clock: Clock) -> None:
         self.rank, self.name = rank, server.name
         self._server, self._group = server, 0
-        self._clocks = ClockMap(name=server.name)
         self._listener: RankListener | None = None
         self._store: RendezvousStore | None = None
         self._phases: LocalPhases | None = None
         self._module: ScriptModule | None = None
-        self._run = server.start(TRAINING, Trace(clock), self._clocks, self._on_event)
+        self._run = start_on(server, TRAINING, clock, self._on_event)
+        self._clocks = self._run.clocks
         self._hello = self._run.submit("hello", {}, LOADING)
 
     def loaded(self) -> str:
         """Wait until PyTorch is loaded; return its version."""
         answer = self._hello.result()
-        self._clocks.same_clock = answer.get("boot") == this_boot_id()
-        if answer.get("torch") is None:
-            raise NoPyTorchError(self.name, str(answer.get("why")))
+        self._run.greeted(answer)
+        pytorch = pytorch_of(self.name, answer)
         self._group = int(answer["group"])
-        return str(answer["torch"])
+        return pytorch
 
     def train(
         self,
