@@ -6,7 +6,6 @@ its bytes must not wait, neither for other bytes nor for a lock that is held ove
 no connection of the loop is read.
 """
 
-import os
 import select
 import threading
 from typing import Protocol
@@ -29,10 +28,10 @@ class ReadLoop:
     """One thread that reads connections from their `add` to their end; it ends with the last."""
 
     def __init__(self) -> None:
-        self._begin()
-        os.register_at_fork(after_in_child=self._begin)
+        self.forget()
 
-    def _begin(self) -> None:
+    def forget(self) -> None:
+        """Forget all connections; for the child of a fork, which has none of the threads."""
         self._lock = threading.Lock()
         self._connections: dict[int, Readable] = {}
         self._poll: select.epoll | None = None

@@ -4,6 +4,7 @@ The thread notices a close at once, also while no reply is expected.
 """
 
 import contextlib
+import os
 import select
 import socket
 import struct
@@ -81,6 +82,8 @@ def connect(instrument: str, host: str, port: int, timeout: float, clock: Clock)
 
 _LOOP = ReadLoop()
 """Reads all connections of this process that are not encrypted."""
+
+os.register_at_fork(after_in_child=_LOOP.forget)
 
 
 class TcpConnection:
