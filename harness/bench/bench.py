@@ -75,6 +75,8 @@ class Bench:
                 instrument.on_setting = partial(self._before_setting, name)
 
     def _before_setting(self, name: str, setting: str, value: float) -> None:
+        # An instrument that is another's by now is not asked for its light either.
+        self.check_lease()
         self.interlocks.check_setting(name, setting, value)
         if (note := self.setting_notes.get(name)) is not None:
             note(setting, value)

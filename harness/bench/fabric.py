@@ -14,21 +14,14 @@ the meantime is brought to the plan as well. Three rules make it safe in a share
 
 import contextlib
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from lightrig.harness.bench.bench import Bench
 from lightrig.harness.bench.interlocks import PowerBudget
 from lightrig.harness.bench.lab_folder import LabFolderError
-from lightrig.harness.bench.lease import identity_key
-from lightrig.harness.bench.restoring import Notify, NotRestoredError, ignore, persist
-from lightrig.harness.bench.saved_state import (
-    SavedCircuits,
-    SavedStateError,
-    SavedStates,
-    StateConflictError,
-    origin,
-)
+from lightrig.harness.bench.restoring import InitialStates, Obstacles
+from lightrig.harness.bench.saved_state import SavedCircuits, SavedStates, as_texts
 from lightrig.instruments.clock import Span
 from lightrig.instruments.core.capabilities import Operation, OpticalSwitch
 from lightrig.instruments.core.errors import NotDoneError
@@ -52,7 +45,7 @@ class ForeignChangeError(LightrigError):
     """Circuits of the testbed were made or removed, and not by this process."""
 
 
-class Fabric:
+class Fabric(InitialStates[SavedCircuits]):
     """All optical switches of a bench, which are brought from plan to plan together.
 
     Args:
@@ -62,11 +55,11 @@ class Fabric:
     """
 
     def __init__(self, bench: Bench, states: SavedStates | None = None) -> None:
-        self.bench = bench
+        if states is None:
+            super().__init__(bench, bench.saved_states, bench.external)
+        else:
+            super().__init__(bench, states, bench.switches)
         self.power_budget = PowerBudget(bench.testbed)
-        self._states = bench.saved_states if states is None else states
-        self._on_disk = bench.external if states is None else frozenset(bench.switches)
-        self._saved: dict[str, SavedCircuits] = {}
         self._links: dict[Plan, frozenset[Link]] = {}
 
     @property
@@ -107,7 +100,7 @@ class Fabric:
         """
         if check_budget:
             self.power_budget.check(plan)
-        if not self._saved:
+        if not self.states:
             self.save_initial_state()
         present = self._read(sorted(plan.circuits))
         self._check_undisturbed(present)
@@ -138,11 +131,9 @@ class Fabric:
         # A switch that is another's by now is not asked for its light either.
         self.bench.check_lease()
         self.bench.interlocks.check(switch, before, after, at_once or {})
-        if before != after and switch in self._saved:
-            state = self._saved[switch] = self._saved[switch].changing(before, after)
-            if (store := self._store(switch)) is not None:
-                # Not flushed to the disk: after a power failure the difference is asked about.
-                store.save(state, durable=False)
+        if before != after and switch in self.states:
+            # Not flushed to the disk: after a power failure the difference is asked about.
+            self.states.put(switch, self.states[switch].changing(before, after), durable=False)
 
     def moves(
         self, before: Plan, after: Plan, moving: int, count: int | None = None
@@ -157,58 +148,56 @@ class Fabric:
 
     def _settled(self, switch: str) -> None:
         """Take what a switch was read back with for all that this process has left there."""
-        if (state := self._saved.get(switch)) is not None:
-            self._saved[switch] = replace(state, before=state.after)
+        if (state := self.states.get(switch)) is not None:
+            self.states[switch] = replace(state, before=state.after)
 
     def note_selection(self, switch: str, circuits: frozenset[Circuit]) -> None:
         """Note that a switch is about to be brought from its last circuits to `circuits`."""
-        if switch in self._saved:
-            self.note_change(switch, self._saved[switch].after, circuits)
+        if switch in self.states:
+            self.note_change(switch, self.states[switch].after, circuits)
 
-    def restore(
-        self,
-        *,
-        force: bool = False,
-        keep_trying: int | None = None,
-        notify: Notify = ignore,
-    ) -> None:
-        """Restore the circuits of all switches from before the first change.
+    def _names(self) -> list[str]:
+        return sorted(self.bench.switches)
 
-        A switch that fails is tried again, over new connections, for `keep_trying` ns (by default
-        `RESTORE_TIME`); `notify` is told of each failure. A switch that somebody else has changed
-        since is left alone unless `force`.
+    def _present(self, names: Sequence[str]) -> list[SavedCircuits]:
+        found = []
+        for name, circuits in self._read(names).items():
+            ours = self._ours(name, circuits)
+            made = self._origin(name)
+            found.append(SavedCircuits(made, ours, self._cabling(name), ours, ours))
+        return found
 
-        Raises `NotRestoredError` with all switches that are not as found, after all others were
-        restored; their saved states stay on disk.
-        """
-        self.bench.check_lease()
-        actions = {
-            name: lambda name=name: self._restore(name, force) for name in sorted(self._saved)
-        }
-        failures = persist(actions, self.bench, keep_trying, notify)
-        for name in actions.keys() - failures.keys():
-            state = self._saved.pop(name)
-            if (store := self._store(name)) is not None:
-                store.clear(state)
-        if failures:
-            raise NotRestoredError(self.testbed, failures)
+    def _differing(self, state: SavedCircuits, now: SavedCircuits) -> list[str]:
+        found = []
+        if made := state.foreign(now.found):
+            found.append(f"{_listed(made)} made by somebody else")
+        if removed := state.missing(now.found):
+            found.append(f"{_listed(removed)} removed by somebody else")
+        if ports := state.recabled(now.cabling):
+            found.append(f"recabled since: port {', '.join(ports)}")
+        return found
 
-    def forget(self) -> None:
-        """Discard the saved states: what the switches hold now is not restored later."""
-        for name, state in self._saved.items():
-            if (store := self._store(name)) is not None:
-                store.clear(state)
-        self._saved.clear()
+    def _beyond(self, state: SavedCircuits, now: SavedCircuits) -> str:
+        foreign = state.found - self._ours(now.origin.instrument, state.found)
+        if not foreign:
+            return ""
+        return (
+            f"it was found with {_listed(foreign)}, whose ports are not all cabled in "
+            f"{self.testbed.path}"
+        )
 
-    def _restore(self, name: str, force: bool) -> None:
-        self.bench.check_lease()
-        state = self._saved[name]
+    def _steps(self, obstacles: Obstacles, *, force: bool) -> Sequence[Callable[[str], None]]:
+        return [lambda name: self._restore(name, force=force)]
+
+    def _restore(self, name: str, *, force: bool) -> None:
+        state = self.states[name]
         wanted = Plan("as found", {name: state.found})
         present = self._read([name])[name]
         # Circuits that are missing are no conflict here: a switch that has restarted has none.
         # One that somebody has made may be in use.
         if not force and (made := state.foreign(self._ours(name, present))):
-            raise self._conflict(name, state, present, f"{_listed(made)} made by somebody else")
+            (now,) = self._present([name])
+            raise self._conflict(state, now, f"{_listed(made)} made by somebody else")
         # Unchecked: all ports of a saved state were found to be the testbed's.
         change = self._change(name, present, wanted, checked=False)
         # A full disk is no reason to leave the circuits as they are.
@@ -216,85 +205,11 @@ class Fabric:
             self.note_change(name, change.keep | change.remove, change.keep | change.add)
         Transition(self.bench, wanted, {name: change}).apply()
 
-    def save_initial_state(self, *, force: bool = False) -> None:
-        """Save the circuits on the testbed's ports of all switches, first of all on disk.
-
-        A state that a killed run has left on disk is used instead of the present one: it is the
-        last that the laboratory wanted. Raises `StateConflictError`, unless `force`, where the
-        switch is not as that run can have left it, or was recabled since, and in any case for a
-        state that another account may have written, or with a circuit on ports that the testbed
-        does not cable; nothing is changed then.
-        """
-        conflicts: list[str] = []
-        new: list[str] = []
-        for name, present in self._read(sorted(self.bench.switches)).items():
-            ours = self._ours(name, present)
-            address = self.testbed.switches[name].address
-            identity = self.bench.identities[name]
-            key = identity_key(identity, address)
-            store = self._store(name)
-            try:
-                state = store.circuits(key) if store is not None else None
-            except SavedStateError as error:
-                conflicts.append(f"{name} is not used: {error}")
-                continue
-            if state is None:
-                made = origin(key, name, identity, address, self.testbed, self.bench.purpose)
-                state = SavedCircuits(made, ours, self._cabling(name), ours, ours)
-                if store is not None:
-                    store.save(state)
-                    new.append(name)
-            elif not force and (differences := self.differences(name, state, present)):
-                why = "; ".join(differences)
-                conflicts.append(str(self._conflict(name, state, present, why)))
-            elif foreign := state.found - self._ours(name, state.found):
-                why = (
-                    f"it was found with {_listed(foreign)}, whose ports are not all cabled in "
-                    f"{self.testbed.path}"
-                )
-                conflicts.append(str(self._conflict(name, state, present, why)))
-            self._saved[name] = state
-        if conflicts:
-            # Left there, they would be taken for what a killed run had found.
-            for name in new:
-                if (store := self._store(name)) is not None:
-                    store.clear(self._saved[name])
-            self._saved.clear()
-            raise StateConflictError("\n".join(conflicts))
-
-    def differences(
-        self, name: str, state: SavedCircuits, present: frozenset[Circuit]
-    ) -> list[str]:
-        """Return how switch `name` differs from how the run that saved `state` can have left it."""
-        ours = self._ours(name, present)
-        found = []
-        if made := state.foreign(ours):
-            found.append(f"{_listed(made)} made by somebody else")
-        if removed := state.missing(ours):
-            found.append(f"{_listed(removed)} removed by somebody else")
-        if ports := state.recabled(self._cabling(name)):
-            found.append(f"recabled since: port {', '.join(ports)}")
-        return found
-
-    def _conflict(
-        self, name: str, state: SavedCircuits, present: frozenset[Circuit], why: str
-    ) -> StateConflictError:
-        lines = (
-            f"{name} is not restored: {why}",
-            f"  {state.origin}",
-            f"  found     {_listed(state.found)}",
-            f"  last set  {_listed(state.after)} ({state.changed or 'nothing was changed'})",
-            f"  now       {_listed(self._ours(name, present))}",
-            f"  try       `lightrig restore {self.testbed.path} --show`; then --force restores "
-            "what was found, --forget keeps what is there now",
-        )
-        return StateConflictError("\n".join(lines))
-
     def _check_undisturbed(self, present: Mapping[str, frozenset[Circuit]]) -> None:
         """Raise `ForeignChangeError` where circuits are not as this process has left them."""
         lines, changed = [], list[str]()
         for name, circuits in present.items():
-            ours, state = self._ours(name, circuits), self._saved.get(name)
+            ours, state = self._ours(name, circuits), self.states.get(name)
             if state is None:
                 continue
             if made := state.foreign(ours):
@@ -303,7 +218,7 @@ class Fabric:
                 lines.append(f"{name}: {_listed(removed)} removed")
             if made or removed:
                 changed.append(name)
-                self._saved[name] = replace(state, before=ours, after=ours)  # reported once
+                self.states[name] = replace(state, before=ours, after=ours)  # reported once
         if lines:
             raise ForeignChangeError(
                 f"circuits of testbed {self.testbed.name} were changed, and not by this run: "
@@ -311,10 +226,6 @@ class Fabric:
                 + "\n  try       its front panel, other programs, and whether it has restarted",
                 subjects=changed,
             )
-
-    def _store(self, name: str) -> SavedStates | None:
-        """Return where the state of a switch is saved; None for one that ends with this process."""
-        return self._states if name in self._on_disk else None
 
     def _ours(self, name: str, circuits: frozenset[Circuit]) -> frozenset[Circuit]:
         """Return the circuits with both ports cabled in the testbed; others are foreign."""
@@ -329,7 +240,7 @@ class Fabric:
             **{str(port): str(cabling.receiver(name, port)) for port in sorted(egress)},
         }
 
-    def _read(self, names: list[str]) -> dict[str, frozenset[Circuit]]:
+    def _read(self, names: Sequence[str]) -> dict[str, frozenset[Circuit]]:
         switches = self.bench.switches
         if len(names) == 1:
             return {names[0]: switches[names[0]].circuits()}
@@ -360,7 +271,7 @@ class Fabric:
 
 
 def _listed(circuits: Iterable[Circuit]) -> str:
-    return ", ".join(map(str, sorted(circuits))) or "no circuit"
+    return ", ".join(as_texts(circuits))
 
 
 @dataclass

@@ -18,10 +18,17 @@ from lightrig.harness.bench.fabric import Fabric
 from lightrig.harness.bench.lab_folder import LabFolderError
 from lightrig.harness.bench.lease import identity_key
 from lightrig.harness.bench.light_reach import on_path
-from lightrig.harness.bench.restoring import RESTORE_TIME, Notify, NotRestoredError, ignore
+from lightrig.harness.bench.restoring import (
+    RESTORE_TIME,
+    InitialStates,
+    Notify,
+    NotRestoredError,
+    ignore,
+)
 from lightrig.harness.bench.saved_state import (
     TIME,
     SavedCircuits,
+    SavedSettings,
     SavedState,
     SavedStateError,
     SavedStates,
@@ -30,7 +37,6 @@ from lightrig.harness.bench.saved_state import (
 from lightrig.harness.bench.settings import SavedInstruments
 from lightrig.harness.machine_folder import FALLBACK, VARIABLE
 from lightrig.instruments.clock import SystemClock, wall_time
-from lightrig.instruments.core.capabilities import HasSettings
 from lightrig.testbeds import InstrumentSpec, LightrigError, SwitchSpec, Testbed
 
 SETTLING = 2
@@ -112,14 +118,13 @@ def leftovers(testbed: Testbed, owners: Collection[int] = ()) -> Found:
             f"{folder}, the folder of leases and saved states, does not exist\n"
             f"  try       correct {VARIABLE}, or `lab_folder:` in {testbed.path}; runs make it"
         )
-    specs: dict[str, SwitchSpec | InstrumentSpec] = {
-        **testbed.optical_switches,
-        **testbed.instruments,
-    }
     found = []
     known, unused = states.read_all()
     for state in known:
-        origin = state.origin
+        origin, of_switch = state.origin, isinstance(state, SavedCircuits)
+        # A switch and an attenuator may be parts of one box, at one address.
+        specs: Mapping[str, SwitchSpec | InstrumentSpec]
+        specs = testbed.optical_switches if of_switch else testbed.instruments
         names = [name for name, spec in specs.items() if spec.address == origin.address]
         if origin.testbed == testbed.name and origin.instrument in specs:
             found.append(Leftover(state, origin.instrument))
@@ -141,47 +146,33 @@ def forget(testbed: Testbed, found: Found) -> None:
         lease.release()
 
 
-def _of_no_instrument(testbed: Testbed, left: Iterable[Leftover]) -> list[str]:
-    """Return a sentence for each state of an instrument that is not in the file."""
-    return [
-        f"{each.state.origin.instrument} has a saved state, and is not in {testbed.path}\n"
-        f"  {each.state.origin}{_ADVICE}"
-        for each in left
-        if each.name is None
-    ]
-
-
-def _of_another(bench: Bench, name: str, left: Iterable[Leftover]) -> list[str]:
-    """Return a sentence for each state of another specimen than the one on the bench."""
-    identity = bench.identities[name]
-    key = identity_key(identity, spec_of(bench.testbed, name).address)
-    return [
-        f"{name} is not restored: it is another instrument, {identity}\n"
-        f"  {each.state.origin}{_ADVICE}"
-        for each in left
-        if each.name == name and each.state.origin.key != key
-    ]
+def _mismatch(testbed: Testbed, left: Leftover, benches: Mapping[str, Bench]) -> str:
+    """Return why a state is not of an instrument that is there; empty if it may be."""
+    name, origin = left.name, left.state.origin
+    if name is None:
+        why = f"{origin.instrument} has a saved state, and is not in {testbed.path}"
+    elif name not in benches:
+        return ""
+    else:
+        identity = benches[name].identities[name]
+        if origin.key == identity_key(identity, spec_of(testbed, name).address):
+            return ""
+        why = f"{name} is not restored: it is another instrument, {identity}"
+    return f"{why}\n  {origin}{_ADVICE}"
 
 
 def compare(bench: Bench, left: Iterable[Leftover]) -> list[StateComparison]:
     """Compare saved states with what is there now; changes nothing."""
+    kinds: dict[type, InitialStates[Any]] = {
+        SavedCircuits: Fabric(bench),
+        SavedSettings: SavedInstruments(bench),
+    }
     found = []
     for each in left:
-        name, state = each.name or "", each.state
-        if isinstance(state, SavedCircuits):
-            if name in bench.switches:
-                present = bench.switches[name].circuits()
-                differences = Fabric(bench).differences(name, state, present)
-                now = [str(circuit) for circuit in sorted(present)]
-                found.append(StateComparison(state, now, differences))
-        elif name in bench.instruments:
-            instrument = bench.instruments[name]
-            if isinstance(instrument, HasSettings):
-                channels = bench.testbed.instruments[name].channels
-                settings = instrument.read_settings(range(1, channels + 1))
-                changed = SavedInstruments.differences(instrument, state, settings)
-                now = [f"{setting} {value}" for setting, value in settings.items()]
-                found.append(StateComparison(state, now, changed))
+        kind = kinds[type(each.state)]
+        if each.name is not None:
+            now, differences = kind.differences(each.name, each.state)
+            found.append(StateComparison(each.state, now, differences))
     return found
 
 
@@ -200,19 +191,13 @@ def restore_left(
     """
     names = {each.name for each in found.left if each.name is not None}
     benches, absent = open_available(testbed, names, found.states, keep_trying, notify)
-    conflicts = _of_no_instrument(testbed, found.left)
     try:
-        of_another = {name: _of_another(benches[name], name, found.left) for name in benches}
-        for sentences in of_another.values():
-            conflicts += sentences
+        mismatches = [(each, _mismatch(testbed, each, benches)) for each in found.left]
+        # Also where a state of another specimen has its name: this one may have its own.
+        matching = {each.name for each, why in mismatches if not why}
         done = restore(
-            {
-                name: bench
-                for name, bench in benches.items()
-                # Also where a state of another specimen has its name: this one may have its own.
-                if len(of_another[name]) < sum(each.name == name for each in found.left)
-            },
-            not_as_found=[*absent, *(name for name, found in of_another.items() if found)],
+            {name: bench for name, bench in benches.items() if name in matching},
+            not_as_found={*absent, *(each.name for each, why in mismatches if why and each.name)},
             force=force,
             keep_trying=keep_trying,
             notify=notify,
@@ -220,7 +205,7 @@ def restore_left(
     finally:
         for bench in benches.values():
             bench.close()
-    done.conflicts[:0] = conflicts
+    done.conflicts[:0] = [why for _, why in mismatches if why]
     done.failures.update(absent)
     done.restored += [
         each.state for each in found.left if not found.states.path_of(each.state).exists()
@@ -314,7 +299,9 @@ def restore(
 
     trying: dict[str, Any] = {"keep_trying": keep_trying, "notify": notify}
     steps: list[Callable[[str], None]] = [
-        lambda name: settings[name].save(force=force),  # what conflicts is switched off here
+        lambda name: settings[name].save_initial_state(
+            force=force
+        ),  # what conflicts is switched off here
         lambda name: settings[name].restore_off(**trying),
         lambda name: fabrics[name].save_initial_state(force=force),
         lambda name: fabrics[name].restore(force=force, **trying),

@@ -1,11 +1,31 @@
-"""Persistent restoring: retries for a stated time, then an error with what to do."""
+"""The initial state of instruments: saved before the first change, compared, restored.
 
+Circuits of switches and settings of instruments are two kinds of one thing. Restoring is retried
+for a stated time, then it is an error with what to do.
+"""
+
+import contextlib
 import traceback
-from collections.abc import Callable, Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import TypeAlias
+from typing import Generic, TypeAlias
 
+from lightrig.harness.bench.assembly import spec_of
 from lightrig.harness.bench.bench import Bench
+from lightrig.harness.bench.lab_folder import LabFolderError
+from lightrig.harness.bench.lease import identity_key
+from lightrig.harness.bench.saved_state import (
+    BenchStates,
+    Origin,
+    SavedStateError,
+    SavedStates,
+    State,
+    StateConflictError,
+    as_texts,
+    origin,
+)
 from lightrig.instruments.core.errors import DeniedError, InstrumentError
 from lightrig.testbeds import LightrigError, Testbed
 
@@ -24,6 +44,9 @@ NOT_AS_FOUND = 6
 
 Notify: TypeAlias = Callable[[str], None]
 """Called with a sentence for the person at the terminal."""
+
+Obstacles = Callable[[str], Sequence[str]]
+"""Return the instruments on the light paths of an instrument that are not as they were found."""
 
 
 class NotRestoredError(LightrigError):
@@ -54,6 +77,11 @@ class RestoreCutError(LightrigError):
 
 def ignore(_sentence: str) -> None:
     """Drop the sentence."""
+
+
+def no_obstacles(_name: str) -> Sequence[str]:
+    """Return nothing: all paths are as they were found."""
+    return ()
 
 
 def persist(
@@ -98,3 +126,163 @@ def persist(
         clock.sleep(min(pause, left))
         pause = min(2 * pause, _LONGEST_PAUSE)
     return failures
+
+
+class InitialStates(ABC, Generic[State]):
+    """What instruments of a bench held before the first change, of one kind of state.
+
+    The order is the same for each kind, so that a kill at any moment can be undone: read, save on
+    disk, note on disk before each change, restore, and only then discard what was saved.
+
+    Attributes:
+        bench: the open instruments.
+        states: what was saved, or what a killed run has left, by name.
+    """
+
+    _set_by_somebody = ""
+    """Begin of a sentence of differences that do not say so each by itself."""
+
+    def __init__(self, bench: Bench, store: SavedStates | None, on_disk: Collection[str]) -> None:
+        self.bench = bench
+        self.states: BenchStates[State] = BenchStates(store, on_disk)
+
+    @abstractmethod
+    def _names(self) -> list[str]:
+        """Return the instruments of this kind."""
+
+    @abstractmethod
+    def _present(self, names: Sequence[str]) -> list[State]:
+        """Read instruments; return the states that would be saved if they were unchanged."""
+
+    @abstractmethod
+    def _differing(self, state: State, now: State) -> list[str]:
+        """Return how `now` differs from how the run that saved `state` can have left it."""
+
+    @abstractmethod
+    def _beyond(self, state: State, now: State) -> str:
+        """Return why `state` would change what is not this testbed's; empty if it would not."""
+
+    @abstractmethod
+    def _steps(self, obstacles: Obstacles, *, force: bool) -> Sequence[Callable[[str], None]]:
+        """Return what restores an instrument: each step is carried out for all before the next."""
+
+    def _end_light(self) -> None:
+        """Switch off what was found off, as a run is refused; raises `NotRestoredError`."""
+
+    def save_initial_state(self, *, force: bool = False) -> None:
+        """Save what all instruments of this kind hold, first of all on disk.
+
+        A state that a killed run has left on disk is used instead of the present one: it is the
+        last that the laboratory wanted. Raises `StateConflictError`, unless `force`, where the
+        instrument is not as that run can have left it, and in any case for a state that another
+        account may have written, or that would change what the testbed does not cover; nothing is
+        changed then but that what was found off is switched off.
+        """
+        conflicts: list[str] = []
+        new: list[str] = []
+        names, known = self._names(), self.bench.testbed.instruments
+        present = self._present(names)
+        try:
+            for name, now in zip(names, present, strict=True):
+                store = self.states.store_of(name)
+                try:
+                    state = store.load(now, known) if store is not None else None
+                except SavedStateError as error:
+                    conflicts.append(f"{name} is not used: {error}")
+                    continue
+                if state is None:
+                    new.append(name)
+                    self.states.put(name, now)
+                elif why := self._beyond(state, now):
+                    conflicts.append(str(self._conflict(state, now, why)))
+                else:
+                    self.states[name] = state
+                    if not force and (differences := self._differing(state, now)):
+                        conflicts.append(str(self._conflict(state, now, differences)))
+            if conflicts:
+                try:
+                    self._end_light()
+                except NotRestoredError as error:
+                    conflicts.append(str(error))
+                raise StateConflictError("\n".join(conflicts))
+        except BaseException:
+            # Left there, they would be taken for what a killed run had found.
+            for name in new:
+                with contextlib.suppress(LabFolderError):
+                    self.states.drop([name])
+            self.states.clear()
+            raise
+
+    def differences(self, name: str, state: State) -> tuple[list[str], list[str]]:
+        """Return what an instrument holds, and how it is not as `state` says that it was left."""
+        if name not in self._names():
+            return [], ["it has nothing of this kind that can be restored"]
+        (now,) = self._present([name])
+        return as_texts(now.found), self._differing(state, now)
+
+    def _origin(self, name: str) -> Origin:
+        """Return the origin of what is read from an instrument now."""
+        testbed, identity = self.bench.testbed, self.bench.identities[name]
+        address = spec_of(testbed, name).address
+        key = identity_key(identity, address)
+        return origin(key, name, identity, address, testbed, self.bench.purpose)
+
+    def _conflict(self, state: State, now: State, why: str | list[str]) -> StateConflictError:
+        """Return the error that leaves an instrument to a person."""
+        sentence = why if isinstance(why, str) else self._set_by_somebody + "; ".join(why)
+        lines = (
+            f"{now.origin.instrument} is not restored: {sentence}",
+            f"  {state.origin}",
+            f"  found     {', '.join(as_texts(state.found)) or 'nothing'}",
+            f"  last set  {', '.join(state.last_set) or 'nothing'} "
+            f"({state.changed or 'nothing was changed'})",
+            f"  now       {', '.join(as_texts(now.found)) or 'nothing'}",
+            f"  try       `lightrig restore {self.bench.testbed.path} --show`; then --force "
+            "restores what was found, --forget keeps what is there now",
+        )
+        return StateConflictError("\n".join(lines))
+
+    def restore(
+        self,
+        *,
+        force: bool = False,
+        obstacles: Obstacles = no_obstacles,
+        keep_trying: int | None = None,
+        notify: Notify = ignore,
+    ) -> None:
+        """Restore what was saved, and discard it.
+
+        An instrument that fails is tried again, over new connections, for `keep_trying` ns (by
+        default `RESTORE_TIME`); `notify` is told of each failure. A switch in which somebody else
+        has made circuits since is left alone unless `force`. Light is switched on or raised last,
+        and only where `obstacles` returns nothing.
+
+        Raises `NotRestoredError` with all instruments that are not as found, after all others were
+        restored; their saved states stay on disk.
+        """
+        failures = self._carry_out(self._steps(obstacles, force=force), keep_trying, notify)
+        self.states.drop(sorted(self.states.keys() - failures.keys()))
+        if failures:
+            raise NotRestoredError(self.bench.testbed, failures)
+
+    def forget(self) -> None:
+        """Discard the saved states: what the instruments hold now is not restored later."""
+        self.states.drop(list(self.states))
+
+    def _carry_out(
+        self, steps: Sequence[Callable[[str], None]], keep_trying: int | None, notify: Notify
+    ) -> dict[str, LightrigError]:
+        """Carry out steps on all instruments; return the errors of those that failed at one."""
+        failures: dict[str, LightrigError] = {}
+        if self.states:
+            self.bench.check_lease()
+
+        def attempt(step: Callable[[str], None], name: str) -> None:
+            self.bench.check_lease()  # it may be lost while others are tried again
+            step(name)
+
+        for step in steps:
+            pending = sorted(self.states.keys() - failures.keys())
+            actions = {name: partial(attempt, step, name) for name in pending}
+            failures |= persist(actions, self.bench, keep_trying, notify)
+        return failures

@@ -1,5 +1,8 @@
 """The states of instruments before a run changed them, on disk: they survive a kill.
 
+There are two kinds, the circuits of a switch and the settings of an instrument, in files of one
+format. What is done with them is in `harness.bench.restoring`.
+
 A state knows what it was read from (model, serial number, address), when, by which run, and what
 has been set since. So it is restored to no other instrument, and not over what a person has set
 by hand after the kill. States lie where all accounts of the machine find them
@@ -14,10 +17,10 @@ import json
 import math
 import os
 import stat
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 from lightrig.harness.bench.lab_folder import (
     SUFFIX,
@@ -139,9 +142,14 @@ class SavedCircuits:
     after: frozenset[Circuit]
     changed: str = ""
 
+    @property
+    def last_set(self) -> list[str]:
+        """The circuits after the last change that was begun."""
+        return as_texts(self.after)
+
     def changing(self, before: frozenset[Circuit], after: frozenset[Circuit]) -> SavedCircuits:
         """Return the state for when a change is about to be sent."""
-        return replace(self, before=before, after=after, changed=f"{wall_time():%F %T} UTC")
+        return replace(self, before=before, after=after, changed=_now())
 
     def foreign(self, present: frozenset[Circuit]) -> list[Circuit]:
         """Return circuits in `present` that no change of ours has made or left."""
@@ -174,15 +182,31 @@ class SavedSettings:
     values: Mapping[str, tuple[Value, ...]] = field(default_factory=dict)
     changed: str = ""
 
+    @property
+    def last_set(self) -> list[str]:
+        """The last value of each setting that was set."""
+        return as_texts({name: values[-1] for name, values in self.values.items() if values})
+
     def setting(self, name: str, value: Value) -> SavedSettings:
         """Return the state for when a setting is about to be set."""
         # Two: after a kill the instrument has the last one, or not yet.
         values = (*self.values.get(name, ()), value)[-2:]
-        changed = f"{wall_time():%F %T} UTC"
-        return replace(self, values={**self.values, name: values}, changed=changed)
+        return replace(self, values={**self.values, name: values}, changed=_now())
 
 
 SavedState: TypeAlias = SavedCircuits | SavedSettings
+State = TypeVar("State", SavedCircuits, SavedSettings)
+
+
+def as_texts(values: Iterable[Circuit] | Mapping[str, Value]) -> list[str]:
+    """Return circuits or settings as a person reads them."""
+    if isinstance(values, Mapping):
+        return [f"{name} {value}" for name, value in values.items()]
+    return [str(circuit) for circuit in sorted(values)]
+
+
+def _now() -> str:
+    return f"{wall_time():{TIME}}"
 
 
 class SavedStates:
@@ -201,18 +225,28 @@ class SavedStates:
         self.folder = folder
         self._owners = owners
 
-    def circuits(self, key: str) -> SavedCircuits | None:
-        """Return the saved circuits of the switch `key`; raises `SavedStateError`."""
-        state = self._read(_name(key, "circuits"))
-        return state if isinstance(state, SavedCircuits) else None
+    def load(self, like: State, known: Collection[str] = ()) -> State | None:
+        """Return the saved state of the instrument and kind of `like`.
 
-    def settings(self, key: str, instrument: str) -> SavedSettings | None:
-        """Return the saved settings of the instrument `key`; raises `SavedStateError`.
-
-        `instrument` is its name: two instruments of a testbed may be parts of one box.
+        known: names of the testbed's instruments. Settings that were saved under none of them are
+        those of an instrument that was renamed since. Raises `SavedStateError` for a state that is
+        damaged, or that another account may have written.
         """
-        state = self._read(_name(key, f"settings.{instrument}"))
-        return state if isinstance(state, SavedSettings) else None
+        name = _name_of(like)
+        state = self._read(name)
+        if state is None and isinstance(like, SavedSettings) and self.folder.is_dir():
+            begin = name.removesuffix(f"{like.origin.instrument}{SUFFIX}")
+            with opened(self.folder, make=False) as folder:
+                names = [each for each in folder.names(SUFFIX) if each.startswith(begin)]
+            taken = {f"{begin}{each}{SUFFIX}" for each in known}
+            renamed = [each for each in names if each not in taken]
+            if len(renamed) > 1:
+                raise SavedStateError(
+                    f"{escape_line(' and '.join(renamed))} are its, under other names\n"
+                    "  try       `lightrig restore` with the testbed file of that run"
+                )
+            state = self._read(renamed[0]) if renamed else None
+        return state if isinstance(state, type(like)) else None
 
     def read_all(self) -> tuple[list[SavedState], list[SavedStateError]]:
         """Return every state in the folder, oldest first, and why others are not used.
@@ -241,11 +275,9 @@ class SavedStates:
         Raises `LabFolderError` if it cannot be written: then nothing may be changed.
         """
         document = {"lightrig state": VERSION, **asdict(state)}
-        if isinstance(state, SavedCircuits):
-            for name in ("found", "before", "after"):
-                document[name] = [str(circuit) for circuit in sorted(getattr(state, name))]
+        text = json.dumps(document, indent=1, default=lambda found: list(map(str, sorted(found))))
         with opened(self.folder) as folder:
-            folder.write_whole(_name_of(state), json.dumps(document, indent=1), durable=durable)
+            folder.write_whole(_name_of(state), text, durable=durable)
 
     def clear(self, state: SavedState) -> None:
         """Remove a state, after everything of it was restored."""
@@ -282,14 +314,41 @@ class SavedStates:
         return state
 
 
-def _name(key: str, kind: str) -> str:
-    return f"{file_name(key)}.{kind}{SUFFIX}"
+class BenchStates(dict[str, State]):
+    """The states of one kind that this process has found, by name of the instrument.
+
+    Args:
+        store: where they are on disk too.
+        on_disk: names of the instruments that outlive this process: others are in memory alone.
+    """
+
+    def __init__(self, store: SavedStates | None, on_disk: Collection[str]) -> None:
+        super().__init__()
+        self._store, self._on_disk = store, on_disk
+
+    def store_of(self, name: str) -> SavedStates | None:
+        """Return where the state of an instrument is on disk."""
+        return self._store if name in self._on_disk else None
+
+    def put(self, name: str, state: State, *, durable: bool = True) -> None:
+        """Hold a state, in memory also where it cannot be written; raises `LabFolderError`."""
+        self[name] = state
+        if (store := self.store_of(name)) is not None:
+            store.save(state, durable=durable)
+
+    def drop(self, names: Iterable[str]) -> None:
+        """Discard states, in memory and on disk."""
+        for name in names:
+            if (store := self.store_of(name)) is not None:
+                store.clear(self[name])
+            del self[name]
 
 
 def _name_of(state: SavedState) -> str:
-    if isinstance(state, SavedCircuits):
-        return _name(state.origin.key, "circuits")
-    return _name(state.origin.key, f"settings.{state.origin.instrument}")
+    # Two instruments of a testbed may be parts of one box, with settings of their own.
+    circuits = isinstance(state, SavedCircuits)
+    kind = "circuits" if circuits else f"settings.{state.origin.instrument}"
+    return f"{file_name(state.origin.key)}.{kind}{SUFFIX}"
 
 
 def _is_left(path: Path) -> bool:

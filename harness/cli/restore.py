@@ -116,15 +116,11 @@ def _compared(testbed: Testbed, found: Found) -> list[StateComparison]:
         return [
             each
             for name, bench in benches.items()
-            for each in saved.compare(bench, _of(found.left, name))
+            for each in saved.compare(bench, [each for each in found.left if each.name == name])
         ]
     finally:
         for bench in benches.values():
             bench.close()
-
-
-def _of(left: Sequence[Leftover], name: str) -> list[Leftover]:
-    return [each for each in left if each.name == name]
 
 
 def _notify(sentence: str) -> None:
@@ -154,16 +150,11 @@ def _show(left: Sequence[Leftover], found: Sequence[StateComparison], *, as_json
     rows = []
     for each in left:
         state, comparison = each.state, compared.get(id(each.state))
-        last = (
-            [str(circuit) for circuit in sorted(state.after)]
-            if isinstance(state, SavedCircuits)
-            else [f"{name} {values[-1]}" for name, values in state.values.items()]
-        )
         rows.append(
             {
                 **_row(state),
                 "origin": str(state.origin),
-                "last_set": last,
+                "last_set": state.last_set,
                 "changed": state.changed or None,
                 "now": list(comparison.now) if comparison else None,
                 "differences": list(comparison.differences) if comparison else [],

@@ -156,7 +156,7 @@ def bench(lightrig_testbed: Testbed, pytestconfig: pytest.Config) -> Iterator[Be
         pytest.exit(str(error), LAB_ERROR)
     settings = SavedInstruments(bound)
     try:
-        settings.save()
+        settings.save_initial_state()
     except LightrigError as error:
         bound.close()
         pytest.exit(str(error), LAB_ERROR)

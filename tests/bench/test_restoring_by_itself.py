@@ -97,7 +97,7 @@ def set_up(
 def kill_a_run(testbed: Testbed, circuits: set[Circuit] | None = None, **changes: Any) -> None:
     """Let a run save what it found, change some things, and end without restoring anything."""
     with opened(testbed) as bench:
-        SavedInstruments(bench).save()
+        SavedInstruments(bench).save_initial_state()
         fabric = Fabric(bench)
         fabric.save_initial_state()
         set_up(testbed, bench=bench, **changes)
@@ -272,7 +272,7 @@ def test_a_run_that_is_refused_leaves_no_state_of_its_own(testbed: Testbed) -> N
             states.clear(state)
     set_up(testbed, attenuation=12.5)
     with opened(testbed) as bench, pytest.raises(leftovers.StateConflictError):
-        SavedInstruments(bench).save()
+        SavedInstruments(bench).save_initial_state()
     assert [each.origin.instrument for each in states.read_all()[0]] == ["voa"]
 
 

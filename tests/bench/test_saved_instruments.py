@@ -52,7 +52,7 @@ def testbed(
 def use_until_killed(testbed: Testbed) -> None:
     """Set everything, and end without restoring anything."""
     with opened(testbed) as (bench, settings):
-        settings.save()
+        settings.save_initial_state()
         instruments: Any = bench.instruments
         instruments["laser"].set_emission(1, on=True)
         instruments["voa"].set_attenuation(2, 7.0)
@@ -108,8 +108,8 @@ def test_the_last_commands_of_a_killed_run_are_awaited(
 def test_the_next_run_restores_what_was_found_before_the_kill(testbed: Testbed) -> None:
     use_until_killed(testbed)
     with opened(testbed) as (_, settings):
-        settings.save()
-        assert settings.found["laser"]["emission 1"] is False
+        settings.save_initial_state()
+        assert settings.states["laser"].found["emission 1"] is False
         settings.restore()
     assert state(testbed) == (False, 0.0, False)
 
@@ -117,7 +117,7 @@ def test_the_next_run_restores_what_was_found_before_the_kill(testbed: Testbed) 
 def test_light_is_ended_before_anything_else_is_restored(testbed: Testbed) -> None:
     use_until_killed(testbed)
     with opened(testbed) as (_, settings):
-        settings.save()
+        settings.save_initial_state()
         settings.restore_off()
     assert state(testbed) == (False, 7.0, False)
     assert not restore(testbed).failures
@@ -171,5 +171,5 @@ def test_a_run_that_conflicts_switches_off_what_was_found_off_and_says_all_confl
         opened(testbed) as (_, settings),
         pytest.raises(StateConflictError, match=r"(?s)voa is not .*chamber is not|chamber.*voa"),
     ):
-        settings.save()
+        settings.save_initial_state()
     assert state(testbed) == (False, 12.5, False)

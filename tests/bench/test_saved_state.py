@@ -29,12 +29,12 @@ def test_a_state_comes_back_as_it_was_saved(tmp_path: Path) -> None:
     states = SavedStates(tmp_path / "made" / "anew")
     states.save(STATE)
     states.save(SETTINGS)
-    assert states.circuits(ORIGIN.key) == STATE
-    assert states.settings(ORIGIN.key, "ocs") == SETTINGS
+    assert states.load(STATE) == STATE
+    assert states.load(SETTINGS) == SETTINGS
     assert states.read_all() in (([STATE, SETTINGS], []), ([SETTINGS, STATE], []))
     changing = STATE.changing(FOUND, circuits("3>10"))
     states.save(changing, durable=False)
-    assert states.circuits(ORIGIN.key) == changing
+    assert states.load(STATE) == changing
     for state in (STATE, SETTINGS, STATE):
         states.clear(state)
     assert not list((tmp_path / "made" / "anew").iterdir())
@@ -43,11 +43,11 @@ def test_a_state_comes_back_as_it_was_saved(tmp_path: Path) -> None:
 def test_each_instrument_has_its_state(tmp_path: Path) -> None:
     states = SavedStates(tmp_path)
     states.save(STATE)
-    assert states.circuits("Polatis serial 2") is None
-    assert states.settings(ORIGIN.key, "ocs") is None
     other = replace(STATE, origin=replace(ORIGIN, key="Polatis serial 2"))
+    assert states.load(other) is None
+    assert states.load(SETTINGS) is None
     states.save(other)
-    assert states.circuits(ORIGIN.key) == STATE
+    assert states.load(STATE) == STATE
 
 
 def test_circuits_of_a_change_that_was_begun_are_ours() -> None:
@@ -98,7 +98,7 @@ def test_a_damaged_file_is_named_with_what_to_do(tmp_path: Path, damaged: bytes)
     path = states.path_of(STATE)
     path.write_bytes(damaged)
     with pytest.raises(SavedStateError, match=r"found\.json is damaged") as error:
-        states.circuits(ORIGIN.key)
+        states.load(STATE)
     assert "set the instrument by hand" in str(error.value)
     states.save(SETTINGS)
     found, (refused,) = states.read_all()
@@ -117,7 +117,7 @@ def test_a_field_of_another_kind_is_damage_or_harmless(
     path = states.path_of(STATE)
     path.write_text(json.dumps({**json.loads(path.read_text()), name: value}))
     try:
-        state = states.circuits(ORIGIN.key)
+        state = states.load(STATE)
     except SavedStateError:
         return
     assert isinstance(state, SavedCircuits)

@@ -71,7 +71,7 @@ def test_a_state_of_another_account_is_named_and_neither_applied_nor_removed(
     with acting_as(reader):
         states = SavedStates(folder)
         with pytest.raises(UntrustedStateError, match=f"belongs to account {EVE}") as error:
-            states.circuits(ORIGIN.key)
+            states.load(STATE)
         found, (refused,) = states.read_all()
     assert str(path_in(folder)) in str(error.value)
     assert f"restore FILE --owner account {EVE}" not in str(error.value)
@@ -79,9 +79,9 @@ def test_a_state_of_another_account_is_named_and_neither_applied_nor_removed(
     assert found == []
     assert str(refused) == str(error.value)
     assert path_in(folder).read_text() == text
-    assert SavedStates(folder, [EVE]).circuits(ORIGIN.key) is not None
+    assert SavedStates(folder, [EVE]).load(STATE) is not None
     with pytest.raises(UntrustedStateError):
-        SavedStates(folder, [BEN]).circuits(ORIGIN.key)
+        SavedStates(folder, [BEN]).load(STATE)
 
 
 @needs_accounts
@@ -100,15 +100,15 @@ def test_no_account_reads_replaces_or_removes_a_state_of_another(folder: Path) -
         assert shell(EVE, attack).returncode != 0, attack
     assert path.read_text() == text
     with acting_as(ANN):
-        assert SavedStates(folder).circuits(ORIGIN.key) == STATE
+        assert SavedStates(folder).load(STATE) == STATE
     with acting_as(BEN), pytest.raises(UntrustedStateError, match="cannot be read"):
-        SavedStates(folder).circuits(ORIGIN.key)
+        SavedStates(folder).load(STATE)
     # Root's states are believed by all, but are root's to read.
     with acting_as(ANN):
         SavedStates(folder).clear(STATE)
     SavedStates(folder).save(STATE)
     with acting_as(ANN), pytest.raises(UntrustedStateError, match="belongs to root"):
-        SavedStates(folder).circuits(ORIGIN.key)
+        SavedStates(folder).load(STATE)
 
 
 @pytest.mark.parametrize(
@@ -154,7 +154,7 @@ def test_what_is_no_plain_file_of_its_owner_is_refused_at_once(
     else:
         path.chmod(0o666 if what == "for all" else 0o620)
     with pytest.raises(UntrustedStateError, match=why) as error:
-        states.circuits(ORIGIN.key)
+        states.load(STATE)
     assert "neither applied nor removed" in str(error.value)
     assert len(states.read_all()[1]) == 1
     assert os.path.lexists(path)
@@ -166,7 +166,7 @@ def test_a_state_under_another_name_is_none(folder: Path) -> None:
     (there,) = folder.iterdir()
     there.rename(path_in(folder))
     with pytest.raises(SavedStateError, match="the state of 'Polatis serial 8'"):
-        states.circuits(ORIGIN.key)
+        states.load(STATE)
 
 
 def test_a_name_that_somebody_chose_reaches_no_terminal_as_it_is(folder: Path) -> None:
@@ -188,12 +188,12 @@ def test_members_of_a_group_restore_states_of_each_member(folder: Path) -> None:
         SavedStates(folder).read_all()
     with acting_as(BEN, GROUP):
         states = SavedStates(folder)
-        assert states.circuits(ORIGIN.key) == STATE
+        assert states.load(STATE) == STATE
         states.save(STATE.changing(FOUND, circuits("3>11")))
-    assert SavedStates(folder).circuits(ORIGIN.key) is not None  # root trusts who it let in
+    assert SavedStates(folder).load(STATE) is not None  # root trusts who it let in
     path_in(folder).chmod(0o666)
     with acting_as(BEN, GROUP), pytest.raises(UntrustedStateError, match="mode 0666"):
-        SavedStates(folder).circuits(ORIGIN.key)
+        SavedStates(folder).load(STATE)
     path_in(folder).chmod(0o660)
     with acting_as(BEN, GROUP):
         SavedStates(folder).clear(STATE)
@@ -209,7 +209,7 @@ def test_a_folder_of_a_group_without_set_group_id_gives_its_files_to_the_group(
     SavedStates(folder).save(STATE)
     assert path_in(folder).stat().st_gid == GROUP
     with acting_as(BEN, GROUP):
-        assert SavedStates(folder).circuits(ORIGIN.key) == STATE
+        assert SavedStates(folder).load(STATE) == STATE
 
 
 # ----------------------------------------------------------------------------- the folder
@@ -232,9 +232,9 @@ def test_the_folder_that_an_older_version_left_is_not_used_and_its_states_are_no
         )
     folder.chmod(0o1777)  # as the sentence says
     with pytest.raises(UntrustedStateError, match=r"mode 0666.*neither applied"):
-        states.circuits(ORIGIN.key)
+        states.load(STATE)
     path.chmod(0o600)  # as this one says
-    assert states.circuits(ORIGIN.key) == STATE
+    assert states.load(STATE) == STATE
 
 
 @needs_accounts
@@ -284,11 +284,11 @@ def test_states_in_the_folder_that_was_used_before_are_not_forgotten(
     monkeypatch.setattr(machine_folder, "PREPARED", prepared)
     states = SavedStates(prepared)
     with pytest.raises(SavedStateError, match=f"before {prepared} was made") as error:
-        states.circuits(ORIGIN.key)
+        states.load(STATE)
     assert str(path_in(folder)) in str(error.value)
     assert [str(each) for each in states.read_all()[1]] == [str(error.value)]
     path_in(folder).rename(path_in(prepared))
-    assert states.circuits(ORIGIN.key) == STATE
+    assert states.load(STATE) == STATE
     assert states.read_all() == ([STATE], [])
 
 

@@ -67,7 +67,7 @@ def use(file: Path, folder: Path, seed: int) -> None:
     dice = random.Random(seed)
     bench = bind_only(load(file), NAMES, f"kill {seed}")
     fabric, settings = Fabric(bench), SavedInstruments(bench)
-    settings.save()
+    settings.save_initial_state()
     instruments: Any = bench.instruments
     journal = Journal(folder / "journal.jsonl", {"run": f"k{seed}", "night": "2026-03-14"})
     context = Context("lab", "kills", bench.participants(), True, {})

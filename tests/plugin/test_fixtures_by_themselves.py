@@ -62,7 +62,7 @@ class Lab:
             stash=stash, option=SimpleNamespace(instruments="auto"), getoption={"seed": 9}.get
         )
         self.settings: Any = SimpleNamespace(
-            save=self.part("save"), restore=self.part("restore"),
+            save_initial_state=self.part("save"), restore=self.part("restore"),
             restore_off=self.part("restore off"),
         )  # fmt: skip
 
