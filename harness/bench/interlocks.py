@@ -115,7 +115,7 @@ class Interlocks:
         number = setting.rpartition(" ")[2]
         channels = [int(number)] if number.isdecimal() else [1]
         present = instrument.read_settings(channels)
-        if not self._raises(name, instrument, present, setting, value):
+        if setting not in self.raised(name, present, {setting: value}):
             return
         problems: list[str] = []
         for port in (Port(name, str(channel)) for channel in channels):
@@ -139,21 +139,24 @@ class Interlocks:
             shown = f"{value:g}" if not isinstance(value, bool) else "on" if value else "off"
             raise self._refusal(f"{setting} of {name} is not set to {shown}", problems)
 
-    def _raises(
-        self,
-        name: str,
-        instrument: HasSettings,
-        present: Mapping[str, float],
-        setting: str,
-        value: float,
-    ) -> bool:
-        """Whether a setting switches light on or raises it."""
+    def raised(
+        self, name: str, present: Mapping[str, float], wanted: Mapping[str, float]
+    ) -> frozenset[str]:
+        """Return the settings of an instrument that switch light on or raise it, if changed."""
+        instrument = self._parts.instruments[name]
+        assert isinstance(instrument, HasSettings)
         if isinstance(instrument, SetsLight):
-            return setting in instrument.raises_light(present, {setting: value})
-        if self._testbed.instruments[name].kind not in _LIT or value is False:
-            return False
-        return setting not in present or not instrument.same_setting(
-            setting, present[setting], value
+            return instrument.raises_light(present, wanted)
+        if self._testbed.instruments[name].kind not in _LIT:
+            return frozenset()
+        return frozenset(
+            setting
+            for setting, value in wanted.items()
+            if value is not False
+            and (
+                setting not in present
+                or not instrument.same_setting(setting, present[setting], value)
+            )
         )
 
     def _refusal(self, what: str, problems: list[str]) -> InterlockError:

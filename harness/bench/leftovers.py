@@ -299,9 +299,8 @@ def restore(
 
     trying: dict[str, Any] = {"keep_trying": keep_trying, "notify": notify}
     steps: list[Callable[[str], None]] = [
-        lambda name: settings[name].save_initial_state(
-            force=force
-        ),  # what conflicts is switched off here
+        # What conflicts is switched off here.
+        lambda name: settings[name].save_initial_state(force=force),
         lambda name: settings[name].restore_off(**trying),
         lambda name: fabrics[name].save_initial_state(force=force),
         lambda name: fabrics[name].restore(force=force, **trying),

@@ -16,11 +16,8 @@ from lightrig.harness.bench.restoring import (
     ignore,
 )
 from lightrig.harness.bench.saved_state import SavedSettings, Value
-from lightrig.instruments.core.capabilities import HasSettings, SetsLight
+from lightrig.instruments.core.capabilities import HasSettings
 from lightrig.testbeds import LightrigError
-
-_LIT = frozenset(("light_source", "attenuator"))
-"""Kinds whose settings may all be light, where the driver does not say which are."""
 
 
 class LightNotRaisedError(LightrigError):
@@ -138,17 +135,8 @@ class SavedInstruments(InitialStates[SavedSettings]):
 
     def _raised(self, name: str) -> frozenset[str]:
         """Return the settings that would switch light on or raise it if they were restored."""
-        instrument, present = self._restorable()[name], self._settings(name)
         found: Mapping[str, float] = self.states[name].found  # type: ignore[assignment]
-        if isinstance(instrument, SetsLight):
-            return instrument.raises_light(present, found)
-        if self.bench.testbed.instruments[name].kind not in _LIT:
-            return frozenset()
-        return frozenset(
-            key
-            for key, value in found.items()
-            if value is not False and not instrument.same_setting(key, present[key], value)
-        )
+        return self.bench.interlocks.raised(name, self._settings(name), found)
 
     def _note(self, name: str, setting: str, value: float) -> None:
         """Note on disk that a setting is about to be set."""

@@ -139,10 +139,8 @@ def _tell(rows: Sequence[dict[str, Any]], done: str, *, as_json: bool) -> None:
         print_json(list(rows))
         return
     for row in rows:
-        if "circuits" in row:
-            out.print(f"{row['switch']}: {len(row['circuits'])} circuits {done}", markup=False)
-        else:
-            out.print(f"{row['instrument']}: {len(row['settings'])} settings {done}", markup=False)
+        name, what = row  # its two keys
+        out.print(f"{row[name]}: {len(row[what])} {what} {done}", markup=False)
 
 
 def _show(left: Sequence[Leftover], found: Sequence[StateComparison], *, as_json: bool) -> None:

@@ -233,6 +233,28 @@ def test_a_run_after_a_kill_restores_what_was_found_before_the_kill(lab: Lab) ->
     lab.assert_as_found()
 
 
+def test_light_comes_back_after_everything_that_lowers_it(lab: Lab) -> None:
+    """Found: a laser that is on, behind 20 dB. The run has left it off, and the 20 dB away."""
+    lab.set(voa=20.0, laser=True)
+    sent: list[tuple[str, float]] = []
+    with lab.opened() as bench:
+        settings = SavedInstruments(bench)
+        settings.save_initial_state()
+        instruments: Any = bench.instruments
+        instruments["laser"].set_emission(1, on=False)
+        instruments["voa"].set_attenuation(1, 0.0)
+        for name in ("laser", "voa"):
+            noted = instruments[name].on_setting
+
+            def note(setting: str, value: float, noted: Any = noted) -> None:
+                sent.append((setting, value))
+                noted(setting, value)
+
+            instruments[name].on_setting = note
+        settings.restore()
+    assert sent == [("attenuation 1", 20.0), ("emission 1", True)]
+
+
 # ------------------------------------------------------------------- files of before
 
 
