@@ -107,6 +107,16 @@ def test_an_agreement_is_evidence(checked, system):
             assert one.kind != "computed" or one.claim.path, one.claim.name
 
 
+@pytest.mark.parametrize("system", ["infinitehbd", "mixnet", "opus", "railx"])
+def test_words_that_a_paper_prints_have_a_reading(published, system):
+    """They hold in all cases, as the note has it, or have another ground; acos lists any words."""
+    for claim in published[system].claims:
+        if not any(character.isdigit() for character in claim.figure.printed):
+            whole = claim.figure.low == claim.figure.high == 1
+            read = whole or "held as" in (claim.note or "") or claim.ours is not None
+            assert read or claim.unmeasured or claim.tested or claim.same_as, claim.name
+
+
 def test_measured_claims_are_quantities_of_testbeds_that_are_shipped(published):
     claims = [claim for file in published.values() for claim in file.claims]
     lookups = [claim.ours for claim in claims if claim.ours]
