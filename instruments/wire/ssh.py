@@ -193,13 +193,13 @@ class SshChannel:
         self._channel = channel
         self._flight = flight
         self._listener = listener
-        self._stderr = b""
+        self._errors = _Stderr(channel)
         self.status: int | None = None
         threading.Thread(target=self._read, name="ssh", daemon=True).start()
 
     @property
     def stderr(self) -> str:
-        return self._stderr.decode("utf-8", "backslashreplace")
+        return self._errors.end.decode("utf-8", "backslashreplace")
 
     def send(self, text: str) -> None:
         data = text.encode() + b"\n"
@@ -220,7 +220,6 @@ class SshChannel:
         while True:
             try:
                 data = self._channel.recv(1 << 16)
-                self._read_stderr()
             except OSError as error:
                 reason = str(error)
                 break
@@ -231,13 +230,42 @@ class SshChannel:
             self._flight.landed(len(data))
         for line in splitter.rest():
             self._listener.line(line)
+        self._errors.finish()
         self._channel.status_event.wait(_STATUS_SECONDS)
         if _has_ended(self._channel):
             self.status = self._channel.exit_status
         self._listener.ended(end_of_stderr(self.stderr) or reason)
         self._flight.close()
 
-    def _read_stderr(self) -> None:
-        while self._channel.recv_stderr_ready():
-            self._stderr += self._channel.recv_stderr(1 << 16)
-        self._stderr = self._stderr[-LONGEST_STDERR:]
+
+class _Stderr(threading.Event):
+    """The end of a channel's standard error, read whatever its standard output does.
+
+    A program that fills the window of its standard error would wait for ever, and its caller with
+    it. Most programs write nothing there, so that the thread starts with the first bytes: paramiko
+    sets this event, on its own thread, when there are some or when there will be none.
+    """
+
+    def __init__(self, channel: paramiko.Channel) -> None:
+        super().__init__()
+        self.end = b""
+        self._channel = channel
+        self._reader: threading.Thread | None = None
+        channel.in_stderr_buffer.set_event(self)
+
+    def set(self) -> None:
+        super().set()
+        if self._reader is None and not (self._channel.eof_received or self._channel.closed):
+            self._reader = threading.Thread(target=self._read, name="ssh stderr", daemon=True)
+            self._reader.start()
+
+    def finish(self) -> None:
+        """Read the rest; called when the channel has ended."""
+        if self._reader is not None:
+            self._reader.join()
+        self._read()
+
+    def _read(self) -> None:
+        with contextlib.suppress(OSError):
+            while data := self._channel.recv_stderr(1 << 16):
+                self.end = (self.end + data)[-LONGEST_STDERR:]

@@ -28,6 +28,7 @@ from lightrig.instruments.core.errors import (
     UnreachableError,
 )
 from lightrig.instruments.servers.host import program
+from lightrig.instruments.servers.host.commands import Commands
 from lightrig.instruments.servers.host.linux import LinuxServer
 from lightrig.instruments.wire.ssh import SshLogin, SshShell
 
@@ -166,6 +167,17 @@ def test_end_of_a_long_stderr_is_shown(server: LinuxServer, host: SshHost) -> No
     with pytest.raises(DisconnectedError, match="RecursionError: too deep") as lost:
         server.identity()
     assert len(str(lost.value)) < 10_000
+
+
+def test_ten_megabytes_of_stderr_before_any_output_block_nothing(
+    open_shell: Callable[..., SshShell], host: SshHost
+) -> None:
+    """The window of a channel is smaller (2 MiB in paramiko): unread, it stops the program."""
+    text = "head -c 10000000 /dev/zero | tr '\\000' x >&2; echo the end >&2; echo done"
+    commands = Commands("server0", open_shell(), SystemClock())
+    result = commands.run(["sh", "-c", text], LONG)
+    assert (result.stdout, result.status) == ("done\n", 0)
+    assert result.stderr.endswith("xthe end\n")
 
 
 def test_a_killed_probe_ends_every_wait(server: LinuxServer, host: SshHost) -> None:
