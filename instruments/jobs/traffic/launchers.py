@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 from lightrig.testbeds import LightrigError
 
@@ -41,11 +41,7 @@ class Mpirun:
 
     program: str = "mpirun"
     options: tuple[str, ...] = ()
-
-    @property
-    def name(self) -> str:
-        """Name in records."""
-        return "mpirun"
+    name: ClassVar[str] = "mpirun"
 
     def command(
         self, program: Sequence[str], hosts: Sequence[str], environment: Mapping[str, str]
@@ -81,11 +77,7 @@ class Srun:
 
     program: str = "srun"
     options: tuple[str, ...] = ()
-
-    @property
-    def name(self) -> str:
-        """Name in records."""
-        return "srun"
+    name: ClassVar[str] = "srun"
 
     def command(
         self, program: Sequence[str], hosts: Sequence[str], environment: Mapping[str, str]

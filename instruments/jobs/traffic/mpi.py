@@ -19,9 +19,9 @@ from lightrig.instruments.jobs import programs
 from lightrig.instruments.jobs.core.collectives import Exchange
 from lightrig.instruments.jobs.traffic.mpiexec import (
     STARTING,
-    ForwardedMeeting,
     Meeting,
     Mpiexec,
+    forwarded_meeting,
     relay_to,
 )
 from lightrig.instruments.jobs.traffic.rank_launcher import RankLauncher, RankPlace
@@ -185,7 +185,7 @@ class _RemoteMpich(_LocalMpich):
         return self._rank(_shell(place.server).python, attach)
 
     def _meeting(self, place: RankPlace, number: int) -> Meeting:
-        return ForwardedMeeting(_shell(place.server))
+        return forwarded_meeting(_shell(place.server))
 
     def _advice(self) -> list[tuple[str, str]]:
         return [("try", "have all of them hydra_pmi_proxy and mpi4py? lightrig[mpi]")]

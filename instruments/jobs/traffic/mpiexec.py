@@ -16,9 +16,9 @@ import sys
 import tempfile
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 from lightrig.instruments.clock import Clock
 from lightrig.instruments.jobs.core.collectives import CollectiveFailedError
@@ -35,63 +35,52 @@ _LOOK_AGAIN_S = 0.2
 _END, _POLL = 2_000_000_000, 10_000_000
 
 
-class Meeting(Protocol):
-    """Where a rank connects to this program."""
+@dataclass(frozen=True, slots=True)
+class Meeting:
+    """Where a rank connects to this program.
 
-    @property
-    def attach(self) -> str:
-        """First action of the rank, as Python: connect its stdin and stdout."""
+    Attributes:
+        attach: first action of the rank, as Python: connect its stdin and stdout.
+        connection: waits that many seconds for its connection; None if there is none yet.
+        close: has no further connection accepted.
+    """
 
-    def connection(self, seconds: float) -> socket.socket | None:
-        """Wait for its connection; None if there is none yet."""
-
-    def close(self) -> None:
-        """Accept no connection any more."""
+    attach: str
+    connection: Callable[[float], socket.socket | None]
+    close: Callable[[], None] = lambda: None
 
 
 def _attach(connect: str) -> str:
     return f"import os,socket;s={connect};os.dup2(s.fileno(),0);os.dup2(s.fileno(),1);s.close();"
 
 
-class LocalMeeting:
-    """A Unix socket for a rank in a namespace of this machine."""
+def local_meeting(path: str) -> Meeting:
+    """Return a Unix socket for a rank in a namespace of this machine."""
+    listening = socket.socket(socket.AF_UNIX)
+    listening.bind(path)
+    listening.listen(1)
 
-    def __init__(self, path: str) -> None:
-        self.attach = _attach(f"socket.socket(socket.AF_UNIX);s.connect({path!r})")
-        self._listening = socket.socket(socket.AF_UNIX)
-        self._listening.bind(path)
-        self._listening.listen(1)
-
-    def connection(self, seconds: float) -> socket.socket | None:
-        """Wait for the rank's connection; see `Meeting`."""
-        self._listening.settimeout(seconds)
+    def connection(seconds: float) -> socket.socket | None:
+        listening.settimeout(seconds)
         with contextlib.suppress(TimeoutError, BlockingIOError):
-            connection = self._listening.accept()[0]
-            connection.settimeout(None)
-            return connection
+            return listening.accept()[0]
         return None
 
-    def close(self) -> None:
-        """Accept no connection any more."""
-        self._listening.close()
+    connect = f"socket.socket(socket.AF_UNIX);s.connect({path!r})"
+    return Meeting(_attach(connect), connection, listening.close)
 
 
-class ForwardedMeeting:
-    """A port of a server behind SSH that is forwarded to this program."""
+def forwarded_meeting(shell: ForwardingShell) -> Meeting:
+    """Return a port of a server behind SSH that is forwarded to this program."""
+    came: queue.SimpleQueue[socket.socket] = queue.SimpleQueue()
 
-    def __init__(self, shell: ForwardingShell) -> None:
-        self._came: queue.SimpleQueue[socket.socket] = queue.SimpleQueue()
-        port = shell.forward(self._came.put)
-        self.attach = _attach(f"socket.create_connection(('127.0.0.1',{port}))")
-
-    def connection(self, seconds: float) -> socket.socket | None:
-        """Wait for the rank's connection; see `Meeting`."""
+    def connection(seconds: float) -> socket.socket | None:
         with contextlib.suppress(queue.Empty):
-            return self._came.get(timeout=seconds)
+            return came.get(timeout=seconds)
         return None
 
-    def close(self) -> None:
-        """Do nothing: the port closes with the shell."""
+    port = shell.forward(came.put)
+    return Meeting(_attach(f"socket.create_connection(('127.0.0.1',{port}))"), connection)
 
 
 class Mpiexec(ABC):
@@ -133,7 +122,7 @@ class Mpiexec(ABC):
 
     def _meeting(self, place: RankPlace, number: int) -> Meeting:
         """Return where rank `number` connects to this program."""
-        return LocalMeeting(str(Path(self._folder.name) / str(number)))
+        return local_meeting(str(Path(self._folder.name) / str(number)))
 
     def _took(self, line: str) -> None:
         """Take a line that the launcher has printed."""
