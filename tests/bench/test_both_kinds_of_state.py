@@ -28,6 +28,7 @@ from lightrig.harness.bench.saved_state import SavedStates, StateConflictError
 from lightrig.harness.bench.settings import SavedInstruments
 from lightrig.harness.cli.app import application
 from lightrig.instruments.clock import SystemClock
+from lightrig.instruments.core.capabilities import Identity
 from lightrig.instruments.simulated.devices import simulated_keysight_n7776c
 from lightrig.instruments.simulated.lab import SimulatedLab
 from lightrig.testbeds import Circuit, load
@@ -466,6 +467,21 @@ def test_an_instrument_that_was_renamed_since_is_restored(lab: Lab, part: str) -
     lab.assert_as_found()
 
 
+def test_the_state_of_another_part_of_a_box_is_not_that_of_a_renamed_one(lab: Lab) -> None:
+    """Laser and attenuator report one serial number, as modules of a mainframe do."""
+    states = SavedStates(lab.states)
+    with lab.opened() as bench:
+        identities: Any = bench.identities
+        identities.update(dict.fromkeys(("laser", "voa"), Identity("Keysight", "8164B", "7", "1")))
+        SavedInstruments(bench).save_initial_state()
+        (laser,) = [each for each in states.read_all()[0] if each.origin.instrument == "laser"]
+        states.clear(laser)
+        settings = SavedInstruments(bench)
+        settings.save_initial_state()
+        assert settings.states["laser"].found == laser.found
+        assert len(states.read_all()[0]) == 2
+
+
 # --------------------------------------------------------------------- within a process
 
 
@@ -555,10 +571,12 @@ def test_nothing_is_restored_once_the_lease_is_lost(
     with lab.opened() as bench:
         part = kind(bench)
         part.save_initial_state()
-        lease = bench.lease
+        drivers = [*bench.switches.values(), *bench.instruments.values()]
+        before, lease = [list(each.wire()) for each in drivers], bench.lease
         monkeypatch.setattr(bench, "lease", Lost(checks))
         with pytest.raises((LeaseLostError, NotRestoredError), match="lost"):
             part.restore()
+        assert [list(each.wire()) for each in drivers] == before  # nor is anything asked
         monkeypatch.setattr(bench, "lease", lease)
     assert lab.now == LEFT
     assert lab.restore().exit_code == 0

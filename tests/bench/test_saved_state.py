@@ -50,6 +50,22 @@ def test_each_instrument_has_its_state(tmp_path: Path) -> None:
     assert states.load(STATE) == STATE
 
 
+def test_settings_of_an_instrument_that_was_renamed_are_its_unless_several_may_be(
+    tmp_path: Path,
+) -> None:
+    states = SavedStates(tmp_path)
+    states.save(SETTINGS)
+    renamed = replace(SETTINGS, origin=replace(ORIGIN, instrument="source"))
+    assert states.load(renamed, known=["source", "ocs"]) is None
+    assert states.load(renamed, known=["source", "voa"]) == SETTINGS
+    other = replace(renamed, origin=replace(ORIGIN, key="Polatis serial 12", instrument="source"))
+    assert states.load(other, known=["source"]) is None
+    states.save(replace(SETTINGS, origin=replace(ORIGIN, instrument="lamp")))
+    with pytest.raises(SavedStateError, match=r"lamp\.found\.json and .*ocs\.found\.json are its"):
+        states.load(renamed, known=["source"])
+    assert states.load(renamed, known=["source", "lamp"]) == SETTINGS
+
+
 def test_circuits_of_a_change_that_was_begun_are_ours() -> None:
     state = STATE.changing(circuits("1>9", "2>12"), circuits("1>9", "2>10"))
     for present in (("1>9", "2>12"), ("1>9",), ("1>9", "2>10")):
