@@ -10,14 +10,14 @@ import pytest
 from bench.served_lab import FOREIGN, LEFT, STRAIGHT, circuits, describe, set_circuits
 from bench.test_saved_state import ORIGIN, SETTINGS, STATE
 
-from lightrig.harness.bench import Bench, Fabric
+from lightrig.harness.bench import Bench, Fabric, leftovers
 from lightrig.harness.bench.fabric import ForeignChangeError
 from lightrig.harness.bench.interlocks import InterlockError
 from lightrig.harness.bench.restoring import persist
 from lightrig.harness.bench.saved_state import SavedStates, origin
 from lightrig.instruments.clock.virtual import VirtualClock
 from lightrig.instruments.core.errors import DeniedError, InstrumentError
-from lightrig.testbeds import Circuit, LightrigError, Plan
+from lightrig.testbeds import Circuit, LightrigError, Plan, load
 
 S = 1_000_000_000
 Simulated = Callable[..., Bench]
@@ -118,6 +118,29 @@ def test_states_are_in_the_order_in_which_they_were_saved(tmp_path: Path) -> Non
     later = replace(ORIGIN, key="e", saved="2026-03-02 23:00:00 UTC")
     states.save(replace(SETTINGS, origin=later, changed="2026-03-30 00:00:00 UTC"))
     assert [state.origin.key for state in states.read_all()[0]] == ["c", "a", "e", "b", "d"]
+
+
+BOX = """
+name: box
+switches: {ocs: {model: polatis, address: "tl1://box.lab", size: 4x4}}
+instruments:
+  voa: {kind: attenuator, model: polatis-voa, address: "tl1://box.lab", channels: 4}
+"""
+
+
+def test_states_of_one_box_are_of_its_switch_and_of_its_attenuator(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They were left by a testbed file with other names, and are known by the address."""
+    monkeypatch.setenv("LIGHTRIG_STATE", str(tmp_path / "state"))
+    path, states = tmp_path / "box.yaml", SavedStates(tmp_path / "state")
+    path.write_text(BOX)
+    of = replace(ORIGIN, testbed="another", address="tl1://box.lab")
+    states.save(replace(STATE, origin=replace(of, instrument="matrix")))
+    states.save(replace(SETTINGS, origin=replace(of, instrument="dimmer")))
+    found = leftovers.leftovers(load(path))
+    names = {each.state.origin.instrument: each.name for each in found.left}
+    assert names == {"matrix": "ocs", "dimmer": "voa"}
 
 
 @pytest.mark.parametrize(
