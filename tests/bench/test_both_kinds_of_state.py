@@ -29,6 +29,7 @@ from lightrig.harness.bench.settings import SavedInstruments
 from lightrig.harness.cli.app import application
 from lightrig.instruments.clock import SystemClock
 from lightrig.instruments.core.capabilities import Identity
+from lightrig.instruments.core.errors import InstrumentError
 from lightrig.instruments.simulated.devices import simulated_keysight_n7776c
 from lightrig.instruments.simulated.lab import SimulatedLab
 from lightrig.testbeds import Circuit, load
@@ -254,6 +255,29 @@ def test_light_comes_back_after_everything_that_lowers_it(lab: Lab) -> None:
             instruments[name].on_setting = note
         settings.restore()
     assert sent == [("attenuation 1", 20.0), ("emission 1", True)]
+
+
+def test_light_stays_off_where_what_comes_before_it_has_failed(lab: Lab) -> None:
+    """Also where that would succeed by now: a person looks first."""
+    lab.set(laser=True)
+    with lab.opened() as bench:
+        settings = SavedInstruments(bench)
+        settings.save_initial_state()
+        laser: Any = bench.instruments["laser"]
+        laser.set_emission(1, on=False)
+        laser.set_wavelength(1, 1550.12)
+        noted, failures = laser.on_setting, [InstrumentError("laser", "does not answer")]
+
+        def fail_once(setting: str, value: float) -> None:
+            if failures:
+                raise failures.pop()
+            noted(setting, value)
+
+        laser.on_setting = fail_once
+        with pytest.raises(NotRestoredError, match="NOT as found: laser;"):
+            settings.restore(keep_trying=0)
+        assert laser.emission(1) is False
+    assert lab.state_of("laser").exists()
 
 
 # ------------------------------------------------------------------- files of before
