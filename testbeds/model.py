@@ -151,7 +151,8 @@ class Testbed:
     """Servers, switches, instruments, fibers and limits of a lab, as one file describes them.
 
     `system` names the published system that it builds, None for any other testbed.
-    `known_hosts` is the file of its SSH host keys, None for the user's own. `notes` are located
+    `known_hosts` is the file of its SSH host keys, None for the user's own; `ssh_config` likewise
+    the configuration of SSH's client. `notes` are located
     sentences on what the file should state differently, such as a former name of a quantity.
     `lab_folder` holds leases and saved states for all hosts that share it, None for this machine's.
     `overrides` are the reasons of the interlocks that are off, by name. `coordinator` gives the
@@ -179,6 +180,7 @@ class Testbed:
     overrides: Mapping[str, str] = field(default_factory=dict)
     coordinator: CoordinatorSpec | None = None
     automatic_ports: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    ssh_config: Path | None = None
 
     @property
     def fibers(self) -> tuple[Fiber, ...]:

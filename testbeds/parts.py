@@ -221,12 +221,44 @@ class NicPart(NicFacts):
     numa: Annotated[int | str | None, Field(description="NUMA node", examples=[0, "{n}"])] = None
 
 
+@dataclass(frozen=True, slots=True)
+class SshTimeouts(Stated):
+    """Time limits of a server behind SSH; what runs longer is named with its limit."""
+
+    connect_ns: Annotated[
+        Duration | None,
+        Field(description="For the TCP connection; left out: ConnectTimeout of ssh_config, or 5 s"),
+    ] = None
+    banner_ns: Annotated[
+        Duration | None, Field(description="For the server's banner; left out: as for `connect`")
+    ] = None
+    login_ns: Annotated[
+        Duration, Field(description="For the exchange of keys, and as long for the login")
+    ] = 10_000_000_000
+    first_answer_ns: Annotated[
+        Duration, Field(description="For the first answer of the probe that is started there")
+    ] = 10_000_000_000
+
+
 @dataclass(frozen=True, kw_only=True)
 class ServerFacts(Stated):
     """Access to a server, and its GPUs."""
 
     address: Annotated[Reach, Field(examples=["ssh://bench@{name}.lab", "netns://{name}"])]
     login: Login | None = None
+    python: Annotated[
+        str,
+        Field(
+            pattern=r"^[A-Za-z0-9_./][^\s]*$",
+            description="The Python there, 3.8 or newer: a name on the path, or a path",
+            examples=["/opt/python3.11/bin/python3"],
+        ),
+    ] = "python3"
+    become: Annotated[
+        bool,
+        Field(description="Whether tools run by `sudo -n`, where the account may not read modules"),
+    ] = False
+    timeouts: SshTimeouts = SshTimeouts()
     gpus: GpuSpec = GpuSpec(0)
 
 

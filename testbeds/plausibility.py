@@ -35,8 +35,9 @@ def _credentials(testbed: Testbed, document: Document, vocabulary: Vocabulary) -
                 problem = vocabulary.login_problem(part.login)
                 if problem:
                     yield (section, name, "login"), False, f"{problem}; hardware needs it"
-    if testbed.known_hosts is not None and not testbed.known_hosts.is_file():
-        yield ("known_hosts",), False, f"there is no file {testbed.known_hosts}; hardware needs it"
+    for key, file in (("known_hosts", testbed.known_hosts), ("ssh_config", testbed.ssh_config)):
+        if file is not None and (file.is_dir() or not file.exists()):
+            yield (key,), False, f"there is no file {file}; hardware needs it"
 
 
 def _addresses(testbed: Testbed, vocabulary: Vocabulary) -> Iterator[Note]:

@@ -139,6 +139,12 @@ class Document(Part):
     known_hosts: str | None = Field(
         None, description="SSH host keys, relative to this file; left out: the user's own"
     )
+    ssh_config: str | None = Field(
+        None,
+        description="Configuration of OpenSSH's client for the servers, relative to this file; "
+        "left out: ~/.ssh/config and /etc/ssh/ssh_config",
+        examples=["ssh_config"],
+    )
     lab_folder: str | None = Field(
         None,
         description="Folder of leases and saved states that all hosts share which can reach this "

@@ -38,10 +38,19 @@ def open_server(spec: ServerSpec, endpoint: Endpoint, clock: Clock, clocks: Cloc
         spec.name,
         endpoint.host,
         clock,
-        port=endpoint.port or 22,
-        login=SshLogin(user, password, endpoint.known_hosts),
+        port=endpoint.port,
+        login=SshLogin(user, password, endpoint.known_hosts, endpoint.ssh_config),
+        timeouts=spec.timeouts,
+        python=spec.python,
     )
-    return LinuxServer(spec.name, shell, clock, clocks)
+    return LinuxServer(
+        spec.name,
+        shell,
+        clock,
+        clocks,
+        become=spec.become,
+        first_answer_ns=spec.timeouts.first_answer_ns,
+    )
 
 
 def open_namespace(spec: ServerSpec, pid: int, clock: Clock, clocks: Clocks) -> Server:

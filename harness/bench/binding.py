@@ -25,9 +25,10 @@ from lightrig.instruments.clock import Clock, SystemClock
 from lightrig.instruments.clock.virtual import VirtualClock
 from lightrig.instruments.core.capabilities import Identified, Identity
 from lightrig.instruments.core.endpoint import AddressError, Endpoint
-from lightrig.instruments.core.errors import WrongIdentityError
+from lightrig.instruments.core.errors import SshConfigError, WrongIdentityError
 from lightrig.instruments.core.registry import Spec, open_instrument
 from lightrig.instruments.wire.known_hosts import KnownHosts
+from lightrig.instruments.wire.ssh_config import read_settings
 from lightrig.instruments.wire.tcp import is_placeholder
 from lightrig.testbeds import LightrigError, ServerSpec, Testbed
 from lightrig.testbeds.credentials import look_up
@@ -115,7 +116,7 @@ def bind(testbed: Testbed, mode: Mode, seed: int = 0, purpose: str = "a measurem
     clocks: Clocks = {}
     lease: Lease | None = None
     if mode != "simulated":
-        notes += _known_hosts_notes(testbed, _names(testbed))
+        notes += _ssh_notes(testbed, _names(testbed))
         lease = open_lease(testbed, purpose)
         try:
             for domain in _domains(testbed):
@@ -181,7 +182,7 @@ def bind_only(
     Raises `LabUnavailableError` for every one that did not answer as described, and
     `LeaseConflictError` and `LabFolderError` as `bind` does.
     """
-    _known_hosts_notes(testbed, names)
+    _ssh_notes(testbed, names)
     lease = open_lease(testbed, purpose, service)
     clock = SystemClock()
     try:
@@ -222,11 +223,11 @@ def _unavailable(testbed: Testbed, absent: list[_Absent], asked: int) -> LabUnav
     )
 
 
-def _known_hosts_notes(testbed: Testbed, names: Iterable[str]) -> list[str]:
+def _ssh_notes(testbed: Testbed, names: Iterable[str]) -> list[str]:
     """Return a note on known host keys that are left out, where an instrument is behind SSH.
 
-    Raises `LabUnavailableError` where they cannot be read: that says nothing about the lab, which
-    must not be simulated for it.
+    Raises `LabUnavailableError` where they, or the configuration of SSH's client, cannot be read:
+    that says nothing about the lab, which must not be simulated for it.
     """
     for name in names:
         with contextlib.suppress(AddressError):
@@ -236,7 +237,11 @@ def _known_hosts_notes(testbed: Testbed, names: Iterable[str]) -> list[str]:
     else:
         return []
     try:
+        if endpoint.scheme == "ssh":
+            read_settings(name, endpoint.host, file=testbed.ssh_config)
         note = KnownHosts(testbed.known_hosts).note
+    except SshConfigError as error:
+        raise LabUnavailableError(str(error)) from error
     except OSError as error:
         raise LabUnavailableError(
             f"{name} of {testbed.path} was not contacted, since known_hosts cannot be read: {error}"
@@ -317,7 +322,11 @@ def _open_one(
         placeholder = is_placeholder(Endpoint.parse(address, None).host)
         # A placeholder is never contacted: do not require credentials for it.
         login = look_up(spec.login) if spec.login and not placeholder else None
-        endpoint = replace(Endpoint.parse(address, login), known_hosts=testbed.known_hosts)
+        endpoint = replace(
+            Endpoint.parse(address, login),
+            known_hosts=testbed.known_hosts,
+            ssh_config=testbed.ssh_config,
+        )
         if not isinstance(spec, ServerSpec):
             instrument = open_instrument(spec, endpoint, clock)
         elif endpoint.scheme == "netns":

@@ -4,6 +4,7 @@ This is the only module of the bench that imports the simulation, and it is impo
 testbed needs it: a run on hardware loads no simulation module.
 """
 
+import os
 import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -103,4 +104,5 @@ def endpoint_of(service: Service, folder: Path) -> Endpoint:
         known_hosts=written("known_hosts", service.known_hosts),
         certificates=written("certificates", service.certificate),
         resource=service.resource,
+        ssh_config=Path(os.devnull),
     )

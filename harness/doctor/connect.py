@@ -150,6 +150,10 @@ def _hardware_endpoints(testbed: Testbed) -> Callable[[str], Endpoint]:
         address = spec.address or ""
         placeholder = is_placeholder(Endpoint.parse(address, None).host)
         login = look_up(spec.login) if spec.login and not placeholder else None
-        return replace(Endpoint.parse(address, login), known_hosts=testbed.known_hosts)
+        return replace(
+            Endpoint.parse(address, login),
+            known_hosts=testbed.known_hosts,
+            ssh_config=testbed.ssh_config,
+        )
 
     return endpoint

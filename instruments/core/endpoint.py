@@ -24,6 +24,7 @@ class Endpoint:
         login: user and password, or None.
         user: the user that an address names.
         known_hosts: file of SSH host keys; None for the user's default file.
+        ssh_config: configuration of SSH's client; None for that of the user and the machine.
         certificates: file of trusted certificates; None for those that the system trusts.
         resource: of serial:// the device's path, of visa:// the VISA resource name.
     """
@@ -36,6 +37,7 @@ class Endpoint:
     known_hosts: Path | None = None
     certificates: Path | None = None
     resource: str = ""
+    ssh_config: Path | None = None
 
     @classmethod
     def parse(cls, address: str, login: tuple[str, str] | None) -> "Endpoint":
@@ -49,7 +51,11 @@ class Endpoint:
             return cls(scheme, login=login, resource=rest)
         try:
             parts = urllib.parse.urlsplit(address)
-            return cls(parts.scheme, parts.hostname or "", parts.port, login, parts.username)
+            host = parts.hostname or ""
+            if parts.scheme == "ssh":  # an alias of ssh_config is found by its very letters
+                start = parts.netloc.lower().rfind(host)
+                host = parts.netloc[start : start + len(host)]
+            return cls(parts.scheme, host, parts.port, login, parts.username)
         except ValueError as error:
             raise AddressError(f"the address {address} cannot be read: {error}") from error
 

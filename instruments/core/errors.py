@@ -51,6 +51,10 @@ class ClockError(InstrumentError):
     """
 
 
+class SshConfigError(UnreachableError):
+    """The configuration of OpenSSH's client cannot be read, so that no way to the host is known."""
+
+
 class DisconnectedError(InstrumentError):
     """The instrument closed the connection before it had answered."""
 

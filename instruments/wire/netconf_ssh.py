@@ -7,6 +7,7 @@ message goes to a listener first. The bytes on the SSH channel are counted as on
 
 import contextlib
 import logging
+import shlex
 import socket
 import threading
 from typing import Protocol
@@ -20,7 +21,7 @@ from ncclient.transport.ssh import SSHSession
 from lightrig.instruments.clock import Clock, Flight
 from lightrig.instruments.core.errors import UnreachableError
 from lightrig.instruments.wire.known_hosts import HostKeys, RefusedHostKeyError, host_keys
-from lightrig.instruments.wire.ssh import SshLogin
+from lightrig.instruments.wire.ssh_connection import SshLogin
 from lightrig.instruments.wire.tcp import BurstSocket, connect
 
 # Failures are raised as errors; a log would print them a second time.
@@ -65,10 +66,12 @@ def open_session(
     def unreachable(problem: str, advice: str) -> UnreachableError:
         return UnreachableError(instrument, problem, details=[("try", advice)])
 
-    keys = host_keys(instrument, host, port, login.known_hosts)
+    by_hand = shlex.join(
+        ["ssh", "-p", str(port), f"{login.user}@{host}" if login.user else host, "-s", "netconf"]
+    )
+    keys = host_keys(instrument, host, port, login.known_hosts, by_hand=by_hand)
     connection = connect(instrument, host, port, CONNECT_TIMEOUT, clock)
     session = NcSession(connection, clock, keys, listener)
-    by_hand = f"`ssh -p {port} {host} -s netconf` by hand"
     try:
         session.connect(
             host,
@@ -92,7 +95,7 @@ def open_session(
             case Exception():
                 raise unreachable(
                     f"opened no NETCONF session at {where}: {error or 'it hung up'}",
-                    f"{by_hand}; is NETCONF on?",
+                    f"`{by_hand}` by hand; is NETCONF on?",
                 ) from error
         raise
     return session

@@ -5,50 +5,40 @@ import shlex
 import socket
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from functools import partial
-from pathlib import Path
-from typing import Any
 
 import paramiko
 
 from lightrig.instruments.clock import Clock, Flight
 from lightrig.instruments.core.errors import UnreachableError
-from lightrig.instruments.ssh_socket import SshSocket
-from lightrig.instruments.wire.known_hosts import HostKeys, RefusedHostKeyError, host_keys
 from lightrig.instruments.wire.shell import (
     LONGEST_STDERR,
     LineListener,
     LineSplitter,
     end_of_stderr,
 )
-from lightrig.instruments.wire.tcp import connect
+from lightrig.instruments.wire.ssh_connection import SshConnection, SshLogin
+from lightrig.testbeds.parts import SshTimeouts
 
-
-@dataclass(frozen=True, slots=True)
-class SshLogin:
-    """Credentials: the keys of an agent or the user, unless a password is given.
-
-    Attributes:
-        user: login name; None for the name that SSH itself would use.
-        password: only where the server takes no keys.
-        known_hosts: file of host keys; None for the user's.
-    """
-
-    user: str | None = None
-    password: str | None = None
-    known_hosts: Path | None = None
+__all__ = ["SshChannel", "SshLogin", "SshShell"]
 
 
 class SshShell:
     """Programs on a host behind SSH.
 
+    Args:
+        instrument: its name in the testbed.
+        host: address, or an alias of the configuration of OpenSSH's client.
+        clock: the bench's clock.
+        port: None for the one that the configuration names, or 22.
+        login: credentials and files.
+        timeouts: time limits of the connection.
+        python: the Python interpreter there.
+
     Raises:
         UnreachableError: no connection, a host key that is not to be trusted, or no login.
-        KnownHostsError: the file of known host keys cannot be read.
+        KnownHostsError: the known host keys cannot be read.
+        SshConfigError: the configuration cannot be read.
     """
-
-    python = "python3"
 
     def __init__(
         self,
@@ -56,64 +46,32 @@ class SshShell:
         host: str,
         clock: Clock,
         *,
-        port: int = 22,
+        port: int | None = None,
         login: SshLogin,
-        connect_timeout: float = 5.0,
+        timeouts: SshTimeouts | None = None,
+        python: str = "python3",
     ) -> None:
+        self.python = python
         self._instrument = instrument
-        self._client = paramiko.SSHClient()
-        self._forwarded: dict[int, Callable[[socket.socket], None]] = {}
-        keys = host_keys(instrument, host, port, login.known_hosts)
-        # The client has no keys of its own, so that it leaves each to the policy.
-        self._client.set_missing_host_key_policy(_HostKeyPolicy(keys))
-        connection = SshSocket(connect(instrument, host, port, connect_timeout, clock))
         self._clock = clock
-        self._ends = frozenset((connection.getsockname(), connection.getpeername()))
-        where = f"{host}:{port}"
-        try:
-            self._client.connect(
-                host,
-                port,
-                username=login.user,
-                password=login.password,
-                allow_agent=login.password is None,
-                look_for_keys=login.password is None,
-                sock=connection,
-                transport_factory=partial(_transport, keys),
-                timeout=connect_timeout,
-                banner_timeout=connect_timeout,
-                auth_timeout=connect_timeout,
-            )
-        except RefusedHostKeyError as error:
-            self.close()
-            raise UnreachableError(instrument, error.problem, details=error.details) from error
-        except paramiko.AuthenticationException as error:
-            raise self._unreachable(
-                f"refused the login at {where}: {error}", f"`ssh -p {port} {host}` by hand"
-            ) from error
-        except (paramiko.SSHException, EOFError, OSError) as error:
-            raise self._unreachable(
-                f"could not be logged into at {where}: {error or 'it hung up'}",
-                f"`ssh -p {port} {host}` by hand",
-            ) from error
-        connection.settimeout(None)  # the handshake had a limit
+        self._forwarded: dict[int, Callable[[socket.socket], None]] = {}
+        self._connection = SshConnection(
+            instrument, host, clock, port=port, login=login, timeouts=timeouts or SshTimeouts()
+        )
 
     @property
     def lost(self) -> bool:
         """Whether the connection has ended; it is not opened again."""
-        transport = self._client.get_transport()
-        return transport is None or not transport.is_active()
+        return not self._connection.transport.is_active()
 
     def start(self, command: Sequence[str], listener: LineListener) -> "SshChannel":
-        transport = self._client.get_transport()
-        if transport is None:
-            raise self._unreachable("is not connected any more", "run again")
+        transport = self._connection.transport
         text = shlex.join(command).encode()
         channel = flight = None
         try:
             channel = transport.open_session()
             # A simulated host counts the command as landed when it has scheduled its outcome.
-            flight = self._clock.flight((self._ends, channel.get_id()))
+            flight = self._clock.flight((self._connection.ends, channel.get_id()))
             flight.sent(len(text))
             channel.exec_command(text)
         except (paramiko.SSHException, EOFError, OSError) as error:
@@ -122,14 +80,13 @@ class SshShell:
                 if flight is not None:
                     flight.close()
                 raise self._unreachable(
-                    f"started no program: {error or 'it hung up'}", "log in by hand"
+                    f"started no program: {error or 'it hung up'}",
+                    f"`{self._connection.by_hand}` by hand",
                 ) from error
         return SshChannel(channel, flight, listener)
 
     def forward(self, accept: Callable[[socket.socket], None]) -> int:
-        transport = self._client.get_transport()
-        if transport is None:
-            raise self._unreachable("is not connected any more", "run again")
+        transport = self._connection.transport
         try:
             port: int = transport.request_port_forward("127.0.0.1", 0, self._accept)
         except (paramiko.SSHException, EOFError, OSError) as error:
@@ -146,35 +103,11 @@ class SshShell:
         self._forwarded[server[1]](channel)
 
     def close(self) -> None:
-        self._client.close()
+        self._connection.close()
 
     def _unreachable(self, problem: str, advice: str) -> UnreachableError:
         self.close()
         return UnreachableError(self._instrument, problem, details=[("try", advice)])
-
-
-class _HostKeyPolicy:
-    """Decides on the keys of hosts, in place of paramiko's `MissingHostKeyPolicy`."""
-
-    def __init__(self, keys: HostKeys) -> None:
-        self._keys = keys
-
-    def missing_host_key(
-        self, client: paramiko.SSHClient, hostname: str, key: paramiko.PKey
-    ) -> None:
-        self._keys.check(key.asbytes())
-
-
-def _transport(keys: HostKeys, connection: SshSocket, **options: Any) -> paramiko.Transport:
-    """Return a transport that prefers AES-GCM and the kinds of the host's known keys.
-
-    AES-GCM: without a separate MAC a message takes 20 % less.
-    """
-    transport = paramiko.Transport(connection, **options)
-    chosen = transport.get_security_options()
-    chosen.ciphers = sorted(chosen.ciphers, key=lambda name: "gcm" not in name)
-    chosen.key_types = keys.preferred(chosen.key_types)
-    return transport
 
 
 def _has_ended(channel: paramiko.Channel) -> bool:

@@ -239,6 +239,16 @@ def test_a_lab_is_not_simulated_for_an_unreadable_file_of_host_keys(
     assert bound(placeholders, "auto").in_process
 
 
+@pytest.mark.parametrize("mode", ["hardware", "auto"])
+def test_a_lab_is_not_simulated_for_an_unreadable_configuration_of_ssh(
+    lab: ServedLab, bound: Bind, mode: Mode
+) -> None:
+    (lab.folder / "broken").write_text("Host *\n  Port a\n")
+    lab.file.write_text(f"ssh_config: broken\n{lab.file.read_text()}")
+    with pytest.raises(LabUnavailableError, match=r"server0 .*broken cannot be read"):
+        bound(lab.file, mode)
+
+
 def test_a_run_ends_with_status_3_where_no_host_key_can_be_read(lab: ServedLab) -> None:
     file = known_hosts(lab)
     file.unlink()

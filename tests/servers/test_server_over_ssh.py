@@ -31,6 +31,7 @@ from lightrig.instruments.servers.host import program
 from lightrig.instruments.servers.host.commands import Commands
 from lightrig.instruments.servers.host.linux import LinuxServer
 from lightrig.instruments.wire.ssh import SshLogin, SshShell
+from lightrig.testbeds.parts import SshTimeouts
 
 LO = [PortWatch("lo")]
 LONG = 20_000_000_000
@@ -65,7 +66,7 @@ def open_shell(host: SshHost, known_hosts: Path) -> Iterator[Callable[..., SshSh
                 SystemClock(),
                 port=port or host.port,
                 login=login,
-                **{"connect_timeout": 5.0, **options},
+                **options,
             )
             stack.callback(shell.close)
             return shell
@@ -379,7 +380,7 @@ def test_a_port_without_ssh_server_is_unreachable(
         server_that_sends(greeting) as port,
         pytest.raises(UnreachableError, match=f":{port}"),
     ):
-        open_shell(port=port, connect_timeout=0.3)
+        open_shell(port=port, timeouts=SshTimeouts(banner_ns=300_000_000))
 
 
 def test_python_of_this_test_is_not_what_ran(server: LinuxServer, host: SshHost) -> None:

@@ -243,7 +243,11 @@ def _open_wires(bench: Bench, switch: str, addresses: list[str]) -> Mapping[str,
     for address in addresses:
         endpoint = Endpoint.parse(address, first.login if first else None)
         opened = open_instrument(
-            spec, replace(endpoint, known_hosts=bench.testbed.known_hosts), bench.clock
+            spec,
+            replace(
+                endpoint, known_hosts=bench.testbed.known_hosts, ssh_config=bench.testbed.ssh_config
+            ),
+            bench.clock,
         )
         found[address] = cast(OpticalSwitch, opened)
     return found

@@ -21,7 +21,7 @@ from lightrig.instruments.core.capabilities import (
 from lightrig.instruments.core.errors import CANNOT, DeniedError, GarbledError
 from lightrig.instruments.servers.host.commands import Commands, ToolFailedError, ToolMissingError
 from lightrig.instruments.servers.host.offset import ClockMap, clock_error, jump_text
-from lightrig.instruments.servers.host.program import Program, ProgramRequest, ProgramRun
+from lightrig.instruments.servers.host.program import GRACE, Program, ProgramRequest, ProgramRun
 from lightrig.instruments.servers.ports.fec_errors import FecErrors
 from lightrig.instruments.servers.ports.fec_histogram import FecHistogram
 from lightrig.instruments.servers.ports.firmware_errors import FirmwareErrors
@@ -58,11 +58,22 @@ class LinuxServer:
         clock: the bench's clock.
         neighbours: clock maps of all servers on the bench by boot id, shared by their drivers: a
             datagram carries its sender's stamps, which the receiver's driver has to map.
+        become: whether tools run by `sudo -n`.
+        first_answer_ns: time allowed for the probe's first answer.
     """
 
     def __init__(
-        self, name: str, shell: Shell, clock: Clock, neighbours: dict[str, ClockMap]
+        self,
+        name: str,
+        shell: Shell,
+        clock: Clock,
+        neighbours: dict[str, ClockMap],
+        *,
+        become: bool = False,
+        first_answer_ns: int | None = None,
     ) -> None:
+        self._become = become
+        self._first_answer = first_answer_ns
         self.name = name
         self._shell = shell
         self._clock = clock
@@ -77,7 +88,8 @@ class LinuxServer:
     def identity(self) -> Identity:
         """Return host name, kernel and Python of the server; starts the probe if necessary."""
         if self._identity is None or self._run is None or self._run.over:
-            request = self._submit("hello", {})
+            extra = 0 if self._first_answer is None else self._first_answer - GRACE
+            request = self._submit("hello", {}, extra)
             hello = request.result()
             try:
                 boot: str = hello["boot"]
@@ -166,7 +178,10 @@ class LinuxServer:
     def commands(self) -> Commands:
         """Runs programs on the server, one at a time."""
         if self._commands is None:
-            self._commands = Commands(self.name, self._shell, self._clock, limited=True)
+            become = ("sudo", "-n") if self._become else ()
+            self._commands = Commands(
+                self.name, self._shell, self._clock, become=become, limited=True
+            )
         return self._commands
 
     @property

@@ -298,8 +298,8 @@ class SonicCommandLine(SonicSwitch):
                 self.name,
                 self.endpoint.host,
                 self.clock,
-                port=self.endpoint.port or 22,
-                login=SshLogin(user, password, self.endpoint.known_hosts),
+                port=self.endpoint.port,
+                login=SshLogin(user, password, self.endpoint.known_hosts, self.endpoint.ssh_config),
             )
             self._commands = Commands(self.name, self._shell, self.clock, wire=str(self.endpoint))
         return self._commands
