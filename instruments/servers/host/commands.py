@@ -1,6 +1,7 @@
 """Programs that are run on a server to their end, or answer lines until they are closed."""
 
 import contextlib
+import re
 import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ T = TypeVar("T")
 DEFAULT_TIMEOUT = 30_000_000_000
 """Time allowed for a program, in ns."""
 
+_FORBIDDEN = re.compile("operation not permitted|permission denied|must be root", re.IGNORECASE)
 _SYSTEM_DIRECTORY = "/usr/sbin/"
 
 PACKAGES = {
@@ -57,16 +59,32 @@ class ToolFailedError(InstrumentError):
         stderr: its standard error.
     """
 
-    def __init__(self, server: str, result: "CommandResult", command: str) -> None:
+    def __init__(
+        self,
+        server: str,
+        result: "CommandResult",
+        command: str,
+        become: Sequence[str] | None = None,
+    ) -> None:
+        """`become` is the prefix with which the command ran; None where none would help."""
         self.status = result.status
         self.stderr = result.stderr
         printed_lines = (result.stderr or result.stdout).strip().splitlines() or ["nothing"]
-        super().__init__(
-            server,
-            f"ran a program that failed with status {result.status}",
-            command=command,
-            details=[("printed", line) for line in printed_lines[-5:]],
-        )
+        details = [("printed", line) for line in printed_lines[-5:]]
+        problem = f"ran a program that failed with status {result.status}"
+        tool = command.partition(" ")[0]
+        if become and result.stderr.startswith("sudo: "):
+            problem = f"could not run {tool} by sudo: {printed_lines[-1]}"
+            details.append(
+                ("try", f"allow `{shlex.join(become)} {tool}` to this account, NOPASSWD")
+            )
+        elif _FORBIDDEN.search(result.stderr):
+            problem = f"may not do what {tool} needs: {printed_lines[-1]}"
+            if become is not None and not become:
+                details.append(
+                    ("try", "`become: true` of the server in the testbed file: it runs by sudo -n")
+                )
+        super().__init__(server, problem, command=command, details=details)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +121,9 @@ class Commands:
         become: prefix of every command, such as `sudo -n`.
         wire: the address, for recordings; without it nothing is recorded.
         limited: whether programs end there with their limit, see `program_limits`.
+
+    Attributes:
+        greeting: the first line that a login shell there prints before any program; "" for none.
     """
 
     def __init__(
@@ -123,6 +144,7 @@ class Commands:
         self._wire = wire
         self._limited = limited
         self._paths: dict[str, str] = {}
+        self.greeting = ""
 
     def run(self, command: Sequence[str], timeout_ns: int = DEFAULT_TIMEOUT) -> CommandResult:
         """Run `command` and wait for its end, with any exit status.
@@ -155,7 +177,7 @@ class Commands:
         """
         result = self.run(command)
         if result.status != 0:
-            raise ToolFailedError(self.server, result, shlex.join(command))
+            raise ToolFailedError(self.server, result, shlex.join(command), self._become)
         return self.parsed(command, result, parse)
 
     def parsed(
@@ -165,7 +187,13 @@ class Commands:
         try:
             return Reading(parse(result.stdout), result.at)
         except ToolOutputError as error:
-            raise error.at(self.server, shlex.join(command)) from error
+            note = ""
+            if self.greeting and result.stdout.startswith(f"{self.greeting}\n"):
+                note = (
+                    f"the login shell printed {self.greeting[:100]!r} first: let it print only "
+                    "where it is interactive"
+                )
+            raise error.at(self.server, shlex.join(command), note) from error
 
     def start(self, command: Sequence[str], limit_ns: int | None = None) -> "Started":
         """Start `command` and return at once; it is not looked for in /usr/sbin.

@@ -101,6 +101,7 @@ class LinuxServer:
                 )
             except KeyError as error:
                 raise request.run.garbled("no hello", request, hello) from error
+            self.commands.greeting = next(iter(request.run.printed), "")
             self._clocks.same_clock = boot == this_boot_id()
             self._neighbours[boot] = self._clocks
         return self._identity

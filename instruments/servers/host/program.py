@@ -11,6 +11,7 @@ import contextlib
 import functools
 import itertools
 import json
+import re
 import threading
 import zlib
 from collections.abc import Callable, Mapping
@@ -31,6 +32,13 @@ from lightrig.instruments.wire.trace import Trace
 from lightrig.testbeds.json_text import from_json
 
 _PROGRAMS = "lightrig.instruments.servers.programs"
+
+_OLD = "is too old, 3.8 is needed"
+_TOO_OLD = re.compile(rf'python \d+\.\d+ {_OLD}|File "<string>", line 1\b[\s\S]*SyntaxError')
+"""What a Python before 3.8 writes; that of version 2 cannot read the one line."""
+_NOT_FOUND = re.compile("command not found|unknown command", re.IGNORECASE)
+"""What csh and fish say of a missing program; only some shells end with status 127."""
+_MOST_PRINTED = 5
 
 _encode = json.JSONEncoder(separators=(",", ":")).encode
 
@@ -63,7 +71,8 @@ class Program:
         """Python code that runs the modules in the first line of its input."""
         # One line, for launchers that pass their arguments line by line.
         return (
-            "import base64,json,sys,types,zlib;"
+            "import base64,json,sys,types,zlib;sys.version_info<(3,8)and "
+            f"sys.exit('python %d.%d {_OLD}'%sys.version_info[:2]);"
             "[exec(compile(s,n,'exec'),sys.modules.setdefault(n,types.ModuleType(n)).__dict__) "
             "for n,s in json.loads(zlib.decompress(base64.b64decode(sys.stdin.buffer.readline())))]"
             f";sys.exit(sys.modules['{self.package}.{self.modules[-1]}'].main())"
@@ -99,6 +108,9 @@ class ProgramRun:
         program: the program to run.
         on_event: called with each event and its stamp on the server's clock, on the reader
             thread: it must not wait.
+
+    Attributes:
+        printed: first lines before the program's first answer: its login shell's.
     """
 
     def __init__(
@@ -120,6 +132,9 @@ class ProgramRun:
         self._lock = threading.Lock()
         self._pending: dict[int, ProgramRequest] = {}
         self._end: str | None = None
+        self._python = shell.python
+        self._answers = False
+        self.printed: list[str] = []
         self._numbers = itertools.count(1)
         self._channel = shell.start(
             [shell.python, "-u", "-c", program.bootstrap, program.name, str(program.version)], self
@@ -176,7 +191,10 @@ class ProgramRun:
                 raise KeyError("ok")
         except (ValueError, KeyError, TypeError, IndexError, OverflowError):
             self._trace.remarked(f"not an answer of {self.program.called}")
+            if not self._answers and len(self.printed) < _MOST_PRINTED:
+                self.printed.append(text)
             return
+        self._answers = True
         with self._lock:
             request = self._pending.pop(number, None)
         if request is None:
@@ -233,7 +251,18 @@ class ProgramRun:
 
     def _lose(self, request: "ProgramRequest", reason: str) -> None:
         problem = f"ended {self.program.called} before it had answered"
-        request.resolve(self.error(DisconnectedError, problem, request.text, ("because", reason)))
+        details = [("because", reason)]
+        if not self._answers:
+            python, status = self._python, self._channel.status
+            details += [("printed", line[:300]) for line in self.printed[-1:]]
+            advice = "install a python3 of 3.8 or newer, or name one by `python:` of the server"
+            if _TOO_OLD.search(reason):
+                problem = f"has as {python} a python that cannot run {self.program.called}"
+                details.append(("try", advice))
+            elif status in {126, 127} or (status and _NOT_FOUND.search(reason)):
+                problem = f"has no {python} that can run {self.program.called}"
+                details.append(("try", advice))
+        request.resolve(self.error(DisconnectedError, problem, request.text, *details))
 
 
 def _shortened(text: str, longest: int = 100_000) -> str:
@@ -272,6 +301,7 @@ class ProgramRequest:
                     NoReplyError,
                     f"did not answer within {self._timeout / 1e9:g} s",
                     self.text,
+                    *(("printed", line[:300]) for line in self.run.printed[-1:]),
                     ("try", f"is the server reachable, has it {self.run.program.needs}?"),
                 )
             self._answered.wait()

@@ -45,9 +45,11 @@ class ToolOutputError(LightrigError):
             lines.append(f"  found     {self.found}")
         super().__init__("\n".join(lines))
 
-    def at(self, server: str, command: str) -> "ToolOutputError":
-        """Return the same error with its server and its command, such as `ethtool -m ens1f0`."""
+    def at(self, server: str, command: str, note: str = "") -> "ToolOutputError":
+        """Return the same error with its server, its command (`ethtool -m ens1f0`) and a note."""
         error = type(self)(self.tool, self.expected, self.found, where=f"{server}: {command}")
+        if note:
+            error.args = (f"{error}\n  note      {note}",)
         error.subjects = (server,)
         return error
 

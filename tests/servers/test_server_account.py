@@ -1,0 +1,151 @@
+"""The account on a server behind SSH: its login shell, its python, its rights."""
+
+import contextlib
+import os
+import platform
+import shlex
+import shutil
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ssh_host import LOGIN, SshHost
+
+from lightrig.instruments.clock import SystemClock
+from lightrig.instruments.core.errors import DisconnectedError
+from lightrig.instruments.servers.host.commands import ToolFailedError
+from lightrig.instruments.servers.host.linux import LinuxServer
+from lightrig.instruments.servers.tools.output import ToolOutputError
+from lightrig.instruments.wire.ssh import SshLogin, SshShell
+from lightrig.instruments.wire.ssh_config import NO_FILE
+
+
+@pytest.fixture
+def host() -> Iterator[SshHost]:
+    host = SshHost()
+    yield host
+    host.close()
+
+
+@pytest.fixture
+def open_shell(host: SshHost, tmp_path: Path) -> Iterator[Callable[..., SshShell]]:
+    known_hosts = tmp_path / "known_hosts"
+    known_hosts.write_text(host.known_hosts_line())
+    with contextlib.ExitStack() as stack:
+
+        def start(**options: Any) -> SshShell:
+            login = SshLogin(*LOGIN, known_hosts, NO_FILE)
+            shell = SshShell(
+                "server0", "127.0.0.1", SystemClock(), port=host.port, login=login, **options
+            )
+            stack.callback(shell.close)
+            return shell
+
+        yield start
+
+
+STAND_IN = """#!/bin/sh
+# $3 is the program of `python3 -u -c PROGRAM NAME VERSION`; the version is that of CentOS 7.
+shift 2; program=$1; shift
+exec python3 -u -c "import sys; sys.version_info = (3, 6, 8, 'final', 0); $program" "$@"
+"""
+
+
+def test_a_python_that_is_too_old_is_named(
+    open_shell: Callable[..., SshShell], tmp_path: Path
+) -> None:
+    python = tmp_path / "python3.6"
+    python.write_text(STAND_IN)
+    python.chmod(0o755)
+    old = LinuxServer("server0", open_shell(python=str(python)), SystemClock(), {})
+    with pytest.raises(DisconnectedError) as refused:
+        old.identity()
+    first, *rest = str(refused.value).splitlines()
+    assert first == f"server0 has as {python} a python that cannot run the probe"
+    assert "  because   python 3.6 is too old, 3.8 is needed" in rest
+    assert any("`python:` of the server" in line for line in rest)
+
+
+def test_the_named_python_runs_the_probe(
+    open_shell: Callable[..., SshShell], host: SshHost
+) -> None:
+    server = LinuxServer("server0", open_shell(python=sys.executable), SystemClock(), {})
+    assert server.identity().firmware == f"python {platform.python_version()}"
+    assert host.commands[0].startswith(f"{sys.executable} -u -c ")
+
+
+@pytest.mark.parametrize("login_shell", ["sh", "bash", "csh", "fish"])
+def test_login_shells(open_shell: Callable[..., SshShell], host: SshHost, login_shell: str) -> None:
+    """sshd(8) hands the command to the account's shell with -c."""
+    if shutil.which(login_shell) is None:
+        pytest.skip(f"no {login_shell} on this machine")
+    host.rewrite = lambda command: shlex.join([login_shell, "-c", command])
+    server = LinuxServer("server0", open_shell(), SystemClock(), {})
+    assert server.identity().manufacturer == "Linux"
+    assert server.down(["lo", "nope0"]) == {"nope0"}
+    text = 'it\'s $HOME, "%s" & *'
+    assert server.commands.run(["printf", "%s!", text]).stdout == f"{text}!\n"
+    missing = LinuxServer("server0", open_shell(python="python9"), SystemClock(), {})
+    with pytest.raises(DisconnectedError, match="has no python9 that can run the probe"):
+        missing.identity()
+
+
+def test_a_shell_that_prints_is_named(open_shell: Callable[..., SshShell], host: SshHost) -> None:
+    host.rewrite = lambda command: f"echo 'Welcome to rack 7'; {command}"
+    server = LinuxServer("server0", open_shell(), SystemClock(), {})
+    assert server.identity().manufacturer == "Linux"
+    with pytest.raises(ToolOutputError) as refused:
+        server.commands.read(["echo", "[1]"], parse_numbers)
+    assert "'Welcome to rack 7' first: let it print only where it is interactive" in str(
+        refused.value
+    )
+    host.rewrite = str
+    with pytest.raises(ToolOutputError) as refused:
+        server.commands.read(["echo", "one"], parse_numbers)
+    assert "Welcome" not in str(refused.value)
+
+
+def parse_numbers(text: str) -> list[int]:
+    try:
+        return list(map(int, text.strip("[]\n").split(",")))
+    except ValueError as error:
+        raise ToolOutputError("echo", "numbers", text) from error
+
+
+def test_an_account_without_a_shell_is_quoted(
+    open_shell: Callable[..., SshShell], host: SshHost
+) -> None:
+    """nologin(8) writes to its standard output."""
+    host.rewrite = lambda _: "echo 'This account is currently not available.'; exit 1"
+    with pytest.raises(DisconnectedError) as refused:
+        LinuxServer("server0", open_shell(), SystemClock(), {}).identity()
+    assert "  printed   This account is currently not available." in str(refused.value)
+
+
+def test_rights_that_are_missing_are_named(
+    open_shell: Callable[..., SshShell], tmp_path: Path, host: SshHost
+) -> None:
+    """The last line is ethtool's, of a module that an account may not read."""
+    programs = {
+        "ethtool": "echo 'netlink error: Operation not permitted' >&2; exit 1",
+        "sudo": '[ "$1" = -n ] && shift; [ -e refuse ] && { echo "sudo: a password is required"'
+        " >&2; exit 1; }; echo module",
+    }
+    for name, text in programs.items():
+        (tmp_path / name).write_text(f"#!/bin/sh\ncd {tmp_path}\n{text}\n")
+        (tmp_path / name).chmod(0o755)
+    host.environment["PATH"] = f"{tmp_path}:{os.environ['PATH']}"
+    command = ["ethtool", "-m", "ens1f0"]
+    plain = LinuxServer("server0", open_shell(), SystemClock(), {})
+    with pytest.raises(ToolFailedError, match=r"may not do what ethtool needs: .* permitted") as no:
+        plain.commands.read(command, str)
+    assert "`become: true` of the server" in str(no.value)
+    root = LinuxServer("server0", open_shell(), SystemClock(), {}, become=True)
+    assert root.commands.read(command, str).value == "module\n"
+    (tmp_path / "refuse").touch()
+    with pytest.raises(ToolFailedError, match="by sudo: sudo: a password is required") as no:
+        root.commands.read(command, str)
+    assert "allow `sudo -n ethtool` to this account, NOPASSWD" in str(no.value)
+    assert "become: true" not in str(no.value)
