@@ -30,6 +30,9 @@ from lightrig.testbeds.parts import SshTimeouts
 _MOST_JUMPS = 10
 """A configuration by which a jump host is reached through itself has no end."""
 
+# How paramiko words it, with the exception of a refusal (auth_handler.py, wait_for_response).
+_TIMEOUT, _SHUT_DOWN = "Authentication timeout", "transport shut down"
+
 _END_SECONDS = 5.0
 _LAST_STDERR_SECONDS = 1.0
 _LONGEST_STDERR = 1 << 12
@@ -249,8 +252,9 @@ class _Attempt:
                     f"did not answer the login at {self.where} within {limit:g} s",
                     f"`{self.by_hand}` by hand",
                 ) from error
+            refused = "ended the connection in" if _SHUT_DOWN in str(error) else "refused"
             raise self.unreachable(
-                f"refused the login at {self.where}: {error}", f"`{self.by_hand}` by hand"
+                f"{refused} the login at {self.where}: {error}", f"`{self.by_hand}` by hand"
             ) from error
         except (paramiko.SSHException, EOFError, OSError) as error:
             raise self.unreachable(
@@ -275,7 +279,7 @@ class _Attempt:
                 offered += 1
                 if not transport.is_active():
                     raise self._hung_up(offered, in_agent) from error
-                if isinstance(error, paramiko.BadAuthenticationType):
+                if isinstance(error, paramiko.BadAuthenticationType) or _TIMEOUT in str(error):
                     raise error
         notes = "".join(f"; {note}" for note in left_out)
         what = f"none of {offered} keys" if offered else "there is no key to offer"
