@@ -2,9 +2,9 @@
 
 57 quantities of 60 samples a night, with nights that scatter by 2 to 5 %: normally, autocorrelated
 by 0.6, with the tails of Student's t of 3 degrees of freedom, or with 3 % of nights off by +25 %.
-`harness.statistics.judge_nights` with Holm's correction is what `lightrig results compare` calls,
-`find_departures` what the nights page calls. "departed, unconfirmed" is no alarm: its share is
-shown without a limit, since an odd night is one.
+`harness.statistics.departures` is what the nights page and `lightrig results compare` ask, at 1 %,
+or what a lab's baselines file states. "departed, unconfirmed" is no alarm: its share is shown
+without a limit, since an odd night is one.
 
 `python -m benchmarks alarms` judges 1,000 nights of each kind, `python -m benchmarks.alarms 5` five
 labs of 20 nights each.
@@ -17,15 +17,13 @@ from typing import TypeAlias
 import numpy as np
 
 from lightrig.harness.statistics.binomial import clopper_pearson
-from lightrig.harness.statistics.confirmation import judge_nights
-from lightrig.harness.statistics.corrections import correct, least_error
 from lightrig.harness.statistics.departures import find_departures
-from lightrig.harness.statistics.drift import DriftRule
 from lightrig.testbeds import format_share
 
 COMPARED, SAMPLES, BEFORE, JUDGED = 57, 60, 10, 20
 LABS = 50
-FAMILY_ERROR, PAGE_ERROR = 0.05, 0.01
+STATED = (0.01, 0.05)
+"""Errors of all quantities of a night together: without a baselines file, and with one."""
 FAMILY = 8
 """Series of a family, such as the ports of one switch."""
 STEP, SCATTER = 1.3, 0.03
@@ -64,19 +62,8 @@ class Lab:
             noise = random.normal(0, within, (nights, SAMPLES))
             self.samples.append(list(100 * np.exp(levels[:, None] + noise)))
 
-    def compared(self, night: int) -> set[tuple[int, str]]:
-        """Return quantities with their outcomes, as `lightrig results compare` has them."""
-        rule = DriftRule(nights=BEFORE).in_unit("ns")
-        error = least_error(COMPARED, "holm", FAMILY_ERROR)
-        verdicts = {
-            number: judge_nights(each[:night], each[night], rule, corrected_error=error)
-            for number, each in enumerate(self.samples)
-        }
-        judged = correct(verdicts, "holm", FAMILY_ERROR)
-        return {(number, verdict.outcome) for number, verdict in judged.items()}
-
-    def shown(self, night: int) -> set[tuple[int, str]]:
-        """Return quantities with their words on the nights page, where they have one."""
+    def outcomes(self, night: int, error: float) -> set[tuple[int, str]]:
+        """Return quantities with their words, where they have one."""
         found: set[tuple[int, str]] = set()
         for first in range(0, COMPARED, FAMILY):
             family = self.samples[first : first + FAMILY]
@@ -84,7 +71,7 @@ class Lab:
             uncertainties = [
                 1.2533 * np.std(each[: night + 1], axis=1) / SAMPLES**0.5 for each in family
             ]
-            departures = find_departures(levels, uncertainties, PAGE_ERROR / COMPARED)
+            departures = find_departures(levels, uncertainties, error / COMPARED)
             found |= {
                 (first + at, "changed" if one.confirmed else "departed, unconfirmed")
                 for at, one in enumerate(departures)
@@ -93,65 +80,53 @@ class Lab:
         return found
 
 
-JUDGES: dict[str, Callable[[Lab, int], set[tuple[int, str]]]] = {
-    "compare": Lab.compared,
-    "page": Lab.shown,
-}
-
-
-def alarms(
-    kind: str, labs: int, seed: int = 1, names: Sequence[str] = tuple(JUDGES)
-) -> dict[str, tuple[int, int, int]]:
+def alarms(kind: str, labs: int, error: float, seed: int = 1) -> tuple[int, int, int]:
     """Return nights with a false "changed", with an unconfirmed departure, and judged."""
-    found = {name: [0, 0, 0] for name in names}
+    changed = departed = judged = 0
     for number in range(labs):
         lab = Lab(np.random.default_rng((seed, number)), kind, BEFORE + JUDGED)
         for night in range(BEFORE, BEFORE + JUDGED):
-            for name in names:
-                outcomes = {outcome for _, outcome in JUDGES[name](lab, night)}
-                found[name][0] += "changed" in outcomes
-                found[name][1] += "departed, unconfirmed" in outcomes
-                found[name][2] += 1
-    return {name: (each[0], each[1], each[2]) for name, each in found.items()}
+            found = {outcome for _, outcome in lab.outcomes(night, error)}
+            changed += "changed" in found
+            departed += "departed, unconfirmed" in found
+            judged += 1
+    return changed, departed, judged
 
 
-def first_mornings(
-    labs: int, seed: int = 2, names: Sequence[str] = tuple(JUDGES)
-) -> dict[str, list[str]]:
+def first_mornings(labs: int, error: float, seed: int = 2) -> list[str]:
     """Return, for each lab, the outcomes on three mornings of a quantity slower by `STEP`."""
-    found: dict[str, list[str]] = {name: [] for name in names}
+    found: list[str] = []
     for number in range(labs):
         lab = Lab(np.random.default_rng((seed, number)), "normal", BEFORE + 3, SCATTER)
         slow = number % COMPARED
         for night in range(BEFORE, BEFORE + 3):
             lab.samples[slow][night] = STEP * lab.samples[slow][night]
-        for name in names:
-            judge = JUDGES[name]
-            mornings = range(BEFORE, BEFORE + 3)
-            outcomes = [dict(judge(lab, night)).get(slow, "nothing") for night in mornings]
-            found[name].append("; ".join(outcomes))
+        mornings = range(BEFORE, BEFORE + 3)
+        each = [dict(lab.outcomes(night, error)).get(slow, "nothing") for night in mornings]
+        found.append("; ".join(each))
     return found
 
 
 def rows(labs: int) -> Iterator[str]:
     """Yield the lines of both tables."""
-    yield "| nights | judged by | stated | false changed | departed, unconfirmed | nights judged |"
-    yield "| --- | --- | --- | --- | --- | --- |"
+    yield "| nights | stated | false changed | departed, unconfirmed | nights judged |"
+    yield "| --- | --- | --- | --- | --- |"
     for kind in KINDS:
-        for name, (changed, departed, judged) in alarms(kind, labs).items():
-            stated = {"compare": FAMILY_ERROR, "page": PAGE_ERROR}[name]
+        for stated in STATED:
+            changed, departed, judged = alarms(kind, labs, stated)
             low, high = clopper_pearson(changed, judged, 0.95)
             rate = f"{changed / judged:.2%} ({low:.2%} … {high:.2%})"
             share = f"{departed / judged:.1%}"
-            yield f"| {kind} | {name} | {format_share(stated)} | {rate} | {share} | {judged:,} |"
+            yield f"| {kind} | {format_share(stated)} | {rate} | {share} | {judged:,} |"
     yield ""
     yield f"x {STEP:g} at {SCATTER:.0%} scatter, {BEFORE} nights before, one of {COMPARED}:"
-    for name, mornings in first_mornings(2 * labs).items():
+    for stated in STATED:
+        mornings = first_mornings(2 * labs, stated)
         third = sum(each.split("; ")[-1] == "changed" for each in mornings)
         first = sum(each.startswith("departed") for each in mornings)
         yield (
-            f"{name}: departed on the first morning in {first} of {len(mornings)}, changed on the "
-            f"third in {third}"
+            f"{format_share(stated)}: departed on the first morning in {first} of {len(mornings)}, "
+            f"changed on the third in {third}"
         )
 
 

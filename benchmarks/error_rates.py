@@ -24,8 +24,7 @@ from lightrig.harness.statistics.bit_errors import (
     judge_error_ratio,
 )
 from lightrig.harness.statistics.closure import judge_deviations
-from lightrig.harness.statistics.corrections import benjamini_hochberg, holm
-from lightrig.harness.statistics.drift import DriftRule, judge_drift
+from lightrig.harness.statistics.departures import find_departures
 from lightrig.harness.statistics.loss_matrix import slope
 from lightrig.harness.statistics.quantiles import quantile
 from lightrig.harness.statistics.sensitivity import Sensitivity, sensitivity
@@ -245,28 +244,25 @@ def _closure() -> Iterator[Rate]:
 
 
 def _drift() -> Iterator[Rate]:
-    for test in ("rank", "interval"):
-        rule = DriftRule(test=test)  # type: ignore[arg-type]
-        for name, draw in _nights().items():
-            random = np.random.default_rng(7)
+    for name, draw in _nights().items():
+        random = np.random.default_rng(7)
 
-            def alarms(rule: DriftRule = rule, draw: Any = draw, random: Any = random) -> bool:
-                *before, tonight = draw(random)
-                return judge_drift(before, tonight, rule).outcome == "departed, unconfirmed"
+        def alarms(draw: Any = draw, random: Any = random) -> bool:
+            (found,) = find_departures([np.median(draw(random), axis=1)], [0.0], 0.01)
+            return found is not None and not found.confirmed
 
-            yield Rate(f"drift by {test}", name, 0.01, _count(600, alarms), 600)
+        yield Rate("departure of a night", name, 0.01, _count(600, alarms), 600)
     for within, between in ((0.03, 0.01), (0.03, 0.05), (0.3, 0.1)):
         random = np.random.default_rng(8)
 
         def misses(within: float = within, between: float = between, random: Any = random) -> bool:
             levels = random.normal(0, between, (11, 1))
-            *before, tonight = np.exp(levels + random.normal(0, within, (11, 30)))
-            return (
-                judge_drift(before, 1000 * tonight, DriftRule()).outcome != "departed, unconfirmed"
-            )
+            nights = np.exp(levels + random.normal(0, within, (11, 30)))
+            nights[-1] *= 1000
+            return find_departures([np.median(nights, axis=1)], [0.0], 0.01) == [None]
 
         condition = f"x1000 missed; sd {within:g} within, {between:g} between nights"
-        yield Rate("drift by rank", condition, 0.0, _count(200, misses), 200)
+        yield Rate("departure of a night", condition, 0.0, _count(200, misses), 200)
 
 
 def _series() -> Iterator[Rate]:
@@ -326,28 +322,6 @@ def _compared() -> Iterator[tuple[str, str, str]]:
         ci = stats.quantile_test(values, p=0.5).confidence_interval(0.95)
         differences.append(_apart([[mine.lower, mine.upper]], [[ci.low, ci.high]]))
     yield "interval of a median: scipy.stats.quantile_test", "4", max(differences)
-    p = random.uniform(0, 0.05, 40) ** 1.5
-    multitest = _module("statsmodels.stats.multitest")
-    if multitest is not None:
-        for method, mine_of in (("holm", holm), ("fdr_bh", benjamini_hochberg)):
-            same = [
-                mine_of(p.tolist(), error) == multitest.multipletests(p, error, method)[0].tolist()
-                for error in (0.01, 0.05, 0.2)
-            ]
-            yield (
-                f"{method}: statsmodels multipletests",
-                "3 of 40 p values",
-                "none" if all(same) else "differ",
-            )
-    adjusted = stats.false_discovery_control(p)
-    same = [
-        benjamini_hochberg(p.tolist(), e) == (adjusted <= e).tolist() for e in (0.01, 0.05, 0.2)
-    ]
-    yield (
-        "fdr_bh: scipy.stats.false_discovery_control",
-        "3 of 40 p values",
-        "none" if all(same) else "differ",
-    )
     x = np.arange(30.0)
     y = 0.3 * x + random.normal(0, 1, 30)
     mine_slope = slope(x, y, error=0.05)

@@ -6,12 +6,11 @@ compare tonight with the night before and only look for slower: `pip install 'li
 """
 
 from collections.abc import Callable, Mapping
-from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from lightrig.harness.statistics.drift import DriftRule, judge_drift
+from lightrig.harness.statistics.departures import MOST_BEFORE, find_departures
 
 Nights = NDArray[np.float64]
 """Nights x samples."""
@@ -21,7 +20,6 @@ Gate = Callable[[Nights], bool]
 EVENTS, BEFORE = 30, 10
 UNCHANGED, CHANGED = 2000, 200
 ERROR, ALLOWED = 0.01, 0.015
-TESTS: tuple[Literal["rank", "interval"], ...] = ("rank", "interval")
 PEERS = ("mean:5%", "mean:10%", "median:5%", "min:5%")
 
 _SD = float(np.sqrt(np.log(1 + 0.15**2)))
@@ -30,7 +28,7 @@ _SD = float(np.sqrt(np.log(1 + 0.15**2)))
 
 def main() -> None:
     random = np.random.default_rng(1)
-    ours = {f"{test} {ERROR:.0%}": _ours(DriftRule(test=test, error=ERROR)) for test in TESTS}
+    ours = {f"departures {ERROR:.0%}": _ours(MOST_BEFORE)}
     gates = ours | _peers()
     print(
         f"{EVENTS} samples a night, {BEFORE} nights before; by {UNCHANGED:,} unchanged nights and"
@@ -50,9 +48,9 @@ def main() -> None:
     for name, rate in worst.items():
         print(f"  {name}: {rate:.2%} at worst, {rate / ALLOWED:.2f} of the limit of {ALLOWED:.1%}")
 
-    print("found of +10 % by rank, lognormal, by nights before and samples a night")
+    print("found of +10 %, lognormal, by nights before and samples a night")
     for nights in (10, 20):
-        gate = {"": _ours(DriftRule(nights=nights))}
+        gate = {"": _ours(nights)}
         powers = {
             samples: _rates(gate, _lognormal, 1.1, CHANGED, random, nights, samples)[""]
             for samples in (30, 60, 100, 300)
@@ -83,10 +81,13 @@ def _rates(
 # ----------------------------------------------------------------------------- gates
 
 
-def _ours(rule: DriftRule) -> Gate:
-    return lambda nights: (
-        judge_drift(list(nights[:-1]), nights[-1], rule).outcome == "departed, unconfirmed"
-    )
+def _ours(most: int) -> Gate:
+    def gate(nights: Nights) -> bool:
+        levels = np.median(nights, axis=1)
+        (found,) = find_departures([levels], [0.0], ERROR, most=most)
+        return found is not None
+
+    return gate
 
 
 def _peers() -> dict[str, Gate]:

@@ -36,10 +36,10 @@ from benchmarks.figures import figure
 from lightrig.harness.record import Context, Journal, Results, Row, write_dataset
 from lightrig.harness.record.compaction import ROW_GROUP, compact, writer_of
 from lightrig.harness.record.compaction import SCHEMA as COMPACTED
-from lightrig.harness.record.comparison import compare
 from lightrig.harness.record.dataset import COLUMNS
 from lightrig.harness.record.digests import digest_of, with_digest
 from lightrig.harness.record.rows_files import MANIFEST, Compacted, Manifest, plain_file
+from lightrig.harness.report.comparison import compare
 from lightrig.harness.report.nights.series import read
 from lightrig.harness.report.nights.source import Source
 

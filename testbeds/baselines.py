@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import re
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,12 +24,15 @@ from lightrig.testbeds.parsing import read_as
 from lightrig.testbeds.quantities import Share
 
 Test = Literal["rank", "interval"]
+"""Comparisons that a rule chose between in version 0.1; there is one now."""
 Direction = Literal["both", "up", "down"]
 Effect = Literal["ratio", "difference"]
-Correction = Literal["holm", "benjamini-hochberg", "none"]
+Correction = Literal["bonferroni", "none"]
 
 FEWEST_NIGHTS = 5
-"""Least number of earlier nights from which a spread can be estimated."""
+"""Least number of earlier nights that a rule can ask for."""
+MOST_NIGHTS = 20
+"""Latest nights before that are looked at, unless a rule states another number."""
 
 _NAME = r"[a-z][a-z0-9_]*(\.[a-z][a-z0-9_]*)*"
 _DIFFERENCES = frozenset({"dB", "dBm", "°C"})
@@ -36,10 +40,13 @@ _DIFFERENCES = frozenset({"dB", "dBm", "°C"})
 
 
 DETECT_RATIO = 1.2
-"""Factor that a gate has to be able to find, unless its rule states another."""
+"""Factor that must be seen before a night is called unchanged, unless its rule states another."""
 
 _DETECT_DIFFERENCE = {"dB": 0.5, "dBm": 0.5}
 """The same as a difference: less than a connector that is worth cleaning."""
+
+_FORMER_CORRECTIONS = ("holm", "benjamini-hochberg")
+_NO_CHOICE = "chooses nothing since version 0.2, and will be refused in 0.3; remove it"
 
 
 class RuleError(LightrigError, ValueError):
@@ -68,8 +75,7 @@ class Rule:
     """Rule by which a quantity is compared with earlier nights.
 
     quantity: the name of it, or a pattern: `reconfiguration.*`, `*`.
-    test: "rank" compares where a night's samples stand among all, and its level is the median;
-        "interval" compares means, for nights that differ more than the samples of one.
+    test: deprecated; it chooses nothing.
     error: the probability of calling a night changed that is not.
     minimum: samples that a night must have to count.
     nights: how many nights before are looked at, the latest ones.
@@ -78,19 +84,20 @@ class Rule:
         `in_unit`.
     guard: bounds on tonight's level.
     ratio: the most that tonight's level may be of the level before.
-    detect: the change that has to be found, as `effect`: a factor above 1, or a difference.
-        Where as many samples and nights might miss it, the outcome is "cannot tell", never
-        "unchanged". None: by the unit, see `in_unit`.
+    detect: the change that matters, as `effect`: a factor above 1, or a difference. One that is
+        surely less is no departure; where one as large might be missed, the outcome is "cannot
+        tell", never "unchanged". None: all changes matter, and `in_unit` states which must be
+        seen.
     line, column: where the file states it.
 
     Raises `RuleError`.
     """
 
     quantity: str = "*"
-    test: Test = "rank"
+    test: Test | None = None
     error: float = 0.01
-    minimum: int = 30
-    nights: int = 10
+    minimum: int = 1
+    nights: int = MOST_NIGHTS
     direction: Direction = "both"
     effect: Effect | None = None
     guard: Guard | None = None
@@ -100,6 +107,8 @@ class Rule:
     column: int = 0
 
     def __post_init__(self) -> None:
+        if self.test is not None:
+            warnings.warn(f"Rule(test={self.test!r}) {_NO_CHOICE}", DeprecationWarning, 3)
         if not 0 < self.error <= 0.5:
             raise RuleError(f"found an error of {self.error:.6g}, expected up to 50 %", "error")
         if self.minimum < 1:
@@ -116,9 +125,9 @@ class Rule:
     def in_unit(self, unit: Unit) -> Rule:
         """Return the rule with its effect settled: a difference in dB, dBm or °C, else a ratio.
 
-        The change to detect is then by default a factor of 1.2, or 0.5 dB; in other units of a
-        difference there is none, and no night is called unchanged. Raises `RuleError` for one that
-        the effect cannot have.
+        The change that must be seen before a night is called unchanged is then by default a factor
+        of 1.2, or 0.5 dB; in other units of a difference it is infinite, and no night is. Raises
+        `RuleError` for one that the effect cannot have.
         """
         effect = self.effect or ("difference" if unit in _DIFFERENCES else "ratio")
         detect = self.detect
@@ -134,14 +143,14 @@ class Baselines:
     """The rules of a testbed, and the error rate of all verdicts of one night.
 
     rules: by quantity or pattern. family_error: the probability that any quantity of a night
-    is called changed where none is ("holm"), or the expected share of those called changed
-    that are not ("benjamini-hochberg"). notes: sentences on what the file should state
-    differently, such as a former name of a quantity.
+    departs where none has changed; None where the file states none. correction: "bonferroni"
+    shares it among all series of a night; with "none" each has the error of its own rule. notes:
+    sentences on what the file should state differently, such as a former name of a quantity.
     """
 
     path: Path
     rules: Mapping[str, Rule]
-    family_error: float
+    family_error: float | None
     correction: Correction
     notes: tuple[str, ...] = ()
 
@@ -167,13 +176,13 @@ class GuardPart(Part):
 class RulePart(Part):
     """Rule by which a quantity is compared with earlier nights."""
 
-    test: Test | None = Field(None, description="Ranks of samples (default), or means of nights")
+    test: Test | None = Field(None, description="Deprecated: it chooses nothing")
     error: Share | None = Field(None, description="Rate of false alarms; default 1 %")
     min: Annotated[int, Field(ge=1)] | None = Field(
-        None, description="Samples that a night must have; default 30"
+        None, description="Samples of a series that a night must have; default 1"
     )
     nights: Annotated[int, Field(ge=FEWEST_NIGHTS)] | None = Field(
-        None, description="Nights before that are looked at; default 10"
+        None, description=f"Nights before that are looked at; default {MOST_NIGHTS}"
     )
     direction: Direction | None = Field(None, description="What counts; default both")
     effect: Effect | None = Field(None, description="How a change is expressed")
@@ -183,8 +192,9 @@ class RulePart(Part):
     )
     detect: str | float | None = Field(
         None,
-        description="The change that must not be missed, a factor or a difference; default 1.2, "
-        "or 0.5 dB; where it might be, the outcome is 'cannot tell'",
+        description="The change that matters, a factor or a difference: one that is surely less "
+        "is none, and where one as large might be missed, the outcome is 'cannot tell'. Without "
+        "it all matter, and 1.2 or 0.5 dB must be seen",
         examples=[1.5, "0.5 dB"],
     )
 
@@ -193,9 +203,11 @@ class BaselinesDocument(Part):
     """Rules for the quantities of a testbed, by name or by pattern: reconfiguration.*, *."""
 
     family_error: Share | None = Field(
-        None, description="Of all quantities of one night together; default 5 %"
+        None, description="Of all series of one night together; default 1 % of all testbeds"
     )
-    correction: Correction = Field("holm", description="How it is kept")
+    correction: Literal["bonferroni", "none", "holm", "benjamini-hochberg"] = Field(
+        "bonferroni", description="How it is kept: shared among all series, or not at all"
+    )
     quantities: dict[str, RulePart]
 
 
@@ -228,14 +240,24 @@ def load_baselines(path: Path, quantities: QuantityNames | None = None) -> Basel
                 f"{path}:{place.line}:{place.column}: {written!r} is {quantity!r} now; "
                 "write the new name"
             )
+        if part.test is not None:
+            spot = located.place(("quantities", written, "test"), of_key=True)
+            notes.append(f"{path}:{spot.line}:{spot.column}: 'test' {_NO_CHOICE}")
         rule = _rule(quantity, unit, part, findings, written)
         if rule is not None:
             rules[quantity] = dataclasses.replace(rule, line=place.line, column=place.column)
-    error = 0.05 if document.family_error is None else document.family_error
-    if not 0 < error < 1:
+    error = document.family_error
+    if error is not None and not 0 < error < 1:
         findings.add(("family_error",), "found an error that is no percentage, expected e.g. 5 %")
     findings.raise_if_any()
-    return Baselines(path, rules, error, document.correction, tuple(notes))
+    correction: Correction = "none" if document.correction == "none" else "bonferroni"
+    if document.correction in _FORMER_CORRECTIONS:
+        spot = located.place(("correction",))
+        notes.append(
+            f"{path}:{spot.line}:{spot.column}: {document.correction!r} is read as "
+            "'bonferroni', and will be refused in 0.3; remove it"
+        )
+    return Baselines(path, rules, error, correction, tuple(notes))
 
 
 def _rule(
@@ -250,7 +272,9 @@ def _rule(
             of_key=True,
         )
         return None
-    stated: dict[str, Any] = part.model_dump(exclude_unset=True, exclude={"guard", "detect"})
+    stated: dict[str, Any] = part.model_dump(
+        exclude_unset=True, exclude={"guard", "detect", "test"}
+    )
     if "min" in stated:
         stated["minimum"] = stated.pop("min")
     try:

@@ -32,13 +32,21 @@ from lightrig.testbeds import LightrigError, format_duration
 
 if TYPE_CHECKING:
     from lightrig.harness.record import RunFacts
-    from lightrig.harness.record.comparison import Comparison
-    from lightrig.harness.statistics.drift import DriftVerdict
+    from lightrig.harness.report.comparison import Comparison, Drift
     from lightrig.harness.statistics.quantiles import NotEnough, Quantile
 
 T = TypeVar("T")
 
 _CHANGED = frozenset(("changed", "guard broken"))
+_URGENCY = (
+    "guard broken",
+    "changed",
+    "departed, unconfirmed",
+    "cannot tell",
+    "not enough data",
+    "unchanged",
+)
+"""Outcomes of series, the one first that a line of several shows."""
 
 results = typer.Typer(
     cls=CommandGroup,
@@ -173,23 +181,29 @@ def compare(
 ) -> None:
     """Show two runs side by side, and whether the later one has drifted from its nights before.
 
-    "departed, unconfirmed" is a night that lies apart from those before; "changed" is said once
-    three nights in a row do, or a guard is broken. Exit 0 if nothing has changed as far as can be
-    said, 1 if something has, 2 if there is no such run or the two have nothing in common, 3 if
-    the results cannot be read.
+    The words are those of the nights page on the later run's night. "departed, unconfirmed" is a
+    night that lies apart from those before; "changed" is said once three nights in a row do. Of
+    series of one quantity and test, such as a switch's circuits, the table shows the worst; --json
+    has all. Exit 0 if nothing has changed as far as can be said, 1 if something has or a guard is
+    broken, 2 if there is no such run or the two have nothing in common, 3 if the results cannot be
+    read.
     """
     from lightrig.harness.record import Results
-    from lightrig.harness.record.comparison import compare as side_by_side
+    from lightrig.harness.report.comparison import compare as side_by_side
 
     found = _asked(lambda: side_by_side(Results(place), before, run, quantity))
     if as_json:
         print_json([_compared(one) for one in found])
     else:
-        head = ("testbed", "test", "quantity", "before", "after", "drift")
-        _print_table(head, [_beside(one) for one in found])
+        head = ("testbed", "test", "quantity", "of", "before", "after", "drift")
+        families: dict[tuple[object, ...], list[Comparison]] = {}
+        for one in found:
+            families.setdefault(one.case.family, []).append(one)
+        _print_table(head, [_beside(family) for family in families.values()])
         for one in found:
             if one.drift.outcome in {*_CHANGED, "departed, unconfirmed"}:
-                out.print(f"{one.case.quantity}: {one.drift.reason}", soft_wrap=True)
+                name = f"{one.case.quantity}, {one.case.subject}"
+                out.print(f"{name}: {one.drift.reason}", soft_wrap=True)
         if blind := [one for one in found if one.drift.outcome == "cannot tell"]:
             out.print(
                 f"cannot tell: {len(blind)} of {len(found)} comparisons might have missed the "
@@ -208,30 +222,34 @@ def _compared(found: "Comparison") -> object:
     return plain({**found.case._asdict(), **parts})
 
 
-def _beside(found: "Comparison") -> tuple[str, ...]:
+def _beside(family: "Sequence[Comparison]") -> tuple[str, ...]:
+    """Return the line of series that are compared with each other: the worst, and how many more."""
     from lightrig.harness.report.units import shown, span
     from lightrig.harness.statistics.quantiles import NotEnough
 
     def median(of: "Quantile | NotEnough") -> str:
         if isinstance(of, NotEnough) or of.lower is None:
             return str(of)
-        middle = shown(of.value, case.unit)
-        return f"{middle} [{span(of.lower, of.upper, case.unit, middle)}] n {of.n:,}"
+        middle = shown(of.value, unit)
+        return f"{middle} [{span(of.lower, of.upper, unit, middle)}] n {of.n:,}"
 
-    case = found.case
+    found = min(family, key=lambda one: _URGENCY.index(one.drift.outcome))
+    case, unit = found.case, found.case.unit
     testbed = f"{case.testbed} (simulated)" if case.simulated else case.testbed
-    test = case.test.rpartition("::")[2]
+    statistic = "" if case.statistic == "median" else f", {case.statistic}"
+    more = f" and {len(family) - 1:,} more" if len(family) > 1 else ""
     return (
         testbed,
-        test,
+        case.test.rpartition("::")[2],
         case.quantity,
+        f"{case.subject}{statistic}{more}",
         median(found.before),
         median(found.after),
-        _word(found.drift, case.unit),
+        _word(found.drift, unit),
     )
 
 
-def _word(drift: "DriftVerdict", unit: str) -> str:
+def _word(drift: "Drift", unit: str) -> str:
     """Return the outcome, of "cannot tell" with the least change that would have been seen."""
     from lightrig.harness.report.units import shown
 

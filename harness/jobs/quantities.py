@@ -15,9 +15,9 @@ collective.algorithm_bandwidth  bit/s higher
     size of an operation by its duration
 collective.bus_bandwidth  bit/s higher
     rate on each link of a ring that explains the duration, as in nccl-tests
-collective.fitted_bus_bandwidth  bit/s higher minimum=1
+collective.fitted_bus_bandwidth  bit/s higher
     bus bandwidth of unlimited size, from a line through all sizes
-collective.latency  ns lower minimum=1
+collective.latency  ns lower
     duration of an operation of size zero, from a line through all sizes
 collective.utilization  share higher aliases=collective.use
     bus bandwidth of the largest size as a share of the line rate

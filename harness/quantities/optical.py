@@ -13,19 +13,19 @@ SWITCH_OPTICS = "Switch optics"
 OPTICAL = table(f"""
 [{INSERTION_LOSS}]
 # The loss of a circuit differs more between nights than within one.
-insertion_loss  least=0 dB lower test=interval minimum=5 direction=up
+insertion_loss  least=0 dB lower direction=up
     optical power lost in one circuit, against a stored reference
-insertion_loss.relative  dB lower test=interval minimum=5 direction=up
+insertion_loss.relative  dB lower direction=up
     optical power lost in one circuit, against the median circuit
-insertion_loss.repeatability  least=0 dB lower test=interval minimum=1 direction=up
+insertion_loss.repeatability  least=0 dB lower direction=up
     standard deviation of the loss of a circuit that is made again
-insertion_loss.factory_en  1 lower test=interval minimum=5 direction=up
+insertion_loss.factory_en  1 lower direction=up
     En number of a loss against the factory value that the switch stores
-path_loss  least=0 dB lower test=interval minimum=5 direction=up
+path_loss  least=0 dB lower direction=up
     optical power lost from transceiver to transceiver, through all switches
-check_standard.shift  dB none test=interval minimum=1 effect=difference hidden
+check_standard.shift  dB none effect=difference hidden
     change of the loss of the check standard since the references were taken, median of its circuits
-check_standard.loss  dB none test=interval minimum=1 effect=difference hidden
+check_standard.loss  dB none effect=difference hidden
     loss of one circuit of the check standard, before, during or after a loss matrix
 check_standard.power  dBm none unjudged hidden
     power that enters one circuit of the check standard, by the observer there
@@ -59,7 +59,7 @@ loss.budget.combined  dB lower unjudged hidden
     standard uncertainty: all contributions combined
 [{BIT_ERRORS}] 1 lower hidden
 # A ratio of bits without an error is a bound, of which there is no median: hidden.
-bit_error_ratio  greatest=1 minimum=8 direction=up ratio=10
+bit_error_ratio  greatest=1 direction=up ratio=10
     bit errors per bit, at full received power
 bit_error_ratio.over_power  greatest=1 none unjudged
     bit errors per bit at a stated attenuation
@@ -67,27 +67,27 @@ bit_errors  unjudged
     bit errors counted in one gate
 bit_errors.void  unjudged
     share of the bits of a gate that were not compared
-nic_error_ratio.before_fec  greatest=1 minimum=8 direction=up ratio=10
+nic_error_ratio.before_fec  greatest=1 direction=up ratio=10
     pre-FEC BER by the counters of a NIC port
-nic_error_ratio.after_fec  greatest=1 minimum=8 direction=up ratio=10
+nic_error_ratio.after_fec  greatest=1 direction=up ratio=10
     post-FEC BER by the counters of a NIC port
-nic_error_ratio.symbols_after_fec  greatest=1 minimum=8 direction=up ratio=10
+nic_error_ratio.symbols_after_fec  greatest=1 direction=up ratio=10
     FEC symbol errors per symbol that were not corrected
-nic_error_ratio.symbols_before_fec  greatest=1 minimum=8 direction=up ratio=10
+nic_error_ratio.symbols_before_fec  greatest=1 direction=up ratio=10
     FEC symbol errors per symbol before correction
-nic_error_ratio.codewords_before_fec  greatest=1 minimum=8 direction=up ratio=10
+nic_error_ratio.codewords_before_fec  greatest=1 direction=up ratio=10
     FEC code words with errors, all corrected
-nic_error_ratio.codewords_after_fec  greatest=1 minimum=8 direction=up ratio=10
+nic_error_ratio.codewords_after_fec  greatest=1 direction=up ratio=10
     FEC code words that could not be corrected
 [{SIGNAL_QUALITY}]
-frame_loss_ratio  greatest=1 1 lower minimum=8 direction=up ratio=10 hidden
+frame_loss_ratio  greatest=1 1 lower direction=up ratio=10 hidden
     64-octet frames lost behind FEC, by its histogram of symbol errors
 [{BIT_ERRORS}]
-nic_error_ratio.pattern  greatest=1 1 lower minimum=8 direction=up ratio=10 hidden
+nic_error_ratio.pattern  greatest=1 1 lower direction=up ratio=10 hidden
     bit errors per bit of a test pattern between ports
-sensitivity  dBm lower minimum=1
+sensitivity  dBm lower
     received power at which the bit error ratio reaches its limit
-sensitivity.oma  dBm lower minimum=1
+sensitivity.oma  dBm lower
     received OMA at which the bit error ratio reaches its limit
 temperature  °C none unjudged
     temperature of a climate chamber once it has settled
@@ -107,10 +107,10 @@ switching.bounce  ns
     light of one circuit from 90 % until it stays within 0.5 dB of its level
 switching.time  ns
     from the command until light stays within 0.5 dB of its level
-switching.repeatability  least=0 dB none minimum=1 direction=up effect=difference
+switching.repeatability  least=0 dB none direction=up effect=difference
     range of the optical power of one circuit over all times that it was made
 [{SWITCH_OPTICS}] dB lower
-polarization_dependent_loss  least=0 test=interval minimum=5 direction=up effect=difference
+polarization_dependent_loss  least=0 direction=up effect=difference
     greatest less least loss of one circuit over all polarizations (IEC 61300-3-2)
 polarization_dependent_loss.budget.noise  unjudged hidden
     standard uncertainty of the polarization dependent loss: noise
@@ -118,7 +118,7 @@ polarization_dependent_loss.budget.controller  unjudged hidden
     standard uncertainty of the polarization dependent loss: controller
 polarization_dependent_loss.budget.meter  unjudged hidden
     standard uncertainty of the polarization dependent loss: meter
-wavelength_dependent_loss  least=0 test=interval minimum=5 direction=up effect=difference
+wavelength_dependent_loss  least=0 direction=up effect=difference
     greatest less least loss of one circuit over stated wavelengths (IEC 61300-3-7)
 wavelength_dependent_loss.budget.noise  unjudged hidden
     standard uncertainty of the wavelength dependent loss: noise
@@ -126,7 +126,7 @@ wavelength_dependent_loss.budget.source  unjudged hidden
     standard uncertainty of the wavelength dependent loss: source
 wavelength_dependent_loss.budget.meter  unjudged hidden
     standard uncertainty of the wavelength dependent loss: meter
-crosstalk  test=interval minimum=5 direction=up effect=difference
+crosstalk  direction=up effect=difference
     power at a dark egress over that at the egress of a circuit (IEC 61300-3-50)
 crosstalk.budget.noise  unjudged hidden
     standard uncertainty of the crosstalk: noise
@@ -136,7 +136,7 @@ crosstalk.budget.linearity  unjudged hidden
     standard uncertainty of the crosstalk: linearity
 crosstalk.budget.dark  unjudged hidden
     standard uncertainty of the crosstalk: dark
-[{TRANSCEIVERS}] lower none minimum=1 direction=up
+[{TRANSCEIVERS}] lower none direction=up
 # Transceivers are independent of each other.
 module_power.core  W title="power of the switching core"
     power of the switching core of one transceiver
@@ -145,28 +145,28 @@ module_power.total  W title="power of the whole transceiver"
 module_temperature  °C effect=difference title="temperature inside"
     temperature inside one transceiver
 [{SIGNAL_QUALITY}] hidden
-module_signal.esnr  dB higher minimum=5 direction=down effect=difference
+module_signal.esnr  dB higher direction=down effect=difference
     electrical signal-to-noise ratio of one lane at the fiber, as the module measures it
-module_signal.pam4_level_transition  dB higher minimum=5 direction=down effect=difference
+module_signal.pam4_level_transition  dB higher direction=down effect=difference
     PAM4 level transition parameter of one lane at the fiber, as the module measures it
-module_signal.prefec_ber  1 lower minimum=8 direction=up ratio=10
+module_signal.prefec_ber  1 lower direction=up ratio=10
     latest pre-FEC BER of one lane at the fiber, as the module measures it
-module_signal.prefec_ber_minimum  1 lower minimum=8 direction=up ratio=10
+module_signal.prefec_ber_minimum  1 lower direction=up ratio=10
     least pre-FEC BER of one lane at the fiber, as the module measures it
-module_signal.prefec_ber_average  1 lower minimum=8 direction=up ratio=10
+module_signal.prefec_ber_average  1 lower direction=up ratio=10
     average pre-FEC BER of one lane at the fiber, as the module measures it
-module_signal.prefec_ber_maximum  1 lower minimum=8 direction=up ratio=10
+module_signal.prefec_ber_maximum  1 lower direction=up ratio=10
     greatest pre-FEC BER of one lane at the fiber, as the module measures it
-module_signal.host_esnr  dB higher minimum=5 direction=down effect=difference
+module_signal.host_esnr  dB higher direction=down effect=difference
     electrical signal-to-noise ratio of one lane at the host's side, as the module measures it
-module_signal.host_pam4_level_transition  dB higher minimum=5 direction=down effect=difference
+module_signal.host_pam4_level_transition  dB higher direction=down effect=difference
     PAM4 level transition parameter of one lane at the host's side, as the module measures it
-module_signal.host_prefec_ber  1 lower minimum=8 direction=up ratio=10
+module_signal.host_prefec_ber  1 lower direction=up ratio=10
     latest pre-FEC BER of one lane at the host's side, as the module measures it
-module_signal.host_prefec_ber_minimum  1 lower minimum=8 direction=up ratio=10
+module_signal.host_prefec_ber_minimum  1 lower direction=up ratio=10
     least pre-FEC BER of one lane at the host's side, as the module measures it
-module_signal.host_prefec_ber_average  1 lower minimum=8 direction=up ratio=10
+module_signal.host_prefec_ber_average  1 lower direction=up ratio=10
     average pre-FEC BER of one lane at the host's side, as the module measures it
-module_signal.host_prefec_ber_maximum  1 lower minimum=8 direction=up ratio=10
+module_signal.host_prefec_ber_maximum  1 lower direction=up ratio=10
     greatest pre-FEC BER of one lane at the host's side, as the module measures it
 """)

@@ -51,5 +51,6 @@ def _quantity(stored: dict[str, Any]) -> Quantity:
     rule = stored["baseline"]
     if rule is not None:
         guard = rule["guard"]
-        rule = Rule(**{**rule, "guard": guard and Guard(**guard)})
+        # Versions before 0.2 kept a test.
+        rule = Rule(**{**rule, "test": None, "guard": guard and Guard(**guard)})
     return Quantity(**{**stored, "baseline": rule, "aliases": tuple(stored["aliases"])})

@@ -165,6 +165,11 @@ class Results:
     def __init__(self, location: str | Path = "results") -> None:
         self._place = Place(location)
 
+    @property
+    def place(self) -> Place:
+        """Where they are."""
+        return self._place
+
     def runs(self) -> list[RunFacts]:
         """Every run, the oldest first; also those that were killed, or that still go on.
 

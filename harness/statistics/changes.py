@@ -75,14 +75,14 @@ class NightGap:
 def find_changes(nights: Sequence[npt.ArrayLike], error: float = 0.01) -> list[LevelChange]:
     """Find the abrupt changes of level among `nights`, in their order.
 
-    A night is given as to `judge_drift`; an empty one has no data. Where nothing changed, any
-    change is found with a probability of at most `error`: for nights that scatter about one
-    level or about a straight drift, whether normally or with some far out. Nights that wander
-    or follow one another alarm more often; of 1 %, 5 % were measured for 60 nights that do
+    A night is its samples, or two rows with their bounds; an empty one has no data. Where nothing
+    changed, any change is found with a probability of at most `error`: for nights that scatter
+    about one level or about a straight drift, whether normally or with some far out. Nights that
+    wander or follow one another alarm more often; of 1 %, 5 % were measured for 60 nights that do
     nothing but wander, 10 % for 30, and fewer the more nights there are.
 
-    A change shows from its third night on (`harness.statistics.steps` says how); `judge_drift`
-    is sooner. Raises `SampleError` for samples that make no sense.
+    A change shows from its third night on (`harness.statistics.steps` says how);
+    `find_departures` is sooner. Raises `SampleError` for samples that make no sense.
     """
     places, levels = _levels(nights)
     if levels.size < FEWEST_NIGHTS:

@@ -16,8 +16,8 @@ import numpy.typing as npt
 import scipy
 
 from lightrig.harness.statistics.confirmation import CONFIRMING, LONGEST_RUN, p_of_run
-from lightrig.harness.statistics.nights import expect
-from lightrig.harness.statistics.precedents import deviations, share_of_nights
+from lightrig.harness.statistics.nights import Yardstick, expect
+from lightrig.harness.statistics.precedents import PRECEDENT, deviations, share_of_nights
 from lightrig.harness.statistics.samples import Samples
 
 MOST_BEFORE = 20
@@ -27,6 +27,12 @@ FEWEST_BEFORE = 3
 FEWEST_SERIES = 5
 """Least number of series whose scatters are worth comparing with each other."""
 
+CONFIDENCE = 0.95
+"""Of the interval of a change."""
+POWER = 0.8
+"""Probability with which a change of `Reach.above` or `Reach.below` departs on its first night."""
+
+_GREATEST_LOGARITHM = 700.0
 _ROUNDING = 1e-9
 """Nights that differ by less, of their own size, are copies of each other."""
 
@@ -38,13 +44,17 @@ class Departure:
     before: the level that they led to expect. level: that of the night. Both in the unit of the
     levels. p: the probability of a miss this large, on either side, if nothing changed.
     nights: number of nights before the first that departs.
-    run: nights in a row, the last one of them, that depart to one side.
+    lower, upper: interval of the level at `CONFIDENCE`, by how far nights lie apart: as far from
+    `before` as the change may be. run: nights in a row, the last one of them, that depart to one
+    side.
     """
 
     before: float
     level: float
     p: float
     nights: int
+    lower: float
+    upper: float
     run: int = 1
 
     @property
@@ -56,6 +66,32 @@ class Departure:
     def precedence(self) -> tuple[bool, float]:
         """Key that is greatest for a confirmed one, then for the least probable."""
         return self.confirmed, -self.p
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """What the nights before would have shown of a series on its last night.
+
+    before, level, p, nights, lower, upper: as of a `Departure` of the last night alone, whether it
+    departs or not. above, below: least levels on either side that depart with a probability of
+    `POWER`; None where none would. copies: whether the nights before agree to the last digit, so
+    that they do not say how far nights lie apart.
+    """
+
+    before: float
+    level: float
+    p: float
+    nights: int
+    lower: float
+    upper: float
+    above: float | None
+    below: float | None
+    copies: bool
+
+    @property
+    def differs(self) -> bool:
+        """Whether the level is not the expected one to the last digit."""
+        return abs(self.level - self.before) > _ROUNDING * (1 + abs(self.before))
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +124,7 @@ def find_departures(
     error: float,
     *,
     tails: bool = False,
+    most: int = MOST_BEFORE,
 ) -> list[Departure | None]:
     """Return, for each series of a family, the departure of its last nights, if there is one.
 
@@ -100,6 +137,7 @@ def find_departures(
         tails: whether a level is of the tail of its night, such as the greatest value, so that
             one rare event moves it. Where the family has precedents of a miss, p is at least the
             probability of as many such nights (`harness.statistics.precedents`).
+        most: latest nights before that are looked at.
 
     A miss is divided by the spread of the series' misses before (`nights.expect`), which is
     raised by those of the family: Smyth, Stat. Appl. Genet. Mol. Biol. 3 (2004) 3, a t
@@ -111,15 +149,12 @@ def find_departures(
     Up to `LONGEST_RUN` last nights are compared with those before all of them. A confirmed
     departure takes precedence, then the least probable.
     """
-    ratio = all(levels.size == 0 or levels.min() > 0 for levels in family)
-    spreads = [
-        np.broadcast_to(uncertainty, levels.shape)
-        for levels, uncertainty in zip(family, uncertainties, strict=True)
-    ]
     found: list[Departure | None] = [None] * len(family)
     for length in range(1, LONGEST_RUN + 1):
-        for at, one in enumerate(_runs(family, spreads, length, ratio, tails=tails)):
-            if one is None or one.p > error:
+        nights = _Nights(family, uncertainties, length, most, tails=tails)
+        for at in range(len(family)):
+            one = nights.departure(at, error)
+            if one is None:
                 continue
             known = found[at]
             if known is None or one.precedence > known.precedence:
@@ -127,53 +162,130 @@ def find_departures(
     return found
 
 
-def _runs(
+def find_reaches(
     family: Sequence[Samples],
-    uncertainties: Sequence[Samples],
-    length: int,
-    ratio: bool,
+    uncertainties: Sequence[npt.ArrayLike],
+    error: float,
     *,
-    tails: bool,
-) -> list[Departure | None]:
-    """Return the departure of the last `length` nights of each series, whatever its p."""
-    misses = [
-        [
-            _miss_of(levels[: levels.size - length], float(levels[-ago]), float(each[-ago]), ratio)
-            for ago in range(1, length + 1)
+    tails: bool = False,
+    most: int = MOST_BEFORE,
+) -> list[Reach | None]:
+    """Return, for each series of a family, which change of its last night would be found.
+
+    None where there are too few nights before. Arguments are those of `find_departures`.
+    """
+    nights = _Nights(family, uncertainties, 1, most, tails=tails)
+    return [nights.reach(at, error) for at in range(len(family))]
+
+
+class _Nights:
+    """The last `length` nights of a family beside those before them."""
+
+    def __init__(
+        self,
+        family: Sequence[Samples],
+        uncertainties: Sequence[npt.ArrayLike],
+        length: int,
+        most: int,
+        *,
+        tails: bool,
+    ) -> None:
+        self._family, self._length, self._tails = family, length, tails
+        self._ratio = all(levels.size == 0 or levels.min() > 0 for levels in family)
+        self._misses = [
+            [
+                self._miss(levels, float(levels[-ago]), float(uncertain[-ago]), most)
+                for ago in range(1, length + 1)
+            ]
+            if levels.size > length
+            else [None]
+            for levels, uncertainty in zip(family, uncertainties, strict=True)
+            for uncertain in [np.broadcast_to(uncertainty, levels.shape)]
         ]
-        if levels.size > length
-        else [None]
-        for levels, each in zip(family, uncertainties, strict=True)
-    ]
-    scattered = [each[0] for each in misses if each[0] is not None and not each[0].is_of_copies]
-    prior_df, prior = _prior([one.spread for one in scattered], [one.df for one in scattered])
-    earlier = [_deviations(levels, length, ratio) for levels in family] if tails else []
-    found: list[Departure | None] = []
-    for at, (levels, each) in enumerate(zip(family, misses, strict=True)):
-        nights = [one for one in each if one is not None and not one.is_none]
-        if len(nights) < length or len({one.miss > 0 for one in nights}) > 1:
-            found.append(None)
-            continue
-        of_nights = [_p(one, prior_df, prior) for one in nights]
+        known = [each[0] for each in self._misses if each[0] is not None]
+        scattered = [one for one in known if not one.is_of_copies]
+        self._prior = _prior([one.spread for one in scattered], [one.df for one in scattered])
+        self._earlier = [self._deviations(levels, most) for levels in family] if tails else []
+
+    def departure(self, at: int, error: float) -> Departure | None:
+        """Return the departure of all of these nights of a series to one side, if there is one."""
+        nights = [one for one in self._misses[at] if one is not None and not one.is_none]
+        if len(nights) < self._length or len({one.miss > 0 for one in nights}) > 1:
+            return None
+        of_nights = [self._p(one) for one in nights]
         p = p_of_run(of_nights)
         last = nights[0]
         if last.is_of_copies:  # the nights before agree by chance once, not once a night
             p = max(of_nights)
-        if tails:
-            rest = [*earlier[:at], *earlier[at + 1 :]]
+        if self._tails:
+            rest = [*self._earlier[:at], *self._earlier[at + 1 :]]
             # Rare events strike nights one by one, so their shares multiply. Misses of nights that
             # follow one another do not: the product is only a lower bound of p.
-            shares = [share_of_nights(abs(one.miss), earlier[at], rest) for one in nights]
+            shares = [share_of_nights(abs(one.miss), self._earlier[at], rest) for one in nights]
             p = max(p, math.prod(map(max, of_nights, shares)))
-        before = math.exp(last.expected) if ratio else last.expected
-        found.append(Departure(before, float(levels[-1]), p, last.df + 1, length))
-    return found
+        if p > error:
+            return None
+        level, ends = float(self._family[at][-1]), self._interval(last)
+        return Departure(self._level(last.expected), level, p, last.df + 1, *ends, self._length)
+
+    def reach(self, at: int, error: float) -> Reach | None:
+        """Return which change of the last night would be found at this error."""
+        last = self._misses[at][0]
+        if last is None:
+            return None
+        found: float | None = None
+        if not last.is_of_copies:
+            found = self._yardstick(last).found(error / 2, POWER)
+            found = found if math.isfinite(found) else None
+            # A tail that has a precedent is no surprise: what lies further out has none.
+            if self._tails and found is not None:
+                farthest = max(float(each.max(initial=0)) for each in self._earlier)
+                found = max(found, farthest / PRECEDENT)
+        return Reach(
+            self._level(last.expected),
+            float(self._family[at][-1]),
+            1.0 if last.is_none else self._p(last),
+            last.df + 1,
+            *self._interval(last),
+            None if found is None else self._level(last.expected + found),
+            None if found is None else self._level(last.expected - found),
+            last.is_of_copies,
+        )
+
+    def _level(self, value: float) -> float:
+        return math.exp(min(value, _GREATEST_LOGARITHM)) if self._ratio else value
+
+    def _miss(self, levels: Samples, level: float, uncertainty: float, most: int) -> _Miss | None:
+        before = levels[: levels.size - self._length][-most:]
+        return _miss_of(before, level, uncertainty, self._ratio)
+
+    def _deviations(self, levels: Samples, most: int) -> Samples:
+        before = levels[: max(levels.size - self._length, 0)][-most:]
+        return deviations(np.log(before) if self._ratio else before)
+
+    def _yardstick(self, one: _Miss) -> Yardstick:
+        prior_df, prior = self._prior
+        df = prior_df + one.df
+        spread = math.sqrt((prior_df * prior**2 + one.df * one.spread**2) / df)
+        # Never less than its own: a noisy series of a quiet family keeps its scatter.
+        return Yardstick(max(spread, one.spread, one.floor), df)
+
+    def _p(self, one: _Miss) -> float:
+        if one.is_of_copies:
+            return 1 / (one.df + 2)  # `df` is one less than the nights before
+        return 2 * self._yardstick(one).tail(abs(one.miss))
+
+    def _interval(self, one: _Miss) -> tuple[float, float]:
+        reach = 0.0
+        if not one.is_of_copies:
+            reach = self._yardstick(one).reach((1 - CONFIDENCE) / 2)
+        value = one.expected + one.miss
+        return self._level(value - reach), self._level(value + reach)
 
 
-def _miss_of(before: Samples, level: float, uncertainty: float, ratio: bool) -> _Miss | None:
-    if before.size < FEWEST_BEFORE or not math.isfinite(uncertainty):
+def _miss_of(values: Samples, level: float, uncertainty: float, ratio: bool) -> _Miss | None:
+    if values.size < FEWEST_BEFORE or not math.isfinite(uncertainty):
         return None
-    values = before[-MOST_BEFORE:]
     expected = expect((np.log(values) if ratio else values).tolist())
     floor = uncertainty / level if ratio else uncertainty
     return _Miss(
@@ -181,24 +293,8 @@ def _miss_of(before: Samples, level: float, uncertainty: float, ratio: bool) -> 
         (math.log(level) if ratio else level) - expected.value,
         expected.misses.spread,
         floor * expected.growth,
-        expected.misses.df,
+        values.size - 1,
     )
-
-
-def _deviations(levels: Samples, length: int, ratio: bool) -> Samples:
-    """Return the deviations of the nights before the last `length`."""
-    before = levels[: max(levels.size - length, 0)][-MOST_BEFORE:]
-    return deviations(np.log(before) if ratio else before)
-
-
-def _p(one: _Miss, prior_df: float, prior: float) -> float:
-    if one.is_of_copies:
-        return 1 / (one.df + 2)  # `df` is one less than the nights before
-    df = prior_df + one.df
-    spread = math.sqrt((prior_df * prior**2 + one.df * one.spread**2) / df)
-    # Never less than its own: a noisy series of a quiet family keeps its scatter.
-    least = max(spread, one.spread, one.floor)
-    return 2 * float(scipy.special.stdtr(df, -abs(one.miss) / least))
 
 
 def _prior(spreads: Sequence[float], dfs: Sequence[int]) -> tuple[float, float]:

@@ -36,13 +36,6 @@ class Night:
     middle: Samples
     high: Samples
 
-    def __len__(self) -> int:
-        return int(self.middle.size)
-
-    def first(self, count: int) -> "Night":
-        """The night as it stood after `count` events."""
-        return Night(self.low[:count], self.middle[:count], self.high[:count])
-
 
 def as_night(name: str, samples: npt.ArrayLike) -> Night:
     """One row of values, or two rows: the earliest and the latest that each can have been.
@@ -69,7 +62,7 @@ class Yardstick:
     """Scatter of misses: a standard deviation, estimated with `df` degrees of freedom."""
 
     spread: float
-    df: int
+    df: float
 
     def tail(self, miss: float) -> float:
         """The probability of a miss of at least so much, on its side."""
@@ -95,10 +88,6 @@ class Expectation:
     value: float
     misses: Yardstick
     growth: float
-
-    def at_least(self, spread: float) -> Yardstick:
-        """The misses, were the scatter of nights at least `spread`."""
-        return Yardstick(max(self.misses.spread, spread * self.growth), self.misses.df)
 
 
 def expect(scores: Sequence[float]) -> Expectation:

@@ -185,47 +185,50 @@ def test_an_unrecoverable_run_ends_with_status_3(run, lab):
 
 def test_compare_shows_changes(run, lab):
     for number in range(1, 15):
-        middle = 60 + number % 3 / 10 + (9 if number >= 12 else 0)
+        middle = 60 + number % 3 / 10 + (25 if number >= 12 else 0)
         record(lab, f"n{number:02}", f"2026-02-{number:02}", rows=40, middle_ms=middle)
     same = run("compare", "n10", "n11")
     assert same.exit_code == 0
-    (line,) = columns_of(same.stdout)[1:]
-    assert line[:3] == [
+    head, line, *rest = columns_of(same.stdout)
+    assert head == ["testbed", "test", "quantity", "of", "before", "after", "drift"]
+    assert line[:4] == [
         "opus (simulated)",
         "test_between_plans[opus-east-west-north-south]",
         "reconfiguration.signal_recovered",
+        "opus",
     ]
-    assert line[3].startswith("63.1 ms [57.")
-    assert line[3].endswith("] n 40")
-    assert line[5] == "unchanged"
+    assert line[4].startswith("63.1 ms [57.")
+    assert line[4].endswith("] n 40")
+    assert line[6].startswith("cannot tell below x 1.2")
+    assert rest[-1][0].startswith("cannot tell: 1 of 1 comparisons")
     other = run("compare", "n11", "n12")
     assert other.exit_code == 0
-    assert columns_of(other.stdout)[1][5] == "departed, unconfirmed"
-    assert "reconfiguration.signal_recovered: Tonight's 40 samples are 1.1" in other.stdout
+    assert columns_of(other.stdout)[1][6] == "departed, unconfirmed"
+    assert (
+        "reconfiguration.signal_recovered, opus: Tonight's 40 samples are 1.39 times"
+        in other.stdout
+    )
     assert run("compare", "n11", "n13").exit_code == 0
     assert run("compare", "n11", "n14").exit_code == 1
     (found,) = json.loads(run("compare", "n11", "n14", "--json").stdout)
     assert (found["drift"]["outcome"], found["drift"]["run"]) == ("changed", 3)
     assert found["after"]["n"] == 40
     assert (found["quantity"], found["simulated"]) == ("reconfiguration.signal_recovered", True)
-    few = run("compare", "n01", "r1")
+    few = run("compare", "n01", "n02")
     assert (few.exit_code, "not enough data" in few.stdout) == (0, True)
     nothing = run("compare", "r3", "r2")
     assert nothing.exit_code == 2
     assert "nothing in common" in nothing.stderr
 
 
-def test_compare_exits_1_if_one_of_several_quantities_has_changed(run, lab, monkeypatch):
-    from lightrig.harness.record import comparison
-    from lightrig.harness.record.comparison import Case, Comparison
-    from lightrig.harness.statistics.drift import DriftVerdict
+def test_compare_exits_1_if_one_of_several_series_has_changed(run, lab, monkeypatch):
+    from lightrig.harness.report import comparison
+    from lightrig.harness.report.comparison import Case, Comparison, Drift
     from lightrig.harness.statistics.quantiles import NotEnough
 
-    def compared(outcome, quantity):
-        case = Case("opus", "test_x", quantity, "ns", "{}", True)
-        return Comparison(
-            case, NotEnough(1, 2), NotEnough(1, 2), DriftVerdict(outcome, "", 1, 1, 1)
-        )
+    def compared(outcome, quantity, subject="ocs"):
+        case = Case("opus", "test_x", quantity, subject, "x", "median", "ns", "{}", True)
+        return Comparison(case, NotEnough(1, 2), NotEnough(1, 2), Drift(outcome, "", 1, 1))
 
     for outcomes, code in (
         (["unchanged", "changed", "unchanged"], 1),
@@ -239,6 +242,15 @@ def test_compare_exits_1_if_one_of_several_quantities_has_changed(run, lab, monk
         result = run("compare", "r1", "r2")
         assert result.exit_code == code, outcomes
         assert ("cannot tell: 1 of 2 comparisons" in result.stdout) == ("cannot tell" in outcomes)
+    # Of series of one quantity and test the line is the worst one's: never silence for a change.
+    words = ("unchanged", "not enough data", "cannot tell", "changed")
+    for count in range(1, len(words) + 1):
+        found = [compared(word, "outage", f"port{n}") for n, word in enumerate(words[:count])]
+        monkeypatch.setattr(comparison, "compare", lambda *_, found=found: found)
+        line = columns_of(run("compare", "r1", "r2").stdout)[1]
+        word = ("unchanged", "not enough data", "cannot tell any change", "changed")[count - 1]
+        more = f" and {count - 1} more" if count > 1 else ""
+        assert (line[3], line[-1]) == (f"port{count - 1}{more}", word)
 
 
 @pytest.mark.parametrize("command", ["list", "query", "compare", "recover", "export"])

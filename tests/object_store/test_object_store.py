@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 
 from lightrig.harness.cli.app import application
 from lightrig.harness.record import Results, publish
-from lightrig.harness.record.comparison import compare
+from lightrig.harness.report.comparison import compare
 from lightrig.harness.report.nights.series import read
 from lightrig.harness.report.nights.source import Source
 

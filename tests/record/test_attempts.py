@@ -8,9 +8,9 @@ from record.recorded import MS, TEST, begin, context, times
 
 from lightrig.harness.record import Context, Results, read_journal, settle
 from lightrig.harness.record.attempts import superseded
-from lightrig.harness.record.comparison import compare
 from lightrig.harness.record.earlier_nights import values_before
 from lightrig.harness.record.openmetrics import openmetrics
+from lightrig.harness.report.comparison import compare
 from lightrig.harness.report.frames import collect
 from lightrig.harness.report.nights.cells import COLUMNS, TEXTS, cells_of
 from lightrig.harness.report.nights.source import Source

@@ -5,8 +5,8 @@ from dataclasses import replace
 from record.recorded import begin, context
 
 from lightrig.harness.record import Results, Row, read_journal, settle
-from lightrig.harness.record.comparison import compare
 from lightrig.harness.record.earlier_nights import values_before
+from lightrig.harness.report.comparison import compare
 
 
 def recorded(tmp_path):

@@ -5,10 +5,10 @@ from record.recorded import record
 from record.test_comparison import night
 
 from lightrig.harness.record import QuestionError, Results, RowError, rows_files
-from lightrig.harness.record.comparison import compare
 from lightrig.harness.record.places import Place
 from lightrig.harness.record.row import TestOutcome
 from lightrig.harness.record.run_folder import Outcomes
+from lightrig.harness.report.comparison import compare
 
 
 def test_a_comparison_lists_the_files_of_rows_once_for_all_nights_before(tmp_path, monkeypatch):
@@ -17,11 +17,11 @@ def test_a_comparison_lists_the_files_of_rows_once_for_all_nights_before(tmp_pat
     lists = []
     listed = rows_files.stored_rows
     monkeypatch.setattr(
-        "lightrig.harness.record.results.stored_rows",
+        "lightrig.harness.report.nights.source.stored_rows",
         lambda *arguments: lists.append(arguments) or listed(*arguments),
     )
     (found,) = compare(Results(tmp_path), "n12", "n13")
-    assert found.drift.nights == 10
+    assert found.drift.nights == 12
     assert len(lists) == 3  # for each of the two runs, and for the nights before
 
 
@@ -95,10 +95,10 @@ def test_a_comparison_reads_the_facts_of_runs_whose_rows_it_reads_once(tmp_path,
 
     monkeypatch.setattr(Place, "read_each", noted)
     compare(Results(tmp_path), "n12", "last")
-    digests = [f"n{number:02}" for number in range(1, 12)]
+    every = [f"n{number:02}" for number in range(1, 14)]
     assert sorted(read) == [
-        ("quantities.json", ["n12", "n13"]),
-        ("run.json", digests),
+        *(("quantities.json", names) for names in (every, ["n12"], ["n13"])),
+        ("run.json", every[:11]),
         *[("run.json", ["n12"])] * 2,
         *[("run.json", ["n13"])] * 2,
     ]

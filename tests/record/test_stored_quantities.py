@@ -18,7 +18,7 @@ ISOLATION = Quantity(
     better="higher",
     title="isolation of ports",
     section="Isolation",
-    baseline=Rule(test="interval", minimum=5, guard=Guard(None, 30.0, "dB")),
+    baseline=Rule(minimum=5, guard=Guard(None, 30.0, "dB")),
     aliases=("separation",),
 )
 
@@ -48,6 +48,17 @@ def test_a_reader_without_the_conftest_knows_the_declaration(tmp_path, new_proce
     load_quantities(tmp_path)
     assert quantity("isolation") == quantity("separation") == ISOLATION
     assert quantity_of("isolation", "dB").reduction() == "min"
+
+
+def test_a_declaration_that_an_earlier_version_kept_with_a_test_is_read(tmp_path, new_process):
+    stored(tmp_path, ISOLATION)
+    file = tmp_path / "quantities.json"
+    text = file.read_text()
+    assert '"test": null' in text
+    file.write_text(text.replace('"test": null', '"test": "interval"'))
+    new_process()
+    load_quantities(tmp_path)
+    assert quantity("isolation") == ISOLATION
 
 
 def test_a_run_without_declarations_stores_nothing(tmp_path, new_process):

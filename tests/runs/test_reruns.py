@@ -12,9 +12,9 @@ from bench.served_lab import describe
 from report.pages import above, packed
 from runs.running import Ended, started
 
-from lightrig.harness.record.comparison import compare
 from lightrig.harness.record.openmetrics import openmetrics
 from lightrig.harness.record.results import Results
+from lightrig.harness.report.comparison import compare
 from lightrig.harness.statistics.quantiles import Quantile
 
 DECLARATION = """

@@ -8,9 +8,7 @@ import pytest
 from lightrig.harness.statistics.binomial import at_least, at_most
 from lightrig.harness.statistics.bursts import GateErrors, dispersion, pooled
 from lightrig.harness.statistics.confirmation import p_of_run
-from lightrig.harness.statistics.corrections import benjamini_hochberg, holm, least_error
 from lightrig.harness.statistics.independence import runs_p, serial_p
-from lightrig.harness.statistics.levels import Level, Scale
 from lightrig.harness.statistics.quantiles import quantile, samples_needed
 from lightrig.harness.statistics.sample_plans import Look
 from lightrig.harness.statistics.samples import (
@@ -103,20 +101,6 @@ def test_looks_of_a_plan_decide_at_their_numbers():
     assert verdict(1, 1, 10) == ("pass", 3, None)
 
 
-def test_corrections_call_a_value_on_their_line_significant():
-    # Holm at 0.06: 0.02 * 3, 0.03 * 2, 0.06 * 1. In any order, and until the first that fails.
-    assert holm([0.06, 0.02, 0.03], 0.06) == [True, True, True]
-    assert holm([0.03, 0.021, 0.06], 0.06) == [False, False, False]
-    assert holm([0.02, 0.031, 0.04], 0.06) == [True, False, False]
-    # Benjamini and Hochberg at 0.06: 0.02, 0.04 and 0.06; one below its line takes all before it.
-    assert benjamini_hochberg([0.06, 0.04, 0.03], 0.06) == [True, True, True]
-    assert benjamini_hochberg([0.07, 0.04, 0.03], 0.06) == [False, True, True]
-    assert benjamini_hochberg([], 0.06) == []
-    assert least_error(4, "holm", 0.06) == 0.015
-    assert least_error(0, "benjamini-hochberg", 0.06) == 0.06
-    assert least_error(4, "none", 0.06) == 1
-
-
 def test_the_third_night_in_a_row_confirms():
     assert p_of_run([0.001, 0.008]) == 0.008
     assert p_of_run([0.008, 0.001, 0.002]) == pytest.approx(0.0016)  # 0.2 ** 3 to the 4/3
@@ -207,22 +191,6 @@ def test_uncertainties_by_hand():
     found = margin((3, 0.3), [(1.5, 0.4), (2.25, 1.2)], (-10, 0))
     assert found.value == 3 - 1.5 - 2.25 + 10
     assert found.expanded == pytest.approx(1.959964 * 1.3, rel=1e-5)
-
-
-def test_changes_and_shifts_of_both_scales():
-    ratio, plain = Scale(True), Scale(False)
-    assert (ratio.shift(0.5), plain.shift(-3)) == (pytest.approx(math.log(2)), 3)
-    assert (ratio.change(math.log(3)), plain.change(-3)) == (pytest.approx(3), -3)
-    assert (ratio.formatted(1.25), plain.formatted(-3), plain.formatted(0)) == (
-        *("1.25 times", "3 below"),
-        "0 above",
-    )
-    level = Level(2, 8, 16)
-    assert (plain.up_to(level), plain.down_to(level)) == (8, 6)
-    assert (ratio.up_to(level), ratio.down_to(level)) == pytest.approx((math.log(2), math.log(4)))
-    assert ratio.down_to(Level(0, 8, 16)) == math.inf
-    with pytest.raises(SampleError, match="found 0, expected values above zero"):
-        ratio.values(np.array([3, 0]))
 
 
 def test_a_port_is_compared_with_two_ports_at_least():

@@ -11,7 +11,6 @@ import pytest
 import scipy.stats
 
 from lightrig.harness.statistics.changes import find_changes, trend
-from lightrig.harness.statistics.levels import Level, Scale
 from lightrig.harness.statistics.steps import find_steps
 
 RISING = [3.1, 2.4, None, 4.0, 5.2, 4.7, 5.9, None, None, 7.3, 6.1, 8.8, 8.2, 9.9, 9.0]
@@ -91,11 +90,3 @@ def test_two_steps_three_nights_apart_are_two():
     values[20:] += 3.0
     values[23:] += 2.0
     assert [step.at for step in find_steps(values, 0.01)] == [20, 23]
-
-
-def test_the_width_of_a_level_on_a_scale_of_ratios_is_of_logarithms():
-    level = Level(middle=40.0, low=32.0, high=60.0)
-    ratio, difference = Scale(ratio=True), Scale(ratio=False)
-    assert ratio.up_to(level) == pytest.approx(0.405465, abs=1e-6)  # ln 1.5
-    assert ratio.down_to(level) == pytest.approx(0.223144, abs=1e-6)  # ln 1.25
-    assert (difference.up_to(level), difference.down_to(level)) == (20.0, 8.0)

@@ -39,16 +39,15 @@ def test_the_file_stands_beside_the_testbeds():
 def test_a_rule_with_everything(read):
     found = read(
         "family_error: 2 %\n"
-        "correction: benjamini-hochberg\n"
+        "correction: none\n"
         "quantities:\n"
         "  outage.carrier:\n"
-        "    {test: interval, error: 0.1 %, min: 100, nights: 20, direction: up,\n"
+        "    {error: 0.1 %, min: 100, nights: 20, direction: up,\n"
         "     effect: difference, guard: {max: 5 s, min: 1 ms}, ratio: 10}\n"
     )
-    assert (found.family_error, found.correction) == (0.02, "benjamini-hochberg")
+    assert (found.family_error, found.correction) == (0.02, "none")
     assert found.rule_for("outage.carrier") == Rule(
         quantity="outage.carrier",
-        test="interval",
         error=0.001,
         minimum=100,
         nights=20,
@@ -63,10 +62,20 @@ def test_a_rule_with_everything(read):
 
 def test_unstated_keys_have_defaults(read):
     found = read("quantities: {outage.carrier: {}}")
-    assert (found.family_error, found.correction) == (0.05, "holm")
+    assert (found.family_error, found.correction) == (None, "bonferroni")
     rule = found.rule_for("outage.carrier")
     assert rule == Rule("outage.carrier", line=1, column=14)
-    assert (rule.test, rule.error, rule.minimum, rule.nights) == ("rank", 0.01, 30, 10)
+    assert (rule.error, rule.minimum, rule.nights) == (0.01, 1, 20)
+
+
+def test_what_a_rule_chooses_no_more_is_accepted_and_noted(read):
+    found = read("correction: holm\nquantities:\n  outage: {min: 3, test: rank}\n")
+    assert (found.correction, found.rule_for("outage").minimum) == ("bonferroni", 3)
+    test, correction = found.notes
+    assert "mine.baselines.yaml:3:20: 'test' chooses nothing since version 0.2" in test
+    assert "mine.baselines.yaml:1:13: 'holm' is read as 'bonferroni'" in correction
+    with pytest.warns(DeprecationWarning, match="chooses nothing since version 0.2"):
+        assert Rule(test="interval").minimum == 1
 
 
 def test_the_nearest_rule_holds(read):
@@ -95,6 +104,16 @@ def test_decibels_are_compared_by_difference(read):
     assert found.rule_for("insertion_loss").in_unit("dB").effect == "difference"
     assert found.rule_for("sensitivity").in_unit("dBm").effect == "ratio"
     assert found.rule_for("outage.carrier").in_unit("ns").effect == "ratio"
+
+
+def test_a_fifth_half_a_decibel_or_what_is_stated_must_be_seen(read):
+    found = read("quantities: {'*': {}, outage.carrier: {detect: 1.5}}")
+    usual, stated = found.rule_for("insertion_loss"), found.rule_for("outage.carrier")
+    assert [usual.in_unit(unit).detect for unit in ("ns", "dB", "dBm")] == [1.2, 0.5, 0.5]
+    assert usual.in_unit("°C").detect == float("inf")
+    assert stated.in_unit("ns").detect == 1.5
+    with pytest.raises(TestbedError, match="expected more than 1"):
+        read("quantities: {outage.carrier: {detect: 0.9}}")
 
 
 def test_a_former_name_is_read_as_the_present_one(read):
@@ -128,7 +147,7 @@ MISTAKES = [
     ("quantities:\n  outage: {guard: {}}", 2, 19, "found no bound"),
     ("quantities:\n  gain: {guard: {max: 3 dB, min: 1}}", 2, 17, "expected one unit"),
     ("quantities: {outage: {}}\nfamily_error: 100 %", 2, 15, "expected e.g. 5 %"),
-    ("quantities: {outage: {}}\ncorrection: bonferroni", 2, 13, "expected 'holm'"),
+    ("quantities: {outage: {}}\ncorrection: half", 2, 13, "expected 'bonferroni'"),
     ("correction: holm", 1, 1, "the key 'quantities' is missing"),
     ("quantities:\n  outage: {}\n  outage: {}", 3, 3, "is given twice"),
     ("quantities:", 1, 1, "found nothing after 'quantities'"),

@@ -1,8 +1,9 @@
 """The trend of every quantity over nights, for each testbed, as one page."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
-from lightrig.harness.record import RecordError
+from lightrig.harness.record import RecordError, Results, RunFacts
 from lightrig.harness.record.places import appearing
 from lightrig.harness.report.nights.last_night import last_nights
 from lightrig.harness.report.nights.last_night_departures import find_series_departures
@@ -12,7 +13,9 @@ from lightrig.harness.report.nights.overview import Board
 from lightrig.harness.report.nights.series import Lab, read
 from lightrig.harness.report.nights.series_changes import events, find_series_changes
 from lightrig.harness.report.nights.source import Descriptions, Source
-from lightrig.testbeds import Testbed
+from lightrig.harness.report.nights.stored_rules import stored_rules
+from lightrig.testbeds import Testbed, TestbedError
+from lightrig.testbeds.baselines import Baselines
 
 __all__ = ["NIGHTS", "write_nights"]
 
@@ -34,7 +37,9 @@ def write_nights(results: str | Path, path: Path, last: int = NIGHTS) -> Path:
         descriptions = source.descriptions(connection)
         events_of_labs = events(connection, descriptions, history.first)
     found = find_series_changes(history.labs)
-    departures = find_series_departures(history.labs)
+    runs = Results(results).runs()
+    rules, unreadable = _rules(Results(results), runs, history.labs)
+    departures = find_series_departures(history.labs, rules)
     newest = [_described(lab, descriptions) for lab in history.labs]
     boards = [
         Board(
@@ -46,10 +51,11 @@ def write_nights(results: str | Path, path: Path, last: int = NIGHTS) -> Path:
             tuple(departures[index]),
             described.limits if (described := newest[index]) else {},
             frozenset(run for runs in lab.runs for run in runs if source.reported(run)),
+            unreadable.get(lab.testbed, ""),
         )
         for index, lab in enumerate(history.labs)
     ]
-    ended = last_nights(results)
+    ended = last_nights(results, runs)
     of_testbed = {one.testbed: one for one in ended}
     causes = [
         (board, night_causes(board, of_testbed.get(board.lab.testbed), described))
@@ -58,6 +64,32 @@ def write_nights(results: str | Path, path: Path, last: int = NIGHTS) -> Path:
     with appearing(path) as hidden:
         hidden.write_text(nights_page(history, boards, ended, causes), encoding="utf-8")
     return path
+
+
+def _rules(
+    results: Results, runs: Sequence[RunFacts], labs: Sequence[Lab]
+) -> tuple[dict[str, Baselines], dict[str, str]]:
+    """Return the rules that the last run of each testbed kept, and why some cannot be read."""
+    facts = {one.run: one for one in runs}
+    found: dict[str, Baselines] = {}
+    unreadable: dict[str, str] = {}
+    for testbed in {lab.testbed for lab in labs}:
+        last = max(
+            (night, run)
+            for lab in labs
+            if lab.testbed == testbed
+            for night, names in enumerate(lab.runs)
+            for run in names
+        )[1]
+        try:
+            rules = stored_rules(results, facts[last], testbed) if last in facts else None
+        except TestbedError as error:
+            problems = "; ".join(f"line {one.line}: {one.message}" for one in error.problems)
+            unreadable[testbed] = f"The rules of {testbed} are not kept: {problems}"
+            continue
+        if rules is not None:
+            found[testbed] = rules
+    return found, unreadable
 
 
 def _described(lab: Lab, descriptions: Descriptions) -> Testbed | None:

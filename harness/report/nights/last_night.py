@@ -66,14 +66,14 @@ class LastNight:
     commands: Mapping[str, str] = field(default_factory=dict)
 
 
-def last_nights(results: str | Path) -> list[LastNight]:
+def last_nights(results: str | Path, runs: Sequence[RunFacts] | None = None) -> list[LastNight]:
     """Return the newest night of every testbed, those with failures first.
 
-    Runs that left no row, since every test failed, are among them. Raises `RecordError` for
-    results that cannot be read.
+    Runs that left no row, since every test failed, are among them. runs: all of the results, where
+    they are known. Raises `RecordError` for results that cannot be read.
     """
     by_testbed: dict[str, dict[str, list[RunFacts]]] = {}
-    for facts in Results(results).runs():
+    for facts in Results(results).runs() if runs is None else runs:
         for testbed in facts.testbeds:
             by_testbed.setdefault(testbed, {}).setdefault(facts.night, []).append(facts)
     missed = not_run(results)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, get_args
 
 import numpy as np
 from markupsafe import Markup
@@ -11,7 +11,7 @@ from markupsafe import Markup
 from lightrig.harness.report.markup import number_of
 from lightrig.harness.report.nights.lab_section import ChangedItem, Level, chance
 from lightrig.harness.report.nights.last_night import LastNight
-from lightrig.harness.report.nights.last_night_departures import SeriesDeparture
+from lightrig.harness.report.nights.last_night_departures import SeriesDeparture, Word
 from lightrig.harness.report.nights.overview import Board
 from lightrig.harness.report.nights.series import OF_THE_NIGHT
 from lightrig.harness.report.nights.trend_figures import far
@@ -47,7 +47,8 @@ def section(found: Sequence[LastNight], boards: Sequence[Board]) -> Markup:
         for name, labs in by_testbed.items()
         if name not in known and _departed(labs)
     ]
-    if not listed:
+    notes = sorted({board.unreadable for board in boards if board.unreadable})
+    if not listed and not notes:
         return Markup()
     newest = max((one.night for one in found), default="")
     alike = sorted(name for name in by_testbed.keys() - known if not _departed(by_testbed[name]))
@@ -55,7 +56,7 @@ def section(found: Sequence[LastNight], boards: Sequence[Board]) -> Markup:
         (one, "" if one else _last(labs[0]), [(lab, list(_departures(lab))) for lab in labs])
         for _, one, labs in sorted(listed, key=lambda each: each[0])
     ]
-    return render_macro("nights/last_night", "last_night", articles, newest, alike)
+    return render_macro("nights/last_night", "last_night", articles, newest, alike, notes)
 
 
 def _urgency(one: LastNight, labs: Sequence[Board]) -> tuple[int, int, str]:
@@ -73,23 +74,24 @@ def _last(board: Board) -> str:
 
 
 def _departures(board: Board) -> Iterator[_Departures]:
-    """Yield the series that have changed, and those that have departed."""
-    for confirmed in (True, False):
-        found = [one for one in board.departures if one.departure.confirmed is confirmed]
+    """Yield the series that break a guard, that have changed, and that have departed."""
+    outcomes: tuple[Word, ...] = get_args(Word)
+    for word in outcomes:
+        found = [one for one in board.departures if one.word == word]
         if not found:
             continue
         first = min(_since(one) for one in found)
-        word = "departed, unconfirmed"
-        if confirmed:
+        title: str = word
+        if word == "changed":
             run = max(one.departure.run for one in found)
-            word = f"changed since {board.history.date(first)}, {number_of(run, 'night')} in a row"
+            title = f"changed since {board.history.date(first)}, {number_of(run, 'night')} in a row"
         by_quantity: dict[str, list[SeriesDeparture]] = {}
         for one in found:
             by_quantity.setdefault(one.series.quantity, []).append(one)
         # A firmware slows several quantities: the most certain of them says most.
         ordered = sorted(by_quantity.values(), key=lambda each: min(o.departure.p for o in each))
         yield _Departures(
-            word,
+            title,
             max(one.departure.nights for one in found),
             "; ".join(event.text for event in board.events if event.night >= first),
             [_departed_quantity(each) for each in ordered],
@@ -111,4 +113,5 @@ def _departed_quantity(found: Sequence[SeriesDeparture]) -> ChangedItem:
         Level(shown(departure.level, series.unit)),
     )
     by = far(departure.before, departure.level, series.unit)
-    return ChangedItem(series, len(found) - 1, *levels, by, chance(departure.p))
+    why = worst.guard or chance(departure.p)
+    return ChangedItem(series, len(found) - 1, *levels, by, why)

@@ -74,7 +74,9 @@ def _series_evidence(
                 finding = replace(finding, value=value, lower=low, upper=high, unit=one.unit)
             nights = _in_a_row(board, one, night)
             yield one, _evidence(board, one, finding.located(components), nights, night)
-    departed = {id(each.series): each.departure for each in board.departures}
+    departed = {
+        id(each.series): each.departure for each in board.departures if each.departure.p < 1
+    }
     for one in measured:
         if one.quantity.partition(".")[0] in _NO_EVIDENCE:
             continue

@@ -50,7 +50,7 @@ class Board:
     """One lab.
 
     index: its number on the page. departures: of its last night. reported: its runs whose
-    report exists and can be linked.
+    report exists and can be linked. unreadable: why its baselines file is not followed.
     """
 
     index: int
@@ -61,6 +61,7 @@ class Board:
     departures: tuple[SeriesDeparture, ...]
     limits: Mapping[str, Limit]
     reported: frozenset[str]
+    unreadable: str = ""
 
     @cached_property
     def change_groups(self) -> list[ChangeGroup]:

@@ -1,7 +1,7 @@
 """Source of the nights: the data set by Arrow and DuckDB, and files that runs stored beside it."""
 
 import datetime
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -30,13 +30,25 @@ SELECT *, row_number() OVER (PARTITION BY testbed, run) - 1 AS file_row_number F
 class Source:
     """The results at a path or URL; raises `RecordError` for what cannot be reached or read.
 
-    last: the number of nights, up to the last one, that are read; None for all.
+    last: the number of nights, up to the last one, that are read; None for all. until: the last
+    one, if it is not the newest. testbeds: those that are read. run: the only run that is read.
     """
 
-    def __init__(self, location: str | Path, last: int | None = None) -> None:
-        self._place = Place(location)
+    def __init__(
+        self,
+        location: str | Path | Place,
+        last: int | None = None,
+        *,
+        until: str = "",
+        testbeds: Collection[str] | None = None,
+        run: str = "",
+    ) -> None:
+        self._place = location if isinstance(location, Place) else Place(location)
+        self._run, self._until = run, until
         found = stored_rows(self._place)
-        latest = ""
+        if run:
+            found = [file for file in found if run in {name for _, name in file.nights_and_runs()}]
+        latest = until
         while found and not latest:
             # Stray files may name a night that nothing was measured in.
             night = max(_nights(file)[-1] for file in found)
@@ -50,16 +62,29 @@ class Source:
             first = datetime.date.fromisoformat(latest) - datetime.timedelta(last - 1)
             self._since = str(first)
         # Opening a file takes a millisecond, and a year of fifty testbeds has 1,650.
-        found = [file for file in found if _nights(file)[-1] >= self._since]
+        found = [file for file in found if any(map(self._has, _nights(file)))]
+        self._sharing = len({file.testbed for file in found})
+        if testbeds is not None:
+            found = [file for file in found if file.testbed in testbeds]
         self._found = check_rows(self._place, found)
         self._files = [file.name for file in self._found if file.runs is None]
         self._compacted = [file.name for file in self._found if file.runs is not None]
         load_quantities_of_runs(self._place, frozenset(self._runs()))
 
     @property
+    def place(self) -> Place:
+        """Where the results are."""
+        return self._place
+
+    @property
     def testbeds(self) -> list[str]:
         """Names of the testbeds."""
         return sorted({file.testbed for file in self._found})
+
+    @property
+    def sharing(self) -> int:
+        """The number of testbeds of these nights, whether they are read or not."""
+        return self._sharing
 
     def parts(
         self, testbed: str, columns: Sequence[str], texts: Sequence[str], rows: int
@@ -75,17 +100,18 @@ class Source:
                 root, filesystem = self._place.path("rows"), self._place.filesystem
                 dataset = open_dataset(list(files), root, filesystem, texts)
                 waiting: list[pa.dataset.Fragment] = []
-                count, first, until = 0, "", ""
+                count, until, whole = 0, "", True
                 for fragment in dataset.get_fragments():
-                    nights = _nights(files[fragment.path])
+                    file = files[fragment.path]
+                    nights = [night for night in _nights(file) if self._has(night)]
                     if count >= rows and nights[0] > until:
-                        yield self._table(dataset, waiting, columns, first)
-                        waiting, count = [], 0
-                    first = first if waiting else nights[0]
+                        yield self._table(dataset, waiting, columns, whole=whole)
+                        waiting, count, whole = [], 0, True
+                    whole = whole and all(self._has(*each) for each in file.nights_and_runs())
                     waiting.append(fragment)
                     count += fragment.count_rows()
                     until = max(until, nights[-1])
-                yield self._table(dataset, waiting, columns, first)
+                yield self._table(dataset, waiting, columns, whole=whole)
             except (OSError, pa.ArrowException) as error:
                 raise RecordError(f"{self._place.name}: {error}") from error
 
@@ -94,22 +120,32 @@ class Source:
         dataset: pa.dataset.Dataset,
         fragments: Sequence[pa.dataset.Fragment],
         columns: Sequence[str],
-        first: str,
+        *,
+        whole: bool,
     ) -> pa.Table:
         part = pa.dataset.FileSystemDataset(
             fragments, dataset.schema, dataset.format, dataset.filesystem
         )
         # A condition on rows copies all that meet it, so it is made only where some do not.
-        since = None
-        if first < self._since:
-            since = pa.dataset.field("night") >= datetime.date.fromisoformat(self._since)
-        table = part.to_table(columns=list(columns), filter=since)
+        table = part.to_table(columns=list(columns), filter=None if whole else self._condition())
         check_complete(table)
         return table
 
+    def _has(self, night: str, run: str = "") -> bool:
+        """Return whether a night, or a run of it, is one to read."""
+        among = night >= self._since and (not self._until or night <= self._until)
+        return among and (not self._run or run in {"", self._run})
+
+    def _condition(self) -> pa.dataset.Expression:
+        night, run = pa.dataset.field("night"), pa.dataset.field("run")
+        chosen = night >= datetime.date.fromisoformat(self._since or "0001-01-01")
+        if self._until:
+            chosen &= night <= datetime.date.fromisoformat(self._until)
+        return chosen & (run == self._run) if self._run else chosen
+
     def _runs(self) -> Iterator[str]:
         for file in self._found:
-            yield from (run for night, run in file.nights_and_runs() if night >= self._since)
+            yield from (run for night, run in file.nights_and_runs() if self._has(night, run))
 
     @contextmanager
     def connected(self) -> Iterator[duckdb.DuckDBPyConnection]:

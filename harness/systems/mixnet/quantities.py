@@ -12,7 +12,7 @@ exchange.links  1 none unjudged
     optical links of the plan that an all-to-all ran over
 exchange.time  ns lower
     duration of one all-to-all
-exchange.speedup  1 higher minimum=1
+exchange.speedup  1 higher
     duration of an all-to-all over one plan by that over another
 [{FAILOVER}]
 failover.survived  1 higher unjudged
@@ -40,8 +40,8 @@ experts.changes  1 none unjudged
     changes of circuits in a step that move any
 experts.loss_off  1 lower unjudged title="losses off"
     greatest difference of a step's losses from those on a packet switch
-experts.exchange_speedup  1 higher minimum=1 title="speedup of all-to-alls"
+experts.exchange_speedup  1 higher title="speedup of all-to-alls"
     time of a step's all-to-alls over one network by that over circuits that follow
-experts.step_speedup  1 higher minimum=1 title="speedup of steps"
+experts.step_speedup  1 higher title="speedup of steps"
     time of a step over one network by that over circuits that follow
 """)

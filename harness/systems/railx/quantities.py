@@ -22,7 +22,7 @@ rail_traffic.relative  share higher title="share of the port bound"
 [{PHASES}]
 phase_change.total  ns lower title="until all links of the next phase carry datagrams"
     from the command until datagrams run on every link of the next phase
-phase_change.unaffected  share higher minimum=1 \
+phase_change.unaffected  share higher \
 title="ports outside the switched rails that kept their carrier"
     share of the ports outside the switched rails that kept their carrier
 """)
