@@ -18,6 +18,7 @@ def examine_server(server: LinuxServer, spec: ServerSpec, clock: Clock, findings
     """Tools, clock, and the link and transceiver of every NIC port."""
     ports = [port for nic in spec.nics.values() for port in nic.ports]
     missing = examine_tools(server, spec, any(port.rdma for port in ports), findings)
+    examine_shell(server, findings)
     _clock(server, clock, findings)
     if "ethtool" in missing:
         findings.note(server.name, "NIC", "its ports cannot be examined without ethtool")
@@ -48,6 +49,17 @@ def examine_tools(
     if not missing:
         findings.ok(server.name, "tools", "all installed")
     return missing
+
+
+def examine_shell(server: LinuxServer, findings: Findings) -> None:
+    """Note what the login shell prints before each program; the server must have been asked."""
+    if greeting := server.commands.greeting:
+        findings.note(
+            server.name,
+            "shell",
+            f"its login shell prints {greeting[:100]!r} before the output of each program",
+            "let it print only where it is interactive",
+        )
 
 
 def _clock(server: LinuxServer, clock: Clock, findings: Findings) -> None:

@@ -13,6 +13,9 @@ from typing import Any
 import pytest
 from ssh_host import LOGIN, SshHost
 
+from lightrig.harness.components import Components
+from lightrig.harness.doctor import Findings
+from lightrig.harness.doctor.servers import examine_shell
 from lightrig.instruments.clock import SystemClock
 from lightrig.instruments.core.errors import DisconnectedError
 from lightrig.instruments.servers.host.commands import ToolFailedError
@@ -101,6 +104,10 @@ def test_a_shell_that_prints_is_named(open_shell: Callable[..., SshShell], host:
     assert "'Welcome to rack 7' first: let it print only where it is interactive" in str(
         refused.value
     )
+    findings = Findings(Components(None))
+    examine_shell(server, findings)
+    assert [(each.subject, each.grade) for each in findings.found] == [("server0", "note")]
+    assert "prints 'Welcome to rack 7' before the output" in findings.found[0].text
     host.rewrite = str
     with pytest.raises(ToolOutputError) as refused:
         server.commands.read(["echo", "one"], parse_numbers)
