@@ -49,6 +49,7 @@ class SshSettings:
         host: where to connect to, HostName.
         user: login name there.
         identity_files: private keys, or public ones whose private part an agent holds.
+        identity_agent: socket of the key agent; "" for no agent, None for the account's.
         identities_only: whether the agent's other keys are left out.
         user_known_hosts: files of host keys; None for the default ones of the user.
         global_known_hosts: files of host keys of this machine.
@@ -63,6 +64,7 @@ class SshSettings:
     port: int
     user: str
     identity_files: tuple[Path, ...] = ()
+    identity_agent: str | None = None
     identities_only: bool = False
     user_known_hosts: tuple[Path, ...] | None = None
     global_known_hosts: tuple[Path, ...] = ()
@@ -204,6 +206,11 @@ def _settings(name: str, found: Mapping[str, Sequence[str]]) -> SshSettings:
             if _unless_none(text)
         )
 
+    agent = one.get("identityagent")
+    if agent is not None and agent.startswith("$") and "{" not in agent:
+        agent = os.environ.get(agent[1:], "")
+    elif agent is not None:
+        agent = None if agent == "SSH_AUTH_SOCK" else _unless_none(agent) or ""
     known = files("userknownhostsfile") if "userknownhostsfile" in found else None
     timeout = _unless_none(one.get("connecttimeout"))
     return SshSettings(
@@ -212,6 +219,7 @@ def _settings(name: str, found: Mapping[str, Sequence[str]]) -> SshSettings:
         port,
         user,
         files("identityfile"),
+        identity_agent=agent and str(_home(_expanded(agent, tokens, variables=True))),
         identities_only=one.get("identitiesonly", "no") == "yes",
         user_known_hosts=known,
         global_known_hosts=files("globalknownhostsfile"),

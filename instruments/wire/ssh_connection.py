@@ -176,7 +176,15 @@ class SshConnection:
                 details=[("try", f"`{_by_hand(via, login, port)}` by hand, and from there")],
             ) from error
         self.ends = frozenset((f"jump {id(channel)}",))
-        return SshSocket(channel)
+        return _ChannelSocket(channel)
+
+
+class _ChannelSocket(SshSocket):
+    """A channel of a jump host; the connection to that may have ended before."""
+
+    def close(self) -> None:
+        with contextlib.suppress(OSError, EOFError, paramiko.SSHException):
+            super().close()
 
 
 DEFAULT_SECONDS = 5.0

@@ -4,12 +4,14 @@ import base64
 import binascii
 import contextlib
 import os
+import socket
 import stat
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 import paramiko
+from paramiko.agent import Agent, AgentSSH
 
 from lightrig.instruments.wire.ssh_config import SshSettings
 
@@ -36,18 +38,36 @@ def offered_keys(settings: SshSettings) -> Iterator[OfferedKeys]:
     then the keys in the files (sshconnect2.c, pubkey_prepare).
     """
     left_out: list[str] = []
-    agent: paramiko.Agent | None = None
+    agent: Agent | None = None
+    in_agent: dict[bytes, paramiko.AgentKey] = {}
     try:
-        agent = paramiko.Agent()
+        agent = _Agent(settings.identity_agent)
         in_agent = {key.asbytes(): key for key in agent.get_keys()}
     except (paramiko.SSHException, OSError) as error:
         left_out.append(f"the key agent cannot be asked: {error}")
-        in_agent = {}
     try:
         yield OfferedKeys(_keys(settings, in_agent, left_out), left_out, len(in_agent))
     finally:
         if agent is not None:
             agent.close()
+
+
+class _Agent(Agent):  # type: ignore[misc] # paramiko states no type of it
+    """The agent at a socket: "" for none, None for the one of the environment."""
+
+    def __init__(self, path: str | None) -> None:
+        if path is None:
+            super().__init__()
+            return
+        AgentSSH.__init__(self)
+        if path:
+            connection = socket.socket(socket.AF_UNIX)
+            try:
+                connection.connect(path)
+                self._connect(connection)
+            except BaseException:
+                connection.close()
+                raise
 
 
 def _keys(

@@ -196,6 +196,8 @@ CONFIGURATIONS = {
         DIRECT + "  IdentityFile <FOLDER>/id_named\n",
         True,
     ),
+    "agent left out": (DIRECT + "  IdentityAgent none\n", True),
+    "keys of an agent at a socket": (DIRECT + "  IdentityAgent <FOLDER>/agent\n", False),
     "another user": (DIRECT + "  User mallory\n", False),
     "proxy command": (
         BEHIND + "  ProxyCommand ssh -o BatchMode=yes -F <FOLDER>/gates -W %h:%p gate1\n",

@@ -7,22 +7,26 @@ import shlex
 import shutil
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from ssh_host import LOGIN, SshHost
 
+from lightrig.harness.bench.assembly import open_server
 from lightrig.harness.components import Components
 from lightrig.harness.doctor import Findings
 from lightrig.harness.doctor.servers import examine_shell
 from lightrig.instruments.clock import SystemClock
-from lightrig.instruments.core.errors import DisconnectedError
-from lightrig.instruments.servers.host.commands import ToolFailedError
+from lightrig.instruments.core.endpoint import Endpoint
+from lightrig.instruments.core.errors import DisconnectedError, NoReplyError
+from lightrig.instruments.servers.host.commands import ToolFailedError, ToolMissingError
 from lightrig.instruments.servers.host.linux import LinuxServer
 from lightrig.instruments.servers.tools.output import ToolOutputError
 from lightrig.instruments.wire.ssh import SshLogin, SshShell
 from lightrig.instruments.wire.ssh_config import NO_FILE
+from lightrig.testbeds import load
 
 
 @pytest.fixture
@@ -156,3 +160,47 @@ def test_rights_that_are_missing_are_named(
         root.commands.read(command, str)
     assert "allow `sudo -n ethtool` to this account, NOPASSWD" in str(no.value)
     assert "become: true" not in str(no.value)
+
+
+TESTBED = """
+name: cluster
+ssh_config: config
+switches:
+  ocs: {model: polatis, address: tl1://ocs.invalid, size: 4x4}
+servers:
+  server0:
+    address: ssh://Rack7-s0
+    python: PYTHON
+    become: true
+    timeouts: {first_answer: 400 ms}
+    nics:
+      nic0: {netdev: ens1, rate: 100G}
+"""
+
+
+def test_a_server_is_opened_as_the_testbed_file_states(tmp_path: Path, host: SshHost) -> None:
+    (tmp_path / "config").write_text(
+        f"Host Rack7-s0\n  HostName 127.0.0.1\n  Port {host.port}\n"
+        f"  UserKnownHostsFile {tmp_path}/known_hosts\n"
+    )
+    (tmp_path / "known_hosts").write_text(host.known_hosts_line())
+    file = tmp_path / "cluster.yaml"
+    file.write_text(TESTBED.replace("PYTHON", sys.executable))
+    testbed = load(file)
+    spec = testbed.servers["server0"]
+    assert (spec.become, spec.timeouts.connect_ns, spec.timeouts.login_ns) == (True, None, 10**10)
+    endpoint = replace(Endpoint.parse(spec.address, LOGIN), ssh_config=testbed.ssh_config)
+    clock = SystemClock()
+    server = open_server(spec, endpoint, clock, {})
+    assert isinstance(server, LinuxServer)
+    assert server.identity().manufacturer == "Linux"
+    assert host.commands[-1].startswith(f"{sys.executable} -u -c ")
+    with contextlib.suppress(ToolMissingError):  # of a machine without sudo
+        server.commands.run(["true"])
+    assert host.commands[-1].startswith("sudo -n ")
+    server.close()
+    host.rewrite = lambda command: f"sleep 2; exec {command}"
+    silent = open_server(spec, endpoint, clock, {})
+    with pytest.raises(NoReplyError, match=r"did not answer within 0\.4 s"):
+        silent.identity()
+    silent.close()
