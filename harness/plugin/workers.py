@@ -67,6 +67,21 @@ class MainProcess:
                 parts = re.split(r"[\[\]/]", test)
                 return next((name for name in names if name in parts), file)
 
+            def remove_node(self, node: Any) -> str | None:
+                """Let the rest of a worker's tests run, without the one that has killed it.
+
+                pytest-xdist gives that one to the next worker again, and so on.
+                """
+                units = self.assigned_work[node]
+                pending = ((u, t) for u in units.values() for t, ended in u.items() if not ended)
+                unit, killer = next(pending, (None, None))
+                if unit is not None:
+                    unit[killer] = True
+                for scope in [scope for scope, unit in units.items() if all(unit.values())]:
+                    del units[scope]
+                super().remove_node(node)
+                return killer
+
         return OneWorkerForATestbed(config, log)
 
     @pytest.hookimpl(tryfirst=True)

@@ -1,8 +1,10 @@
 """A run by pytest-xdist restores what a killed worker has left, or ends as not as found."""
 
 import contextlib
+import json
 import subprocess
 import sys
+import xml.etree.ElementTree as ET
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,6 +16,7 @@ from bench.served_lab import (
     STRAIGHT,
     ServedLab,
     circuits,
+    describe,
     killed_suite,
     set_circuits,
 )
@@ -113,3 +116,50 @@ def test_a_worker_is_killed_in_the_last_test(
         assert done.returncode == pytest.ExitCode.TESTS_FAILED, done.stdout
         assert "the lab was restored" in done.stdout
         assert lab.switch.circuits() == LEFT | FOREIGN
+
+
+KILLER = """
+import os, pathlib, signal
+
+def begun(name):
+    with pathlib.Path(__file__).with_name("begun").open("a") as file:
+        print(name, file=file)
+
+def test_before(testbed):
+    begun("before")
+
+def test_killer(testbed):
+    begun("killer")
+    os.kill(os.getpid(), signal.SIGKILL)
+
+def test_after(testbed):
+    begun("after")
+
+def test_at_last(testbed):
+    begun("at last")
+"""
+
+
+@pytest.mark.parametrize("more", [(), ("--reruns", "2"), ("-n", "2")], ids=" ".join)
+def test_a_test_that_kills_its_worker_fails_once(tmp_path: Path, more: tuple[str, ...]) -> None:
+    describe(tmp_path)
+    (tmp_path / "test_suite.py").write_text(KILLER)
+    command = [sys.executable, "-m", "pytest", "test_suite.py", "--testbed", "lab.yaml"]
+    command += ["--instruments", "simulated", "-n", "1", "-p", "no:cacheprovider"]
+    command += ["--results", "results", "--json", "events.jsonl", "--junitxml", "junit.xml", *more]
+    done = subprocess.run(
+        command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=120
+    )
+    assert done.returncode == pytest.ExitCode.TESTS_FAILED, done.stdout
+    begun = (tmp_path / "begun").read_text().splitlines()
+    assert begun == ["before", "killer", "after", "at last"], done.stdout
+    events = map(json.loads, (tmp_path / "events.jsonl").read_text().splitlines())
+    ended = [(e["test"], e["outcome"]) for e in events if e["event"] == "test_finished"]
+    outcomes = {test.partition("::")[2].partition("[")[0]: outcome for test, outcome in ended}
+    assert len(ended) == len(outcomes)
+    assert outcomes.pop("test_killer") == "error"
+    assert outcomes == dict.fromkeys(("test_before", "test_after", "test_at_last"), "passed")
+    (suite,) = ET.parse(tmp_path / "junit.xml").iter("testsuite")
+    counts = {name: int(suite.attrib[name]) for name in ("tests", "failures", "errors", "skipped")}
+    assert counts["tests"] == len(suite.findall("testcase")) == 4
+    assert counts["failures"] + counts["errors"] == 1
