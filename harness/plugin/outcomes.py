@@ -1,6 +1,5 @@
 """Outcome of each test: reason of a failure, wire traces, command to repeat it."""
 
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -36,6 +35,40 @@ MOST_TEXT = 20_000
 """Characters of a failure that the journal keeps: its end says most."""
 
 
+class Undecided:
+    """Makes a test inconclusive of whose limits one is not decided.
+
+    Its report is that of a skipped test with the reason, since plugins that know pytest's outcomes
+    alone take any other for passed; `report.inconclusive` is the reason, for those that know more.
+    """
+
+    @pytest.hookimpl(wrapper=True, trylast=True)
+    def pytest_runtest_makereport(
+        self, item: pytest.Item, call: pytest.CallInfo[None]
+    ) -> Iterator[None]:
+        """Change the report before any other plugin sees it."""
+        report: Any = yield
+        error = call.excinfo.value if call.excinfo is not None else None
+        undecided = item.stash.get(INCONCLUSIVE, [])
+        if isinstance(error, NotEnoughDataError):
+            undecided = [*undecided, str(error)]
+        elif not (report.when == "call" and report.passed):
+            undecided = []
+        if undecided:
+            report.inconclusive = " ".join(undecided)
+            try:  # allure takes the reason from here
+                pytest.skip(report.inconclusive)
+            except pytest.skip.Exception as skipped:
+                call.excinfo = pytest.ExceptionInfo.from_exception(skipped)
+            path, line, _ = item.reportinfo()
+            report.outcome = "skipped"
+            report.longrepr = (str(path), (line or 0) + 1, report.inconclusive)
+            # Reaches JUnit XML with the report of the tear-down, which copies the list.
+            for name, value in (("outcome", INCONCLUSIVE_OUTCOME), ("reason", report.inconclusive)):
+                item.user_properties.append((name, value))
+        return report  # type: ignore[no-any-return]
+
+
 class Reports:
     """Writes into a test's reports why it did not pass, and what was on the wires then.
 
@@ -51,17 +84,9 @@ class Reports:
     def pytest_runtest_makereport(
         self, item: pytest.Item, call: pytest.CallInfo[None]
     ) -> Iterator[None]:
-        """Add what is known now.
-
-        A limit that is not decided makes a test inconclusive; closure that fails makes it fail.
-        """
+        """Add what is known now; closure that fails makes a test fail."""
         report: Any = yield
         error = call.excinfo.value if call.excinfo is not None else None
-        undecided = item.stash.get(INCONCLUSIVE, [])
-        if isinstance(error, NotEnoughDataError):
-            self._inconclusive(item, report, [*undecided, str(error)])
-        elif report.when == "call" and report.passed and undecided:
-            self._inconclusive(item, report, undecided)
         measured = item.stash.get(FOUND, []) if report.when == "call" else []
         not_closed = [one for one in measured if one.kind == CLOSURE]
         found = [one for one in measured if one.kind != CLOSURE] + not_closed[:MOST_NOT_CLOSED]
@@ -70,9 +95,10 @@ class Reports:
             details["command"] = self._repeats.command(item)
         if not_closed and not report.failed:
             report.outcome, report.longrepr = "failed", _wrong_beside_truth(not_closed)
+            report.inconclusive = None
             details["why"] = report.longrepr
-        elif report.outcome == INCONCLUSIVE_OUTCOME:
-            details["why"] = report.longrepr
+        elif (undecided := _undecided(report)) is not None:
+            details["why"] = undecided
         elif error is not None:
             details["why"] = why(error)
             crash = getattr(report.longrepr, "reprcrash", None)
@@ -109,14 +135,6 @@ class Reports:
         # Reach JUnit XML as those of an inconclusive test.
         item.user_properties += [("finding", lines) for lines in shown]
 
-    @staticmethod
-    def _inconclusive(item: pytest.Item, report: Any, undecided: Sequence[str]) -> None:
-        report.outcome = INCONCLUSIVE_OUTCOME
-        report.longrepr = " ".join(undecided)
-        # Reaches JUnit XML with the report of the tear-down, which copies the list.
-        for name, value in (("outcome", INCONCLUSIVE_OUTCOME), ("reason", report.longrepr)):
-            item.user_properties.append((name, value))
-
 
 def _wrong_beside_truth(not_closed: Sequence[Finding]) -> str:
     more = len(not_closed) - MOST_NOT_CLOSED
@@ -132,7 +150,7 @@ class Outcomes:
 
     In the process that has the run. `added` is what the report's page needs beside what
     pytest-html knows; see `harness.report.run_page.Results`. `running` is the test that has begun
-    last and not ended. `inconclusive` has the reasons by node id. `reruns` counts the reports
+    last and not ended. `inconclusive` has the reasons by node id. `reruns` has the reasons
     of attempts that others have followed, by node id.
     """
 
@@ -143,7 +161,7 @@ class Outcomes:
         self._running: dict[str, None] = {}
         self.added: dict[str, dict[str, Any]] = {}
         self.inconclusive: dict[str, str] = {}
-        self.reruns: Counter[str] = Counter()
+        self.reruns: dict[str, list[str]] = {}
 
     @property
     def running(self) -> str | None:
@@ -162,7 +180,7 @@ class Outcomes:
     @pytest.hookimpl(tryfirst=True)
     def pytest_report_teststatus(self, report: Any) -> tuple[str, str, Any] | None:
         """Name the outcome that pytest does not know."""
-        if report.outcome != INCONCLUSIVE_OUTCOME:
+        if _undecided(report) is None:
             return None
         word = INCONCLUSIVE_OUTCOME.upper(), {"yellow": True}
         return INCONCLUSIVE_OUTCOME, "I", word
@@ -171,9 +189,9 @@ class Outcomes:
         """Note the end of a test."""
         reports = self._reports.setdefault(report.nodeid, [])
         reports.append(report)
-        if _outcome(report) == RERUN_OUTCOME:
-            self.reruns[report.nodeid] += 1
         details = getattr(report, "lightrig", {})
+        if _outcome(report) == RERUN_OUTCOME:
+            self.reruns.setdefault(report.nodeid, []).append(str(details.get("why", "")))
         show(self._run, details.pop("shown", ()))
         crashed = report.when not in {"setup", "call", "teardown"}  # a worker, and its test with it
         if not crashed and report.when != "teardown":
@@ -267,7 +285,12 @@ def outcome_of(reports: Sequence[pytest.TestReport]) -> str:
 
 def _outcome(report: pytest.TestReport) -> str:
     """The outcome, which plugins extend beyond what pytest's type knows."""
-    return report.outcome
+    return report.outcome if _undecided(report) is None else INCONCLUSIVE_OUTCOME
+
+
+def _undecided(report: pytest.TestReport) -> str | None:
+    """The reason for which a test is inconclusive, if it is."""
+    return getattr(report, "inconclusive", None)
 
 
 def _failure(reports: Sequence[pytest.TestReport]) -> dict[str, str]:

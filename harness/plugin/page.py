@@ -81,21 +81,17 @@ class Page:
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_html_report_title(self, report: Any) -> None:
-        """Name the page, and count an outcome that pytest-html does not know."""
+        """Name the page."""
         if self._requested is None:
             report.title = TITLE
-        report.outcomes.setdefault("inconclusive", {"label": "Inconclusive", "value": 0})
         self._html = report
 
     @pytest.hookimpl(optionalhook=True, trylast=True)
     def pytest_html_results_table_row(self, report: Any, cells: list[str]) -> None:
         """Drop the rows of set-ups and tear-downs that passed, which the page never shows.
 
-        They are two of three; a tear-down that said something adds it to its test's log. On a page
-        of pytest-html, which hides outcomes that it does not know, inconclusive tests are skipped.
+        They are two of three; a tear-down that said something adds it to its test's log.
         """
-        if self._requested is not None:
-            cells[0] = cells[0].replace(_INCONCLUSIVE, "Skipped")
         if report.when not in {"setup", "teardown"} or not report.passed:
             return
         if report.when == "setup" or not any("teardown" in title for title, _ in report.sections):
@@ -117,22 +113,26 @@ class Page:
             return banner([problem])
 
     def _data(self, report: Any) -> Any:
-        """Return pytest-html's data with the files beside the requested page embedded."""
+        """Return pytest-html's data with the files beside the requested page embedded.
+
+        For pytest-html inconclusive tests are skipped.
+        """
         for test, reruns in self._outcomes.reruns.items():
             # pytest-html adds an attempt again with each later one.
             entries = report.data["tests"].get(test, [])
             again = [entry for entry in entries if entry["result"] == RERUN_OUTCOME.capitalize()]
             report.data["tests"][test] = [
-                entry for entry in entries if all(entry is not one for one in again[:-reruns])
+                entry for entry in entries if all(entry is not one for one in again[: -len(reruns)])
             ]
-        if self._requested is None:
-            return report.data
-        data = json.loads(json.dumps(report.data))
-        undecided = {test for test, found in self._outcomes.added.items() if found.get("undecided")}
-        for test, entries in data["tests"].items():
-            for entry in entries:
-                if test in undecided and entry.get("result") == "Skipped":
+        data = report.data if self._requested is None else json.loads(json.dumps(report.data))
+        for test in self._outcomes.inconclusive:
+            for entry in data["tests"].get(test, []):
+                if entry.get("result") == "Skipped":
                     entry["result"] = _INCONCLUSIVE
+        if self._requested is None:
+            return data
+        for entries in data["tests"].values():
+            for entry in entries:
                 for extra in entry["extras"]:
                     if str(extra["content"]).startswith("assets/"):
                         file = self._requested.parent / extra["content"]
@@ -153,7 +153,9 @@ class Page:
                     added[test]["card"] = card
         counts = Counter({name: found["value"] for name, found in report.outcomes.items()})
         if self._outcomes.reruns:
-            counts[RERUN_OUTCOME] = self._outcomes.reruns.total()
+            counts[RERUN_OUTCOME] = sum(map(len, self._outcomes.reruns.values()))
+        undecided = len(self._outcomes.inconclusive)
+        counts.update(inconclusive=undecided, skipped=-undecided)
         extra = report.additional_summary
         body = "".join(part for place in ("prefix", "summary", "postfix") for part in extra[place])
         duration = format_duration(report.total_duration * 1e9)

@@ -29,7 +29,7 @@ from lightrig.harness.plugin.keys import (
     UNRESTORED,
 )
 from lightrig.harness.plugin.live import Live
-from lightrig.harness.plugin.outcomes import Outcomes, Reports
+from lightrig.harness.plugin.outcomes import Outcomes, Reports, Undecided
 from lightrig.harness.plugin.page import Page
 from lightrig.harness.plugin.repeating import Repeats
 from lightrig.harness.plugin.timeouts import Timeouts
@@ -83,6 +83,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.stash[UNRESTORED] = {}
     config.stash[SHIELD] = EndShield()
     repeats = Repeats(config, dict(zip(names, given, strict=True)))
+    config.pluginmanager.register(Undecided(), "lightrig-undecided")
     config.pluginmanager.register(Reports(config, repeats), "lightrig-reports")
     config.pluginmanager.register(Faults(config), "lightrig-faults")
     config.pluginmanager.register(Timeouts(config), "lightrig-timeouts")
@@ -303,7 +304,7 @@ def _leave(config: pytest.Config, run: ObservedRun, exitstatus: int) -> None:
     except (RecordError, OSError) as error:
         if UNRECORDED not in config.stash:
             print(escape_control(f"lightrig: {error}"), file=sys.stderr)
-    add_outcomes(config)
+    add_outcomes(config, config.stash[OUTCOMES].reruns)
     if events is not None:
         events.finished(exitstatus, page.path)
 

@@ -29,7 +29,7 @@ class Ending:
         self.failing: dict[str, Exception] = {}
         for name in ("close", "publish"):
             monkeypatch.setattr(self.run, name, self._part(name))
-        monkeypatch.setattr(session, "add_outcomes", lambda config: self.noted.append("junit"))
+        monkeypatch.setattr(session, "add_outcomes", lambda *_: self.noted.append("junit"))
         self.page = SimpleNamespace(
             finish=self._part("page"), path=folder / "report.html", is_to_come=True, frame="rows"
         )
@@ -45,7 +45,7 @@ class Ending:
             ),
         )
         self.plugins = plugins
-        self.outcomes = SimpleNamespace(inconclusive={}, running=None, has_begun=True)
+        self.outcomes = SimpleNamespace(inconclusive={}, running=None, has_begun=True, reruns={})
         self.config.stash[RUN] = self.run
         self.config.stash[session.PAGE] = self.page
         self.config.stash[session.OUTCOMES] = self.outcomes

@@ -24,7 +24,14 @@ from lightrig.harness.plugin.keys import (
     TESTBEDS,
 )
 from lightrig.harness.plugin.live import Live
-from lightrig.harness.plugin.outcomes import MOST_TEXT, Outcomes, Reports, outcome_of, why
+from lightrig.harness.plugin.outcomes import (
+    MOST_TEXT,
+    Outcomes,
+    Reports,
+    Undecided,
+    outcome_of,
+    why,
+)
 from lightrig.harness.plugin.quantities import MedianFigure, Quantities, in_a_line
 from lightrig.harness.record import Row, read_journal
 from lightrig.harness.run import ObservedRun
@@ -56,11 +63,17 @@ def report(when: str, outcome: str, text: str = "", nodeid: str = "t.py::a", **m
         ([("setup", "failed"), ("teardown", "passed")], "error"),
         ([("setup", "passed"), ("call", "passed"), ("teardown", "failed")], "error"),
         ([("setup", "skipped"), ("teardown", "passed")], "skipped"),
-        ([("setup", "passed"), ("call", "inconclusive"), ("teardown", "passed")], "inconclusive"),
     ],
 )
 def test_outcome_of_setup_call_and_teardown(ended: list[tuple[str, str]], expected: str) -> None:
     assert outcome_of([report(*each) for each in ended]) == expected
+
+
+def test_inconclusive_test_is_skipped_for_those_who_know_no_more() -> None:
+    call = report("call", "skipped", inconclusive="9 more needed")
+    assert outcome_of([report("setup", "passed"), call, report("teardown", "passed")]) == (
+        "inconclusive"
+    )
 
 
 @pytest.mark.parametrize(("outcome", "expected"), [("skipped", "xfailed"), ("passed", "xpassed")])
@@ -101,18 +114,25 @@ def reported(when: str, outcome: str, error: BaseException | None = None, **know
     of_run[BENCHES] = {}
     of_run[RUN] = SimpleNamespace()  # type: ignore[assignment]
     config: Any = SimpleNamespace(stash=of_run)
-    item: Any = SimpleNamespace(stash=stash, user_properties=[], callspec=None, config=config)
+    item: Any = SimpleNamespace(
+        stash=stash,
+        user_properties=[],
+        callspec=None,
+        config=config,
+        reportinfo=lambda: ("t.py", 1, "a"),
+    )
     call: Any = SimpleNamespace(excinfo=error and SimpleNamespace(value=error))
     crash = SimpleNamespace(message="as pytest has it")
     plain = report(when, outcome, longrepr=SimpleNamespace(reprcrash=crash) if error else None)
     repeats: Any = SimpleNamespace(command=lambda _: "pytest again")
-    steps = Reports(config, repeats).pytest_runtest_makereport(item, call)
-    next(steps)
-    with pytest.raises(StopIteration) as ended:
-        steps.send(plain)
-    found: Any = ended.value.value
-    assert found is plain
-    return found.lightrig, found, SimpleNamespace(item=item, crash=crash)
+    for hooks in (Undecided(), Reports(config, repeats)):
+        steps = hooks.pytest_runtest_makereport(item, call)
+        next(steps)
+        with pytest.raises(StopIteration) as ended:
+            steps.send(plain)
+        found: Any = ended.value.value
+        assert found is plain
+    return found.lightrig, found, SimpleNamespace(item=item, crash=crash, call=call)
 
 
 def test_a_report_has_the_command_once_and_no_reason_where_all_passed() -> None:
@@ -127,7 +147,10 @@ def test_limits_that_are_not_decided_make_a_test_inconclusive(raised: bool) -> N
     outcome = "failed" if raised else "passed"
     details, found, known = reported("call", outcome, error, undecided=["9 more of a"])
     reason = "9 more of a 2 more of b" if raised else "9 more of a"
-    assert (found.outcome, found.longrepr, details) == ("inconclusive", reason, {"why": reason})
+    assert (found.outcome, found.inconclusive, details) == ("skipped", reason, {"why": reason})
+    assert found.longrepr == ("t.py", 2, reason)
+    with pytest.raises(pytest.skip.Exception, match=reason):
+        raise known.call.excinfo.value
     assert known.item.user_properties == [("outcome", "inconclusive"), ("reason", reason)]
     details, found, _ = reported("call", "failed", ValueError("x"), undecided=["9 more of a"])
     assert (found.outcome, details["why"]) == ("failed", "ValueError: x")
@@ -197,7 +220,13 @@ def test_ends_of_two_tests_are_noted_with_their_details(observed: ObservedRun) -
     finished(
         outcomes,
         report("setup", "passed", nodeid="t.py::b"),
-        report("call", "inconclusive", nodeid="t.py::b", details={"why": "9 more needed"}),
+        report(
+            "call",
+            "skipped",
+            nodeid="t.py::b",
+            inconclusive="9 more needed",
+            details={"why": "9 more needed"},
+        ),
         report("teardown", "passed", nodeid="t.py::b"),
     )
     assert outcomes.inconclusive == {"t.py::b": "9 more needed"}
@@ -231,11 +260,14 @@ def test_test_that_is_run_again_ends_with_its_last_run(observed: ObservedRun) ->
     outcomes = Outcomes(SimpleNamespace(stash=pytest.Stash()), observed)  # type: ignore[arg-type]
     finished(outcomes, report("setup", "passed"), report("teardown", "rerun"))
     finished(
-        outcomes, report("setup", "passed"), report("call", "rerun"), report("teardown", "passed")
+        outcomes,
+        report("setup", "passed"),
+        report("call", "rerun", details={"why": "too slow"}),
+        report("teardown", "passed"),
     )
     finished(outcomes, *(report(when, "passed") for when in ("setup", "call", "teardown")))
     assert list(outcomes.added) == ["t.py::a"]
-    assert outcomes.reruns == {"t.py::a": 2}
+    assert outcomes.reruns == {"t.py::a": ["", "too slow"]}
     observed.close({"exit": 0})
     ended = read_journal(observed.folder / "journal.jsonl").tests
     assert [test.outcome for test in ended] == ["rerun", "rerun", "passed"]
@@ -476,11 +508,11 @@ def test_where_pytest_is_quiet_or_verbose_no_line_is_added(observed: ObservedRun
 # -------------------------------------------------------------------------------- JUnit
 
 
-def junit(tmp_path: Path, suite: str) -> ET.Element:
+def junit(tmp_path: Path, suite: str, reruns: Mapping[str, list[str]] | None = None) -> ET.Element:
     path = tmp_path / "junit.xml"
     path.write_text(f"<testsuites>{suite}</testsuites>")
     config = SimpleNamespace(getoption=lambda name, default: str(path))
-    add_outcomes(config)  # type: ignore[arg-type]
+    add_outcomes(config, reruns or {})  # type: ignore[arg-type]
     return ET.parse(path).getroot()
 
 
@@ -492,25 +524,57 @@ def case(outcome: str, extra: str = "") -> str:
     return f"<testcase><properties>{properties}</properties>{extra}</testcase>"
 
 
-def test_inconclusive_cases_are_counted_as_skipped(tmp_path: Path) -> None:
-    cases = case("inconclusive") + case("passed") + case("inconclusive") + "<testcase/>"
-    cases += case("inconclusive", "<failure/>")  # it failed after all
-    root = junit(tmp_path, f'<testsuite skipped="3">{cases}</testsuite><testsuite skipped="1"/>')
+COUNTED = ("tests", "failures", "errors", "skipped")
+SKIPPED = '<skipped type="pytest.skip" message="9 more"/>'
+
+
+def counts(suite: ET.Element) -> tuple[int, ...]:
+    return tuple(int(suite.get(name, "-1")) for name in COUNTED)
+
+
+def test_inconclusive_cases_are_skipped_and_each_case_counts_once(tmp_path: Path) -> None:
+    cases = case("inconclusive", SKIPPED) + case("passed") + "<testcase/>" + case("", SKIPPED)
+    cases += case("inconclusive", SKIPPED + "<error/>")  # its tear-down failed
+    cases += "<testcase><failure/></testcase>"
+    root = junit(tmp_path, f"<testsuite tests='7' skipped='3'>{cases}</testsuite><testsuite/>")
     first, second = root.iter("testsuite")
-    assert (first.get("skipped"), second.get("skipped")) == ("5", "1")
+    assert (counts(first), counts(second)) == ((6, 1, 1, 2), (0, 0, 0, 0))
     marks = [[each.attrib for each in one.iter("skipped")] for one in first.iter("testcase")]
     mark = {"type": "lightrig.inconclusive", "message": "9 more"}
-    assert marks == [[mark], [], [mark], [], []]
+    assert marks == [[mark], [], [], [mark | {"type": "pytest.skip"}], [], []]
     assert [each.attrib for each in first.findall("properties/property")] == [
-        {"name": "inconclusive", "value": "2"}
+        {"name": "inconclusive", "value": "1"}
     ]
     assert first[0].tag == "properties"
     assert second.find("properties") is None
 
 
+@pytest.mark.parametrize(
+    ("end", "kind", "expected"),
+    [
+        ("", "flakyFailure", (2, 0, 0, 0)),
+        ("<failure/>", "rerunFailure", (2, 1, 0, 0)),
+        (SKIPPED, "rerunFailure", (2, 0, 0, 1)),
+    ],
+)
+def test_attempts_are_parts_of_the_case_of_the_last(
+    tmp_path: Path, end: str, kind: str, expected: tuple[int, ...]
+) -> None:
+    place = 'classname="d.t.A" name="a[x::y]"'
+    cases = [f"<testcase {place}>{each}</testcase>" for each in ("", "", end)]
+    cases.insert(1, '<testcase classname="d.u.A" name="a[x::y]"/>')
+    reruns = {"d/t.py::A::a[x::y]": ["too slow", "no light"], "gone.py::b": ["crashed"]}
+    root = junit(tmp_path, f"<testsuite>{''.join(cases)}</testsuite>", reruns)
+    (suite,) = root.iter("testsuite")
+    assert counts(suite) == expected
+    other, last = suite.findall("testcase")
+    assert (other.get("classname"), len(other)) == ("d.u.A", 0)
+    assert [one.get("message") for one in last.findall(kind)] == ["too slow", "no light"]
+
+
 def test_properties_of_a_suite_are_retained(tmp_path: Path) -> None:
     given = '<properties><property name="host" value="lab7"/></properties>'
-    root = junit(tmp_path, f"<testsuite>{given}{case('inconclusive')}</testsuite>")
+    root = junit(tmp_path, f"<testsuite>{given}{case('inconclusive', SKIPPED)}</testsuite>")
     (suite,) = root.iter("testsuite")
     found = [one.get("name") for one in suite.findall("properties/property")]
     assert (suite.get("skipped"), found) == ("1", ["host", "inconclusive"])

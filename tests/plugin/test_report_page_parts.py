@@ -1,7 +1,6 @@
 """The report's page: whose page is written where, and what its parts are given."""
 
 import json
-from collections import Counter
 from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
@@ -65,7 +64,9 @@ class Run:
             stash=stash, option=self.option, getoption={"css": css}.get,
             pluginmanager=SimpleNamespace(hasplugin={"html": html}.get),
         )  # fmt: skip
-        return Page(config, self, SimpleNamespace(added=self.added, reruns=Counter()))  # type: ignore[arg-type]
+        undecided = {name: "9 more" for name, one in self.added.items() if one.get("undecided")}
+        outcomes = SimpleNamespace(added=self.added, reruns={}, inconclusive=undecided)
+        return Page(config, self, outcomes)  # type: ignore[arg-type]
 
 
 def html_report(title: str = TITLE, state: str = "finished", **data: Any) -> Any:
@@ -94,17 +95,16 @@ def test_without_a_request_the_run_has_the_page(run: Run, monkeypatch: pytest.Mo
     assert page.is_to_come
     report = html_report()
     page.pytest_html_report_title(report)
-    assert report.outcomes["inconclusive"] == {"label": "Inconclusive", "value": 0}
     prefix: list[Any] = []
     page.pytest_html_results_summary(prefix)
     assert prefix == ["measured rows ['opus', 'acos'] frame of rows;"]
     page.finish()
     ((title, about, body, results, css, causes),) = run.documents
     assert title == "title of 20260314-021500-x ['opus', 'acos']"
-    assert about.startswith("Run 20260314-021500-x of opus, acos. 1,203 tests took 61.4 s. Made ")
+    assert about.startswith("Run 20260314-021500-x of opus, acos. 1,204 tests took 61.4 s. Made ")
     assert body == "<ocs is not as found>before;within;after;end"
     assert (css, causes) == ("p {}", "causes of tests frame of rows")
-    assert results.outcomes == {"passed": 1_200, "failed": 3, "skipped": 7, "inconclusive": 0}
+    assert results.outcomes == {"passed": 1_200, "failed": 3, "skipped": 6, "inconclusive": 1}
     assert results.data == json.dumps(report.data)
     assert run.added == {"a": {"undecided": True, "card": "card of frame of rows"}, "b": {}}
     assert Path(run.report).read_text() == "the page"
@@ -199,7 +199,6 @@ def test_rows_of_steps_that_passed_are_dropped(
     run: Run, when: str, passed: bool, titles: list[str], dropped: bool
 ) -> None:
     report = SimpleNamespace(when=when, passed=passed, sections=[(title, "") for title in titles])
-    for htmlpath, word in ((None, "Inconclusive"), ("mine.html", "Skipped")):
-        cells = ["<td>Inconclusive</td>", "<td>a</td>"]
-        run.page(htmlpath).pytest_html_results_table_row(report, cells)
-        assert cells == ([] if dropped else [f"<td>{word}</td>", "<td>a</td>"])
+    cells = ["<td>Skipped</td>", "<td>a</td>"]
+    run.page().pytest_html_results_table_row(report, cells)
+    assert cells == ([] if dropped else ["<td>Skipped</td>", "<td>a</td>"])

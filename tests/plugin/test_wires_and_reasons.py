@@ -104,7 +104,9 @@ def test_a_file_that_cannot_be_collected_is_recorded_with_its_cause(
 def test_an_undecided_test_has_a_word_and_a_letter_of_its_own(tmp_path: Any) -> None:
     parts = Outcomes(SimpleNamespace(stash=pytest.Stash()), None)  # type: ignore[arg-type]
     word = ("INCONCLUSIVE", {"yellow": True})
-    status = parts.pytest_report_teststatus(SimpleNamespace(outcome="inconclusive"))
+    status = parts.pytest_report_teststatus(
+        SimpleNamespace(outcome="skipped", inconclusive="9 more")
+    )
     assert status == ("inconclusive", "I", word)
     assert parts.pytest_report_teststatus(SimpleNamespace(outcome="passed")) is None
     assert parts.running is None
