@@ -47,6 +47,7 @@ class Beginning:
             "make_stated_folder": lambda: self.noted.append("folder"),
             "ObservedRun": self._run,
             "WorkerRun": lambda config, deselected: ("worker", deselected),
+            "Undecided": lambda: ("Undecided",),
             "Repeats": lambda config, files: self.noted.append(files) or "repeats",
             "Events": SimpleNamespace(wanted=lambda config, run: ("events", run)),
         }
@@ -106,6 +107,7 @@ def test_the_parts_of_a_run_are_registered_and_its_header_is_complete(begun: Beg
     outcomes, events = ("Outcomes", run), ("events", run)
     page = ("Page", run, outcomes)
     assert begun.registered == {
+        "lightrig-undecided": ("Undecided",),
         "lightrig-reports": ("Reports", "repeats"),
         "lightrig-faults": ("Faults",),
         "lightrig-timeouts": ("Timeouts",),
@@ -142,7 +144,7 @@ def test_a_worker_has_no_page_and_no_journal(begun: Beginning) -> None:
     kind, deselected = begun.config.stash[RUN]  # type: ignore[misc]
     begun.config.stash[DESELECTED] = {"opus": {"no NIC": 1}}  # type: ignore[dict-item]
     assert (kind, deselected()) == ("worker", {"opus": {"no NIC": 1}})  # type: ignore[operator]
-    parts = ["reports", "faults", "timeouts", "worker"]
+    parts = ["undecided", "reports", "faults", "timeouts", "worker"]
     assert list(begun.registered) == [f"lightrig-{part}" for part in parts]
 
 
