@@ -61,8 +61,11 @@ class LinksDownError(FoundError):
     """Links that a plan closes did not come up within `timeout` ns.
 
     ports: those that are down. dark: ports of switches that should light them and do not; None
-    where nothing says.
+    where nothing says. in_preparation: whether they were brought up for what follows, and nothing
+    was measured of them.
     """
+
+    in_preparation = False
 
     def __init__(
         self,
@@ -86,7 +89,9 @@ class LinksDownError(FoundError):
 
     def with_dark(self, dark: Sequence[str] | None) -> "LinksDownError":
         """Return the error with what is known of the light."""
-        return LinksDownError(self._down, self._timeout, dark)
+        found = LinksDownError(self._down, self._timeout, dark)
+        found.in_preparation = self.in_preparation
+        return found
 
 
 def await_carriers(

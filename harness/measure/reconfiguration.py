@@ -61,6 +61,7 @@ def bring_up(
     try:
         _bring_up(fabric, links, plan, timeout)
     except LinksDownError as error:
+        error.in_preparation = True
         raise error.with_dark(_dark_at(fabric, plan, error.ports)) from error
 
 

@@ -12,7 +12,7 @@ from typing import IO, Any, Self
 import pytest
 
 from lightrig.harness.plugin.collection import DESELECTED
-from lightrig.harness.plugin.keys import ENDED, TESTBEDS
+from lightrig.harness.plugin.keys import ENDED, LAB, TESTBEDS
 from lightrig.harness.plugin.quantities import MedianFigure, Quantities
 from lightrig.harness.record import Row
 from lightrig.harness.run import ObservedRun
@@ -39,6 +39,7 @@ class Events:
         file = os.dup(sys.stdout.fileno()) if self._to_stdout else target
         self._file: IO[str] | None = open(file, "w", encoding="utf-8")  # noqa: SIM115
         self._quantities: dict[str, Quantities] = {}
+        self._of_lab: set[str] = set()
         self._written_at = 0
         self._count = 0
         self._any_collected = False
@@ -140,10 +141,18 @@ class Events:
         self._written_at = self._clock.now()
         self._write("test_started", test=nodeid, number=self._count)
 
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Keep that a test failed by trouble of the lab."""
+        if getattr(report, "lightrig", {}).get("cause") == LAB:
+            self._of_lab.add(report.nodeid)
+
     def _finished(self, test: str, outcome: str, duration: float, why: str) -> None:
         for figure in self._quantities.pop(test, Quantities()).figures():
             self._figure(test, figure, final=True)
-        fields = {"outcome": outcome, "duration_s": round(duration, 6), "why": why or None}
+        cause = {"cause": LAB} if test in self._of_lab else {}
+        self._of_lab.discard(test)
+        fields = {**cause, "outcome": outcome, "duration_s": round(duration, 6), "why": why or None}
         self._write("test_finished", test=test, **fields)
 
     def _found(self, test: str, finding: Mapping[str, Any]) -> None:

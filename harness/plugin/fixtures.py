@@ -22,6 +22,7 @@ from lightrig.harness.plugin.keys import (
     FAULTS,
     FOUND,
     INCONCLUSIVE,
+    MEASURED,
     NO_TESTBED,
     RUN,
     SETTINGS,
@@ -391,6 +392,7 @@ def measure(
     test = request.node.nodeid
     conditions = {**row_conditions(request), **attempt_condition(request.node)}
     undecided: list[str] = []
+    stored: list[bool] = []
     found: list[Finding] = []
     request.node.stash[INCONCLUSIVE] = undecided
     request.node.stash[FOUND] = found
@@ -401,6 +403,7 @@ def measure(
         def recorded(rows: Sequence[Row]) -> None:
             if any(ATTEMPT in row.conditions for row in rows):
                 raise RowError(f"the condition {ATTEMPT!r} is the test's own; name it otherwise")
+            stored.append(True)
             record(rows)
             found.extend(unclosed(rows))
 
@@ -426,6 +429,7 @@ def measure(
         found=found.extend,
         test=request.node.name,
     )
+    request.node.stash[MEASURED] = lambda: bool(recording.events or stored)
     yield recording
     recording.end(bench.clock.now())
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import pytest
@@ -39,6 +40,14 @@ ATTEMPTS = pytest.StashKey[int]()
 
 INCONCLUSIVE = pytest.StashKey[list[str]]()
 """Of an item: the limits that its samples do not decide, one sentence each."""
+
+MEASURED = pytest.StashKey[Callable[[], bool]]()
+"""Of an item: whether it has begun an event, or recorded a row."""
+
+CAUSE = "lightrig.cause"
+"""Property of a test that failed by trouble of the lab; its value is `LAB`."""
+
+LAB = "lab"
 
 FAULTS = pytest.StashKey[list[str]]()
 """Of an item: the faults that are injected while it runs, and those that outlast another."""

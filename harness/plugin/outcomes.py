@@ -6,17 +6,19 @@ from typing import Any
 import pytest
 
 from lightrig.harness.bench import Bench
+from lightrig.harness.bench.lease import LeaseConflictError, LeaseLostError
 from lightrig.harness.components import Components
 from lightrig.harness.findings import CLOSURE, FAILED, Finding, findings_of
+from lightrig.harness.measure.links import LinksDownError
 from lightrig.harness.measure.recording import NotEnoughDataError
 from lightrig.harness.plugin.collection import testbed_of
 from lightrig.harness.plugin.ending import ending_unrecorded
-from lightrig.harness.plugin.keys import BENCHES, FOUND, INCONCLUSIVE, RUN
+from lightrig.harness.plugin.keys import BENCHES, CAUSE, FOUND, INCONCLUSIVE, LAB, MEASURED, RUN
 from lightrig.harness.plugin.repeating import Repeats
 from lightrig.harness.plugin.worker_run import WorkerRun, show
 from lightrig.harness.report.run_page import added
 from lightrig.harness.run import ObservedRun
-from lightrig.instruments.core.errors import InstrumentError
+from lightrig.instruments.core.errors import InstrumentError, UnreachableError
 from lightrig.testbeds import LightrigError
 
 INCONCLUSIVE_OUTCOME = "inconclusive"
@@ -115,6 +117,9 @@ class Reports:
         if report.failed and error is not None:
             benches = self._config.stash[BENCHES]
             details["wire"] = wires_of(item, benches, error)
+            if _is_of_lab(item, error):
+                details["cause"] = LAB
+                item.user_properties.append((CAUSE, LAB))
         run = self._config.stash[RUN]
         if isinstance(run, WorkerRun):
             details["shown"] = run.shown()
@@ -134,6 +139,14 @@ class Reports:
             report.sections.append(("found wrong", "\n".join(shown)))
         # Reach JUnit XML as those of an inconclusive test.
         item.user_properties += [("finding", lines) for lines in shown]
+
+
+def _is_of_lab(item: pytest.Item, error: BaseException) -> bool:
+    """Whether a test failed by what another try may find mended, before it measured anything."""
+    if item.stash.get(MEASURED, lambda: False)():
+        return False
+    lab = UnreachableError | LeaseConflictError | LeaseLostError
+    return isinstance(error, lab) or (isinstance(error, LinksDownError) and error.in_preparation)
 
 
 def _wrong_beside_truth(not_closed: Sequence[Finding]) -> str:

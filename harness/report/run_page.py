@@ -96,6 +96,9 @@ def title_of(run: str, testbeds: Iterable[str]) -> str:
 def added(outcome: str, details: Mapping[str, Any]) -> dict[str, Any]:
     """Return the additions to the log of a test, from the `details` in the journal."""
     found = {name: details[name] for name in ("command", "why", "wire") if details.get(name)}
+    if details.get("cause"):
+        first, end, rest = str(found.get("why", "")).partition("\n")
+        found["why"] = f"{first} (lightrig.cause = {details['cause']}){end}{rest}"
     if outcome in {"failed", "error"}:
         found["wrong"] = True
     if outcome == "inconclusive":
