@@ -49,6 +49,9 @@ CAUSE = "lightrig.cause"
 
 LAB = "lab"
 
+FINDING = "finding"
+"""Property of a test in which something was found wrong, once for each finding."""
+
 FAULTS = pytest.StashKey[list[str]]()
 """Of an item: the faults that are injected while it runs, and those that outlast another."""
 

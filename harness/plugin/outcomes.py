@@ -13,7 +13,16 @@ from lightrig.harness.measure.links import LinksDownError
 from lightrig.harness.measure.recording import NotEnoughDataError
 from lightrig.harness.plugin.collection import testbed_of
 from lightrig.harness.plugin.ending import ending_unrecorded
-from lightrig.harness.plugin.keys import BENCHES, CAUSE, FOUND, INCONCLUSIVE, LAB, MEASURED, RUN
+from lightrig.harness.plugin.keys import (
+    BENCHES,
+    CAUSE,
+    FINDING,
+    FOUND,
+    INCONCLUSIVE,
+    LAB,
+    MEASURED,
+    RUN,
+)
 from lightrig.harness.plugin.repeating import Repeats
 from lightrig.harness.plugin.worker_run import WorkerRun, show
 from lightrig.harness.report.run_page import added
@@ -82,6 +91,12 @@ class Reports:
         self._config = config
         self._repeats = repeats
 
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_setup(self, item: pytest.Item) -> None:
+        """Take off what an earlier attempt of the test has left among its properties."""
+        ours = {CAUSE, FINDING}
+        item.user_properties[:] = [each for each in item.user_properties if each[0] not in ours]
+
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(
         self, item: pytest.Item, call: pytest.CallInfo[None]
@@ -138,7 +153,7 @@ class Reports:
         if shown:
             report.sections.append(("found wrong", "\n".join(shown)))
         # Reach JUnit XML as those of an inconclusive test.
-        item.user_properties += [("finding", lines) for lines in shown]
+        item.user_properties += [(FINDING, lines) for lines in shown]
 
 
 def _is_of_lab(item: pytest.Item, error: BaseException) -> bool:

@@ -71,3 +71,39 @@ def test_trouble_of_the_lab_stands_in_events_junit_and_page(tmp_path: Path) -> N
     added = packed(ended.page)["added"].items()
     shown = {name_of(test) for test, one in added if "(lightrig.cause = lab)" in one["why"]}
     assert shown == OF_LAB
+
+
+TWICE = """
+from lightrig.harness.findings import FoundError, each_at
+from lightrig.instruments.core.errors import UnreachableError
+tries = []
+
+def test_reached_at_the_second_try(testbed):
+    tries.append(1)
+    if len(tries) == 1:
+        raise UnreachableError("ocs", "did not answer")
+
+def test_dark_at_the_first_try(testbed):
+    tries.append(1)
+    if len(tries) == 3:
+        raise FoundError("no light at ocs.9", each_at("no light", ["ocs.9"]))
+"""
+
+
+def test_an_attempt_that_passes_has_no_trouble_of_the_one_before(tmp_path: Path) -> None:
+    describe(tmp_path)
+    (tmp_path / "test_suite.py").write_text(TWICE)
+    given = ("--testbed", tmp_path / "lab.yaml", "--instruments", "simulated", "--reruns", "1")
+    files = ("--json", tmp_path / "events.jsonl", "--junitxml", tmp_path / "junit.xml")
+    with started((tmp_path, *given, *files), tmp_path / "results") as run:
+        ended = run.end()
+    assert ended.code == 0, ended.output
+    cases = list(ET.parse(tmp_path / "junit.xml").iter("testcase"))
+    assert len(cases) == 2
+    for case in cases:
+        names = {each.get("name") for each in case.iter("property")}
+        assert names.isdisjoint({"lightrig.cause", "finding"}), names
+    events = map(json.loads, (tmp_path / "events.jsonl").read_text().splitlines())
+    finished = [event for event in events if event["event"] == "test_finished"]
+    outcomes = [(event["outcome"], event.get("cause")) for event in finished]
+    assert outcomes.count(("passed", None)) == 2
