@@ -29,7 +29,7 @@ from lightrig.instruments.clock import wall_time
 from lightrig.testbeds import format_duration
 from lightrig.testbeds.escaping import escape_control
 
-_INCONCLUSIVE = "Inconclusive"
+_INCONCLUSIVE, _SKIPPED = "Inconclusive", "Skipped"
 
 
 class Page:
@@ -127,8 +127,10 @@ class Page:
         data = report.data if self._requested is None else json.loads(json.dumps(report.data))
         for test in self._outcomes.inconclusive:
             for entry in data["tests"].get(test, []):
-                if entry.get("result") == "Skipped":
+                if entry.get("result") == _SKIPPED:
                     entry["result"] = _INCONCLUSIVE
+                    row = entry["resultsTableRow"]
+                    row[0] = row[0].replace(_SKIPPED, _INCONCLUSIVE)
         if self._requested is None:
             return data
         for entries in data["tests"].values():

@@ -122,7 +122,13 @@ def test_a_page_that_was_asked_for_stays_and_the_run_has_its_own(run: Run) -> No
         {"content": "plain", "mime_type": "text/plain"},
     ]
     tests = {
-        name: [{"result": result, "extras": extras if name == "a" else []}]
+        name: [
+            {
+                "result": result,
+                "resultsTableRow": [f'<td class="col-result">{result}</td>', "<td>1 s</td>"],
+                "extras": extras if name == "a" else [],
+            }
+        ]
         for name, result in (("a", "Skipped"), ("b", "Skipped"), ("c", "Passed"))
     }
     report = html_report("mine.html", tests=tests)
@@ -139,7 +145,10 @@ def test_a_page_that_was_asked_for_stays_and_the_run_has_its_own(run: Run) -> No
     )
     assert css == ""
     shown = json.loads(results.data)["tests"]
-    assert [shown[name][0]["result"] for name in "abc"] == ["Inconclusive", "Skipped", "Passed"]
+    words = ["Inconclusive", "Skipped", "Passed"]
+    assert [shown[name][0]["result"] for name in "abc"] == words
+    cells = [shown[name][0]["resultsTableRow"][0] for name in "abc"]
+    assert cells == [f'<td class="col-result">{word}</td>' for word in words]
     embedded, plain = shown["a"][0]["extras"]
     assert (embedded["content"], plain["content"]) == ("data:image/png;base64,cG5n", "plain")
     assert extras[0]["content"] == "assets/x.png"
