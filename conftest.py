@@ -46,7 +46,9 @@ def pytest_collectreport(report: pytest.CollectReport) -> None:
 
 
 def _note_skip(report: pytest.TestReport | pytest.CollectReport) -> None:
-    if report.skipped and isinstance(report.longrepr, tuple):
+    # An inconclusive test has run; it is skipped for plugins that know pytest's outcomes alone.
+    undecided = getattr(report, "inconclusive", None) is not None
+    if report.skipped and not undecided and isinstance(report.longrepr, tuple):
         _skipped[report.nodeid] = report.longrepr[2].removeprefix("Skipped: ")
 
 

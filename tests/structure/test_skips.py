@@ -56,3 +56,36 @@ def test_skips_are_permitted_by_reason_and_listed(tmp_path: Path) -> None:
         "test_cases.py::test_permitted[a b]", "test_cases.py::test_permitted[two]",
         "test_module.py",
     ]  # fmt: skip
+
+
+UNDECIDED = """
+import pytest
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item, call):
+    report = yield
+    if report.when == "call" and item.name == "test_too_few":
+        report.outcome, report.inconclusive = "skipped", "12 more needed"
+        report.longrepr = (__file__, 1, report.inconclusive)
+    return report
+"""
+TWO = """
+import pytest
+
+def test_too_few():
+    pass
+
+def test_without_a_program():
+    pytest.skip("no nonesuch here")
+"""
+
+
+def test_an_inconclusive_test_is_no_skip_that_needs_a_permission(tmp_path: Path) -> None:
+    (tmp_path / "allowed.txt").write_text("no nonesuch here\n")
+    (tmp_path / "undecided.py").write_text(UNDECIDED)
+    (tmp_path / "test_two.py").write_text(TWO)
+    options = ("--allowed-skips", "allowed.txt", "--write-skipped", "skipped.txt")
+    ran = run(tmp_path, "-p", "undecided", *options)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert "not permitted" not in ran.stdout
+    assert (tmp_path / "skipped.txt").read_text() == "test_two.py::test_without_a_program\n"
