@@ -138,9 +138,8 @@ def test_biased_optics_are_not_closed(
     true: Callable[..., float] = getattr(SimulatedLab, method)
     monkeypatch.setattr(SimulatedLab, method, lambda *args: true(*args) + bias)
     names = {"crosstalk": "crosstalk", "polarization_dependence": "polarization_dependent_loss"}
-    assert f"closure.{names[method]} of ocs is not closed" in "; ".join(
-        unclosed(measured(simulated(HOME)))
-    )
+    sentences = [str(found) for found in unclosed(measured(simulated(HOME)))]
+    assert any(f"closure.{names[method]} of ocs is not closed" in each for each in sentences)
 
 
 def test_a_lab_without_a_controller_says_so(
