@@ -1,6 +1,8 @@
 """RailX at full size: planning time and memory, jobs on failed grids, and flits under load.
 
-Limits: 200,704 chips (R=128, m=7, n=9) planned and written in 10 s. Algorithm 2 equals brute force
+Limits: 200,704 chips (R=128, m=7, n=9) planned and written in 10 s; as a fabric given by its sizes
+checked in 20 s, a job on all of it planned, and planned anew around a failed node, in 1 s each.
+Algorithm 2 equals brute force
 on 10,000 random grids. All-to-all on 2D-HyperX of 1,296 chips (m=4, n=2) for k = 1, 2 and 4, with
 10,000 cycles after 5,000, credits that come back at once and credits that take as long as flits;
 with numba some minutes, without an hour.
@@ -10,12 +12,16 @@ import io
 import json
 import random
 import resource
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 
+from lightrig.harness.orchestration.orchestrator import Orchestrator
+from lightrig.harness.orchestration.switch_sessions import SimulatedSwitches
+from lightrig.harness.systems.railx.generator import render
 from lightrig.harness.systems.railx.planning.hamiltonian import decomposition
 from lightrig.harness.systems.railx.planning.physical import RailFabric
 from lightrig.harness.systems.railx.planning.scheduling import (
@@ -25,6 +31,9 @@ from lightrig.harness.systems.railx.planning.scheduling import (
     largest_job,
 )
 from lightrig.harness.systems.railx.planning.topologies import hyperx, torus
+from lightrig.harness.systems.railx.runtime.layout import GridLayout
+from lightrig.harness.systems.railx.runtime.structure import GridStructure
+from lightrig.harness.vocabulary import InstalledNames
 from lightrig.suites.claims.railx.deadlock import routes_free_of_deadlock
 from lightrig.suites.claims.railx.flit_network import railx_network
 from lightrig.suites.claims.railx.flits import Load, Point, run, stored_points
@@ -32,11 +41,13 @@ from lightrig.suites.claims.railx.minimal_routing import minimal_routes, through
 from lightrig.suites.claims.railx.setting_changes import Difference
 
 PLANNED_S = 10.0
+CHECKED_S, PLACED_S = 20.0, 1.0
 GRIDS = 10_000
 
 
 def main() -> None:
     plan()
+    hall()
     jobs()
     routing()
     flits()
@@ -66,6 +77,31 @@ def plan() -> None:
     took = time.perf_counter() - begun
     removed, added, stay = (f"{count:,}" for count in counts)
     print(f"from a torus: {removed} removed, {added} added, {stay} stay: {took:.2f} s")
+
+
+def hall() -> None:
+    """Print how long the orchestrator takes for a job on all chips and for a node that fails."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder, "hall.yaml")
+        file.write_text(render(64, 64, mesh=7, ports=9), encoding="utf-8")
+        begun = time.perf_counter()
+        fabric = GridStructure(str(file), InstalledNames())
+        _beside("hall checked", begun, CHECKED_S)
+        switches, state = SimulatedSwitches(fabric), Path(folder, "state.json")
+        running = Orchestrator(fabric, GridLayout(fabric), switches, state)
+        running.start()
+        begun = time.perf_counter()
+        running.request({"do": "submit", "job": "all", "shape": {"columns": 0, "rows": 0}})
+        _beside("job on all nodes planned", begun, PLACED_S)
+        begun = time.perf_counter()
+        running.request({"do": "failed", "nodes": ["node17-40"]})
+        _beside("planned anew around a failed node", begun, PLACED_S)
+
+
+def _beside(what: str, begun: float, limit: float) -> None:
+    """Print the seconds since `begun` beside their limit."""
+    took = time.perf_counter() - begun
+    print(f"{what} in {took:.2f} s, {took / limit:.3f} of the limit of {limit:.0f} s")
 
 
 def jobs() -> None:

