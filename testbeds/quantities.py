@@ -45,6 +45,13 @@ _LENGTH = {
     "\N{MICRO SIGN}m": Decimal(1000),
     "\N{GREEK SMALL LETTER MU}m": Decimal(1000),
 }
+SCALES: Mapping[str, tuple[tuple[float, str], ...]] = {
+    "ns": ((1.0, "ns"), (1e3, _MICRO[0]), (1e6, "ms"), (1e9, "s")),
+    "bit/s": ((1.0, "bit/s"), (1e3, "kbit/s"), (1e6, "Mbit/s"), (1e9, "Gbit/s"), (1e12, "Tbit/s")),
+    "W": ((1e-3, "mW"), (1.0, "W"), (1e3, "kW")),
+    "share": ((0.01, "%"),),
+}
+"""Units that people read: the size of each in the program's unit, and its name; least first."""
 
 
 class QuantityError(LightrigError, ValueError):
@@ -121,28 +128,25 @@ def parse_wavelength(text: str) -> float:
     return float(length)
 
 
-def _three_digits(value: float, steps: Mapping[str, float]) -> str:
-    """Write `value` with three significant digits in the largest unit that keeps it above 1."""
-    number, unit = "", ""
-    for name, size in reversed([*steps.items()]):
-        unit = name
+def _three_digits(value: float, unit: str) -> str:
+    """Write `value` with three significant digits in the largest scale that keeps it above 1."""
+    number, name = "", ""
+    for size, scale in reversed(SCALES[unit]):
         # Three digits are cut first, so that 999.9 µs is 1 ms and never 1000 µs.
-        number = f"{value / size:.3g}"
+        number, name = f"{value / size:.3g}", scale
         if abs(float(number)) >= 1:
             break
-    return f"{Decimal(number):f} {unit}" if "e" in number else f"{number} {unit}"
+    return f"{Decimal(number):f} {name}" if "e" in number else f"{number} {name}"
 
 
 def format_duration(ns: float) -> str:
     """Write nanoseconds for a person, three significant digits: "41.4 ms", "75 µs", "3.05 s"."""
-    return _three_digits(ns, {"ns": 1, _MICRO[0]: 1e3, "ms": 1e6, "s": 1e9})
+    return _three_digits(ns, "ns")
 
 
 def format_rate(bits_per_s: float) -> str:
     """Write bit/s for a person, three significant digits: "100 Gbit/s"."""
-    return _three_digits(
-        bits_per_s, {"bit/s": 1, "kbit/s": 1e3, "Mbit/s": 1e6, "Gbit/s": 1e9, "Tbit/s": 1e12}
-    )
+    return _three_digits(bits_per_s, "bit/s")
 
 
 def format_db(ratio: float) -> str:
@@ -157,7 +161,7 @@ def format_dbm(power: float) -> str:
 
 def format_watt(power: float) -> str:
     """Write an electrical power for a person, three significant digits: "3.2 W", "620 mW"."""
-    return _three_digits(power, {"mW": 1e-3, "W": 1, "kW": 1e3})
+    return _three_digits(power, "W")
 
 
 def format_celsius(celsius: float) -> str:

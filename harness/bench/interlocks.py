@@ -41,9 +41,9 @@ from lightrig.testbeds import (
     SwitchSpec,
     Testbed,
     TransceiverSpec,
-    format_db,
     format_dbm,
 )
+from lightrig.testbeds.intervals import interval
 from lightrig.testbeds.light_paths import LightPath, light_paths
 
 _LIT = frozenset(("light_source", "attenuator"))
@@ -337,11 +337,9 @@ class PowerBudget:
         """
         missing = []
         for path, found in self.margins(plan):
-            finding = (
-                f"{path}: {format_db(found.value)} left of its power budget "
-                f"(95 % interval {format_db(found.value - found.expanded)} … "
-                f"{format_db(found.value + found.expanded)})"
-            )
+            ends = found.value - found.expanded, found.value + found.expanded
+            left = interval(*ends, "dB", found.value)
+            finding = f"{path}: {left.value} left of its power budget (95 % interval {left.ends})"
             if found.closes is None:
                 warnings.warn(f"plan {plan.name}: {finding}", BudgetWarning, stacklevel=4)
             elif not found.closes:

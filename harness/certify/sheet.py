@@ -19,6 +19,7 @@ from lightrig.harness.report.templates import render_page
 from lightrig.harness.report.units import plain
 from lightrig.instruments.clock import wall_time
 from lightrig.testbeds import LightrigError
+from lightrig.testbeds.intervals import interval
 from lightrig.testbeds.json_text import from_json
 from lightrig.testbeds.references import Calibration, ReferenceSet
 
@@ -125,15 +126,17 @@ class ClauseResult(_Part):
     @property
     def shown_value(self) -> str:
         """The value for people; empty for none."""
-        return "" if self.value is None else shown(self.value, self.unit)
+        if self.value is None or self.interval is None:
+            return "" if self.value is None else shown(self.value, self.unit)
+        return interval(*self.interval, self.unit, self.value).value
 
     @property
     def shown_interval(self) -> str:
         """The interval for people; empty for none."""
         if self.interval is None:
             return ""
-        low, high = self.interval
-        return f"{shown(low, '1')} to {shown(high, self.unit)}"
+        written = interval(*self.interval, self.unit)
+        return f"{written.lower} to {written.upper} {written.unit}".rstrip()
 
     @property
     def outcome(self) -> Outcome:

@@ -9,9 +9,10 @@ import numpy.typing as npt
 import scipy
 
 from lightrig.harness.claims.published import Basis, PrintedFigure, Statistic
-from lightrig.harness.report.units import shown, span
+from lightrig.harness.report.units import shown
 from lightrig.harness.statistics.quantiles import NotEnough, quantile
 from lightrig.testbeds import format_share
+from lightrig.testbeds.intervals import interval
 
 CONFIDENCE = 0.95
 FEWEST = 10
@@ -121,19 +122,14 @@ def _mean(low: npt.NDArray[np.float64], high: npt.NDArray[np.float64]) -> Estima
 
 def value_text(ours: Estimate, unit: str) -> str:
     """Return a value of ours as text; an exact plain number as papers print dollars."""
-    if unit != "1":
-        return shown(_rounded(ours.value, unit), unit)
-    return f"{ours.value:,.{6 if ours.lower == ours.upper else 4}g}"
+    if ours.lower < ours.upper:
+        return interval(ours.lower, ours.upper, unit, ours.value).value
+    return f"{ours.value:,.6g}" if unit == "1" else shown(ours.value, unit)
 
 
 def interval_text(ours: Estimate, unit: str, value: str = "") -> str:
-    """Return an interval as text; its unit once, or not at all if `value` has it."""
-    return span(_rounded(ours.lower, unit), _rounded(ours.upper, unit), unit, value)
-
-
-def _rounded(value: float, unit: str) -> float:
-    # A share's shortest form has up to six digits, of which the last ones mean nothing.
-    return float(f"{value:.4g}") if unit == "share" else value
+    """Return an interval as text, without its unit if `value` has it."""
+    return interval(ours.lower, ours.upper, unit, ours.value if value else None).ends
 
 
 def compare(

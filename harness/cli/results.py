@@ -224,14 +224,14 @@ def _compared(found: "Comparison") -> object:
 
 def _beside(family: "Sequence[Comparison]") -> tuple[str, ...]:
     """Return the line of series that are compared with each other: the worst, and how many more."""
-    from lightrig.harness.report.units import shown, span
     from lightrig.harness.statistics.quantiles import NotEnough
+    from lightrig.testbeds.intervals import interval
 
     def median(of: "Quantile | NotEnough") -> str:
         if isinstance(of, NotEnough) or of.lower is None:
             return str(of)
-        middle = shown(of.value, unit)
-        return f"{middle} [{span(of.lower, of.upper, unit, middle)}] n {of.n:,}"
+        written = interval(of.lower, of.upper, unit, of.value)
+        return f"{written.value} [{written.ends}] n {of.n:,}"
 
     found = min(family, key=lambda one: _URGENCY.index(one.drift.outcome))
     case, unit = found.case, found.case.unit

@@ -11,8 +11,9 @@ from lightrig.harness.quantities.quantity import Reduction
 from lightrig.harness.quantities.registry import all_quantities, quantity_of
 from lightrig.harness.record import Row
 from lightrig.harness.report.estimates import CONFIDENCE
-from lightrig.harness.report.units import shown, span
+from lightrig.harness.report.units import shown
 from lightrig.harness.statistics.quantiles import Quantile, quantile
+from lightrig.testbeds.intervals import interval
 
 _MOST = 4
 _REDUCE: Mapping[Reduction, Callable[[float, float], float]] = {
@@ -141,10 +142,11 @@ def in_a_line(figures: Iterable[MedianFigure]) -> str:
     """Write figures with their intervals: `los 2.1 ms [2 … 2.3] (median of 300)`."""
     by_company: dict[tuple[int, bool], list[str]] = {}
     for one in figures:
-        value = shown(one.value, one.unit)
-        text = f"{one.quantity.removeprefix('reconfiguration.')} {value}"
+        value, ends = shown(one.value, one.unit), ""
         if one.lower is not None and one.upper is not None:
-            text += f" [{span(one.lower, one.upper, one.unit, value)}]"
+            written = interval(one.lower, one.upper, one.unit, one.value)
+            value, ends = written.value, f" [{written.ends}]"
+        text = f"{one.quantity.removeprefix('reconfiguration.')} {value}{ends}"
         by_company.setdefault((one.n, one.simulated), []).append(text)
     shown_figures = []
     for (n, simulated), each in by_company.items():

@@ -29,7 +29,7 @@ from lightrig.harness.report.sections import (
     test_column,
     verdict_column,
 )
-from lightrig.harness.report.units import Value, plain, shown, span
+from lightrig.harness.report.units import Value, plain, shown
 from lightrig.harness.statistics.bit_errors import (
     ErrorRatio,
     ErrorRatioVerdict,
@@ -40,6 +40,7 @@ from lightrig.harness.statistics.bursts import GateErrors, judge_gates
 from lightrig.harness.statistics.sensitivity import Sensitivity
 from lightrig.harness.statistics.verdicts import Verdict
 from lightrig.testbeds import Limit
+from lightrig.testbeds.intervals import interval
 
 _OVER_POWER, _SENSITIVITY, _VOID = "bit_error_ratio.over_power", "sensitivity", "bit_errors.void"
 _RATIOS = frozenset(
@@ -85,15 +86,15 @@ def _worst(one: Estimate) -> Value:
     name = max(found, key=lambda each: (found[each].value, found[each].upper))
     ratio = found[name]
     decided = any(map(_decided, series.subject))
-    bounds = span(ratio.lower, ratio.upper, "1")
+    written = interval(ratio.lower, ratio.upper, "1", ratio.value)
     context = (
         f"worst: {name}" if len(names) > 1 else "",
         f"{ratio.errors:,} errors in {plain(float(ratio.bits))}",
-        f"{100 * CONFIDENCE:g} % interval {bounds}, {'valid at any time' if decided else 'exact'}"
-        " for independent errors",
+        f"{100 * CONFIDENCE:g} % interval {written.ends}, "
+        f"{'valid at any time' if decided else 'exact'} for independent errors",
         "simulated" if one.test.simulated else "",
     )
-    stated = plain(ratio.value) if ratio.errors else f"at most {plain(ratio.upper)}"
+    stated = written.value if ratio.errors else f"at most {written.upper}"
     return Value(stated, context)
 
 
@@ -301,13 +302,14 @@ def _sensitivities(data: SectionData) -> Iterator[_Found]:
 
 
 def _sensitivity(row: _Found) -> Cell:
-    one, power = row.found, shown(row.found.dbm, "dBm")
+    one = row.found
+    written = interval(one.lower, one.upper, "dBm", one.dbm)
     context = (
-        f"{100 * one.confidence:g} % interval {span(one.lower, one.upper, 'dBm', power)}",
+        f"{100 * one.confidence:g} % interval {written.ends}",
         f"{one.points} powers",
         "simulated" if row.curve.test.simulated else "",
     )
-    return Value(power, context)
+    return Value(written.value, context)
 
 
 def _oma(row: _Found) -> Cell:

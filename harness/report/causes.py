@@ -26,8 +26,8 @@ from lightrig.harness.record import TestOutcome
 from lightrig.harness.report.frames import RunFrame, TestbedFrame, natural
 from lightrig.harness.report.markup import test_link
 from lightrig.harness.report.templates import render_macro
-from lightrig.harness.report.units import shown, span
 from lightrig.testbeds import Testbed
+from lightrig.testbeds.intervals import interval
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,16 +60,15 @@ class Evidence:
         found = self.finding
         if found.value is None or found.lower is None or found.upper is None:
             return ""
-        size = shown(found.value, found.unit)
+        unit = "" if found.unit == FACTOR else found.unit
+        written = interval(found.lower, found.upper, unit, found.value)
+        size = written.value
         if found.unit == FACTOR:
-            size = f"\N{MULTIPLICATION SIGN} {found.value:.2g}"
+            size = f"\N{MULTIPLICATION SIGN} {size}"
         elif found.kind == CHANGED:
             sign = "+" if found.value > 0 else "\N{MINUS SIGN}"
-            size = f"{sign}{shown(abs(found.value), found.unit)}"
-        if not found.lower < found.upper:
-            return size
-        unit = "" if found.unit == FACTOR else found.unit
-        return f"{size} ({span(found.lower, found.upper, unit, size)})"
+            size = f"{sign}{size.removeprefix('-')}"
+        return f"{size} ({written.ends})" if found.lower < found.upper else size
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,6 +29,7 @@ from lightrig.harness.statistics.departures import CONFIDENCE as OF_CHANGE
 from lightrig.harness.statistics.departures import FEWEST_BEFORE, POWER, Departure, Reach
 from lightrig.harness.statistics.quantiles import NotEnough, Quantile
 from lightrig.testbeds import format_share
+from lightrig.testbeds.intervals import interval
 
 Outcome: TypeAlias = Word | Literal["unchanged", "cannot tell", "not enough data"]
 
@@ -230,8 +231,14 @@ def _not_enough(judged: JudgedSeries) -> Drift:
 def _departed(drift: Drift) -> str:
     assert drift.effect is not None
     expected = f"what the {drift.nights} nights before led to expect"
-    sure = f"{format_share(OF_CHANGE)} interval {drift.lower:.3g} … {drift.upper:.3g}"
-    reason = f"{_samples(drift)} are {_formatted(drift.effect, drift)} {expected} ({sure}"
+    assert drift.lower is not None
+    assert drift.upper is not None
+    written = interval(drift.lower, drift.upper, "", drift.effect)
+    change = f"{written.value} times"
+    if not drift.ratio:
+        change = f"{written.value.removeprefix('-')} {'above' if drift.effect >= 0 else 'below'}"
+    sure = f"{format_share(OF_CHANGE)} interval {written.ends}"
+    reason = f"{_samples(drift)} are {change} {expected} ({sure}"
     if drift.run == 1:
         return f"{reason}, p = {drift.p:.2g})."
     end = "." if drift.outcome == "changed" else "; a third in a row would confirm it."

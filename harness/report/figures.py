@@ -17,9 +17,10 @@ import numpy.typing as npt
 from lightrig.harness.report.drawing import Axis, Numbers, Plot, decades, even, picture, tone, word
 from lightrig.harness.report.escaping import text
 from lightrig.harness.report.estimates import CONFIDENCE
-from lightrig.harness.report.units import ENDLESS, round_steps, scale, shown
+from lightrig.harness.report.units import round_steps, scale, shown
 from lightrig.harness.statistics.quantiles import Quantile, quantile
 from lightrig.testbeds import Limit
+from lightrig.testbeds.intervals import ENDLESS
 
 _LEVELS = 24
 _MOST_TITLES = 1024

@@ -35,10 +35,10 @@ from lightrig.harness.report.sections import (
     of_quantities,
     sentence,
 )
-from lightrig.harness.report.units import Value, shown, span
+from lightrig.harness.report.units import Value, shown
 from lightrig.harness.statistics.binomial import clopper_pearson
 from lightrig.harness.statistics.quantiles import quantile
-from lightrig.harness.statistics.uncertainty import rounded
+from lightrig.testbeds.intervals import at_most, interval
 from lightrig.testbeds.plans import circuit_in
 
 LOSSES = ("insertion_loss", "insertion_loss.relative")
@@ -48,6 +48,8 @@ _FAULT, _REMADE, _CLOSURE = "loss.fault", "loss.remade", "loss.closure"
 _BUDGET = "loss.budget."
 _COMBINED = "loss.budget.combined"
 _WORST = 6
+_MANY_DEGREES = 1e6
+"""Beyond them Student's t is the normal distribution to six digits."""
 _LEAST_SAMPLES, _DRAWN_ELSEWHERE = 5, 10
 
 
@@ -93,6 +95,12 @@ def _measured(data: SectionData) -> list[TestFrame]:
 # --------------------------------------------------------------------------------- faults
 
 
+def _with_interval(value: float, low: float, high: float, one: _Entry, of: str = "") -> Value:
+    written = interval(low, high, "dB", value)
+    simulated = "simulated" if one.test.simulated else ""
+    return Value(written.value, (of, f"95 % interval {written.ends}", simulated))
+
+
 # ------------------------------------------------------------------------ check standards
 
 
@@ -102,8 +110,7 @@ def _limit(one: _Entry) -> float:
 
 def _shift(one: _Entry) -> Cell:
     value, low, high = one.bounds
-    interval = f"95 % interval {span(low, high, 'dB', shown(value, 'dB'))}"
-    return Value(shown(value, "dB"), (interval, "simulated" if one.test.simulated else ""))
+    return _with_interval(value, low, high, one)
 
 
 def _void(one: _Entry) -> Cell:
@@ -132,8 +139,7 @@ def _fault_size(one: _Entry) -> Cell:
     value, low, high = one.bounds
     if low == value == high == 0:
         return None
-    interval = f"95 % interval {span(low, high, 'dB', shown(value, 'dB'))}"
-    return Value(shown(value, "dB"), (interval, "simulated" if one.test.simulated else ""))
+    return _with_interval(value, low, high, one)
 
 
 _FAULTS = Table(
@@ -303,12 +309,7 @@ def _distribution(
 def _repeatability(one: _Entry) -> Cell:
     value, low, high = one.bounds
     made = one.test.series[_REMADE].value.size
-    context = (
-        f"standard deviation of {made:,} makings",
-        f"95 % interval {low:.3f} … {high:.3f}",
-        "simulated" if one.test.simulated else "",
-    )
-    return Value(f"{value:.3f} dB", context)
+    return _with_interval(value, low, high, one, f"standard deviation of {made:,} makings")
 
 
 class _BudgetLine(NamedTuple):
@@ -352,19 +353,22 @@ def _standard(line: _BudgetLine) -> Cell:
     if line.at is None:
         return None
     value, low, high = line.entry.bounds
-    return Value(f"{value:.3f}", (f"{low:.3f} … {high:.3f}",))
+    written = interval(low, high, "", value)
+    return Value(written.value, (written.ends,))
 
 
 def _degrees(line: _BudgetLine) -> Cell:
     found = _stated(line, "degrees")
-    return None if line.at is None else "∞" if found is None else f"{found:.0f}"
+    if line.at is None:
+        return None
+    return "∞" if found is None or found > _MANY_DEGREES else f"{found:.0f}"
 
 
 def _expanded(line: _BudgetLine) -> Cell:
     half, factor = _stated(line, "expanded_db"), _stated(line, "factor")
     if line.at is None or half is None or factor is None:
         return None
-    return Value(f"± {rounded(0.0, half)[1]} dB", (f"k = {factor:.2f}", "95 %"))
+    return Value(f"± {at_most(half, 'dB', digits=2)}", (f"k = {factor:.2f}", "95 %"))
 
 
 _BUDGET_COLUMNS = (

@@ -11,9 +11,10 @@ from urllib.parse import quote
 from markupsafe import Markup
 
 from lightrig.harness.report.estimates import CONFIDENCE, Estimate
-from lightrig.harness.report.units import Value, shown, span
+from lightrig.harness.report.units import Value, shown
 from lightrig.harness.statistics.quantiles import NotEnough, Quantile
 from lightrig.testbeds import format_share
+from lightrig.testbeds.intervals import at_most, interval
 
 _SIMULATED = '<span class="lr-sim">simulated</span>'
 _IN_CONTEXT = ";</span> <span>simulated"
@@ -49,14 +50,14 @@ def median_value(
     """Return a median with its two-sided interval; `NotEnough` stays as it is."""
     if isinstance(found, NotEnough):
         return found
-    value, share = shown(found.value, unit), format_share(found.confidence)
     assert found.lower is not None
+    written = interval(found.lower, found.upper, unit, found.value)
     return Value(
-        value,
+        written.value,
         (
             f"median of {found.n:,}",
             f"as {found.effective:,} independent ones" if found.effective else "",
-            f"{share} interval {span(found.lower, found.upper, unit, value)}",
+            f"{format_share(found.confidence)} interval {written.ends}",
             "simulated" if simulated else "",
         ),
     )
@@ -75,7 +76,7 @@ def bounded_value(
         shown(found.value, unit),
         (
             f"{quantile_name(found.q)} of {found.n:,}",
-            f"{format_share(found.confidence)} upper bound {shown(found.upper, unit)}",
+            f"{format_share(found.confidence)} upper bound {at_most(found.upper, unit)}",
             "simulated" if simulated else "",
         ),
     )
@@ -93,16 +94,14 @@ def extreme_value(one: Estimate) -> Value:
     most = one.limit.side == "upper"
     middle = (low + high) / 2
     at = int(middle.argmax() if most else middle.argmin())
-    value = shown(float(middle[at]), one.unit)
-    ends = float(low[at]), float(high[at])
-    exact = {shown(end, one.unit) for end in ends} == {value}
-    known = "" if exact else f"known within {span(*ends, one.unit, value)}"
+    written = interval(float(low[at]), float(high[at]), one.unit, float(middle[at]))
+    known = "" if low[at] == high[at] else f"known within {written.ends}"
     of = f"{'greatest' if most else 'least'} of {one.n:,}"
-    return Value(value, (of, known, "simulated" if one.test.simulated else ""))
+    return Value(written.value, (of, known, "simulated" if one.test.simulated else ""))
 
 
 def share_value(inside: str, lower: float, upper: float, simulated: bool) -> Value:
     """Return a share with its interval in percent."""
-    share = f"{100 * lower:.3g} … {100 * upper:.3g} %"
-    context = (f"{format_share(CONFIDENCE)} interval {share}", "simulated" if simulated else "")
+    ends = interval(lower, upper, "share").ends
+    context = (f"{format_share(CONFIDENCE)} interval {ends}", "simulated" if simulated else "")
     return Value(inside, context)

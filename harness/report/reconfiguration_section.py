@@ -34,9 +34,10 @@ from lightrig.harness.report.sections import (
     test_column,
     verdict_column,
 )
-from lightrig.harness.report.units import Value, shown, span
+from lightrig.harness.report.units import Value, shown
 from lightrig.harness.statistics.quantiles import NotEnough, Quantile
 from lightrig.instruments.core.stages import STAGES
+from lightrig.testbeds.intervals import at_most, interval
 
 _FAMILY = "reconfiguration"
 _MANY = 24
@@ -64,10 +65,10 @@ def summary_lines(run: RunFrame) -> Iterator[str]:
                 declared = quantity_of(name, "ns")
                 found = estimate(test, name) if declared.terminal == "headline" else None
                 if found is not None and isinstance(found.median, Quantile):
-                    value = shown(found.median.value, "ns")
                     assert found.median.lower is not None
-                    ends = span(found.median.lower, found.median.upper, "ns", value)
-                    medians.append(f"{declared.title} {value} ({ends})")
+                    ends = found.median.lower, found.median.upper
+                    written = interval(*ends, "ns", found.median.value)
+                    medians.append(f"{declared.title} {written.value} ({written.ends})")
             stated = ", ".join(medians) or "not enough data"
             yield f"  {test.label:<{width}}  {stated} (n = {test.events})"
 
@@ -101,7 +102,7 @@ def _columns(data: SectionData) -> Sequence[Column[Estimate]]:
         Column("events", _events),
         Column("median", lambda one: median_value(one.median, one.test.simulated, one.unit)),
         *(() if _lack_p99(data) else (_P99,)),
-        Column("known to", lambda one: shown(one.width, one.unit)),
+        Column("known to", lambda one: at_most(one.width, one.unit)),
         verdict_column(),
     )
 
@@ -163,10 +164,11 @@ def _excess(one: _Unlike) -> Cell:
     value, low, high = (
         float(each[one.at]) for each in (one.series.value, one.series.lower, one.series.upper)
     )
-    text, simulated = shown(value, "ns"), "simulated" if one.test.simulated else ""
+    written = interval(low, high, "ns", value)
+    simulated = "simulated" if one.test.simulated else ""
     share, events = one.stated("share"), one.stated("events")
-    interval = f"interval {span(low, high, 'ns', text)}"
-    return Value(text, (f"{share:+.0%}", f"median of {events:,.0f} events", interval, simulated))
+    of, ends = f"median of {events:,.0f} events", f"interval {written.ends}"
+    return Value(written.value, (f"{share:+.0%}", of, ends, simulated))
 
 
 def _by_direction(data: SectionData) -> Iterator[tuple[Estimate, str]]:
@@ -285,7 +287,7 @@ def _groups(test: TestFrame, event: int) -> Mapping[str, tuple[Numbers, Numbers]
 def _whole_event(series: Series, event: int, stage: str) -> str:
     """Return the whole event's time as text: that of its first or of its last subject."""
     at = int(np.flatnonzero(series.event == event)[0])
-    width = shown(float(series.upper[at] - series.lower[at]), "ns")
+    width = at_most(float(series.upper[at] - series.lower[at]), "ns")
     end = "first" if _declared(stage).combine == "least" else "last"
     return f"{end} at {shown(float(series.value[at]), 'ns')}, within {width}"
 

@@ -15,6 +15,8 @@ from lightrig.testbeds import (
     format_share,
     format_watt,
 )
+from lightrig.testbeds.intervals import ENDLESS, NO_BOUND
+from lightrig.testbeds.quantities import SCALES
 
 _LEAST_DECIMAL = 1e-3
 """Smaller ratios have an exponent, so that those of errors are compared at a glance."""
@@ -66,32 +68,20 @@ _FORMATS: Mapping[str, Callable[[float], str]] = {
     "": plain,
 }
 _STEPS: Mapping[str, tuple[tuple[float, str], ...]] = {
-    "ns": ((1e9, "s"), (1e6, "ms"), (1e3, "µs"), (1.0, "ns")),
-    "bit/s": ((1e12, "Tbit/s"), (1e9, "Gbit/s"), (1e6, "Mbit/s"), (1e3, "kbit/s"), (1.0, "bit/s")),
-    "share": ((0.01, "%"),),
+    **{unit: scales[::-1] for unit, scales in SCALES.items()},
     "1": ((1.0, ""),),
 }
 
-ENDLESS = 1e300
-"""A bound at least this far away is none."""
-
 
 def shown(value: float, unit: str) -> str:
-    """Write a value in `unit` with its unit; "no bound" where there is none."""
+    """Write a value in `unit` with its unit, three digits; "no bound" where there is none.
+
+    One with an interval is written by `interval`, a bound by `at_most` and `at_least`.
+    """
     if not abs(value) < ENDLESS:
-        return "no bound"
+        return NO_BOUND
     write = _FORMATS.get(unit)
     return write(value) if write is not None else f"{plain(value)} {unit}"
-
-
-def span(lower: float, upper: float, unit: str, beside: str = "") -> str:
-    """Write two values; their unit once, or not at all if `beside` has it."""
-    low, high = "0" if lower == 0 else shown(lower, unit), shown(upper, unit)
-    ending = high.partition(" ")[2]
-    if low.partition(" ")[2] != ending or not abs(upper) < ENDLESS:
-        return f"{low} … {high}"
-    number = high if beside.partition(" ")[2] != ending else high.partition(" ")[0]
-    return f"{low.partition(' ')[0]} … {number}"
 
 
 def scale(unit: str, greatest: float) -> tuple[float, str]:

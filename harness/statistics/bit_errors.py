@@ -14,6 +14,7 @@ import scipy
 
 from lightrig.harness.statistics.samples import SampleError, check_confidence
 from lightrig.harness.statistics.verdicts import Outcome
+from lightrig.testbeds.intervals import at_least, at_most
 
 _SHAPE = 0.5
 _DECADES = tuple(10.0**-decade for decade in range(1, 19))
@@ -202,11 +203,13 @@ def judge_error_ratio(
     sure = f"at {100 * confidence:g} % confidence"
     upper = upper_bound(errors, bits, confidence)
     if upper <= limit:
-        reason = f"{counted}: at most {upper:.2g} {sure}, and {limit:.2g} is allowed."
+        reason = f"{counted}: at most {at_most(upper, '1')} {sure}, and {limit:.2g} is allowed."
         return ErrorRatioVerdict("pass", ratio, None, reason)
     lower = lower_bound(errors, bits, confidence)
     if lower > limit:
-        reason = f"{counted}: at least {lower:.2g} {sure}, and only {limit:.2g} is allowed."
+        reason = (
+            f"{counted}: at least {at_least(lower, '1')} {sure}, and only {limit:.2g} is allowed."
+        )
         return ErrorRatioVerdict("fail", ratio, None, reason)
     needed = bits_needed(limit, confidence, errors) - bits
     reason = f"{counted} do not decide {limit:.2g} {sure}: {needed:.3g} more bits without an error."

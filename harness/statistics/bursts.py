@@ -27,6 +27,7 @@ from lightrig.harness.statistics.bit_errors import (
 )
 from lightrig.harness.statistics.samples import SampleError, check_confidence
 from lightrig.harness.statistics.verdicts import Outcome
+from lightrig.testbeds.intervals import at_least, at_most
 
 LEAST_EVENTS = 10
 """Looks with errors from which on their sizes bound the ratio."""
@@ -151,10 +152,12 @@ def _by_bursts(gate: GateErrors, limit: float, confidence: float) -> ErrorRatioV
     sure = f"at {100 * confidence:g} % confidence, also in bursts"
     ratio = error_ratio(gate.errors, gate.bits, confidence)
     if upper <= limit:
-        reason = f"{counted}: at most {upper:.2g} {sure}, and {limit:.2g} is allowed."
+        reason = f"{counted}: at most {at_most(upper, '1')} {sure}, and {limit:.2g} is allowed."
         return ErrorRatioVerdict("pass", ratio, None, reason)
     if lower > limit:
-        reason = f"{counted}: at least {lower:.2g} {sure}, and only {limit:.2g} is allowed."
+        reason = (
+            f"{counted}: at least {at_least(lower, '1')} {sure}, and only {limit:.2g} is allowed."
+        )
         return ErrorRatioVerdict("fail", ratio, None, reason)
     reason = f"{counted} do not decide {limit:.2g} {sure}."
     return ErrorRatioVerdict("not enough data", ratio, None, reason)
@@ -174,11 +177,13 @@ def _by_declared(
     ratio = error_ratio(gate.errors, gate.bits, confidence)
     upper = max(sizes) * upper_bound(gate.events, gate.bits, confidence)
     if upper <= limit:
-        reason = f"{counted}: at most {upper:.2g} {sure}, and {limit:.2g} is allowed."
+        reason = f"{counted}: at most {at_most(upper, '1')} {sure}, and {limit:.2g} is allowed."
         return ErrorRatioVerdict("pass", ratio, None, reason)
     lower = min(sizes) * lower_bound(gate.events, gate.bits, confidence)
     if lower > limit:
-        reason = f"{counted}: at least {lower:.2g} {sure}, and only {limit:.2g} is allowed."
+        reason = (
+            f"{counted}: at least {at_least(lower, '1')} {sure}, and only {limit:.2g} is allowed."
+        )
         return ErrorRatioVerdict("fail", ratio, None, reason)
     needed = bits_needed(limit / max(sizes), confidence, gate.events) - gate.bits
     reason = f"{counted} do not decide {limit:.2g} {sure}: {needed:.3g} more bits without an error."

@@ -106,17 +106,6 @@ def combine(
     return Budget(parts, standard, degrees, factor, factor * standard, confidence)
 
 
-def rounded(value: float, expanded: float) -> tuple[str, str]:
-    """Return an uncertainty with two digits, and a value with as many places (GUM, 7.2.6).
-
-    The value is as it is where its uncertainty is zero.
-    """
-    if not 0 < expanded < math.inf:
-        return f"{value:g}", f"{expanded:g}"
-    digits = max(1 - math.floor(math.log10(float(f"{expanded:.1e}"))), 0)
-    return f"{value:.{digits}f}", f"{expanded:.{digits}f}"
-
-
 def en_number(difference: float, expanded: float, reference_expanded: float) -> float:
     """Return |En| of two values: their difference by their combined expanded uncertainty.
 

@@ -231,8 +231,8 @@ def test_into_a_pipe_goes_one_line_a_claim(run, lab):
     result = run()
     assert result.exit_code == 0
     assert [line.split("\t") for line in result.stdout.splitlines()] == [
-        ["turnaround", "recovered", "closure", "≈ 40 ms", "41 ms", "41 … 41 ms", "20",
-         "§6, Fig. 21", ""],
+        ["turnaround", "recovered", "closure", "≈ 40 ms", "41.0000 ms", "41.0000 … 41.0001 ms",
+         "20", "§6, Fig. 21", ""],
         ["wait", "not measured", "", "70 to 80 µs", "", "", "", "§7", ""],
         ["price", "not measured", "", "4", "", "", "", "Table 2", ""],
     ]  # fmt: skip
@@ -245,7 +245,7 @@ def test_a_terminal_of_80_columns_shows_notes_errata_and_reasons(run, lab, termi
     words = " ".join(shown.split())
     assert "turnaround It takes so long. recovered" in words
     assert "published ≈ 40 ms (§6, Fig. 21)" in words
-    assert "closure 41 ms 41 … 41 ms, n = 20, 2026-03-14" in words
+    assert "closure 41.0000 ms 41.0000 … 41.0001 ms, n = 20, 2026-03-14" in words
     assert "why Nothing was measured yet that answers it. erratum printed twice" in words
     assert "why computed" in words
     assert "Of 3 claims 1 have a value here and 1 agree; 0 were measured here" in words
@@ -270,7 +270,7 @@ def test_what_does_not_count_is_a_table_of_its_own(lab, run, terminal, tmp_path)
     (tmp_path / "mine.yaml").write_text(YAML + SAME)
     counted, outside = " ".join(run().stdout.split()).split("which do not count")
     assert "once more" not in counted
-    assert "again It takes so long, once more. (as ≈ 40 ms 41 ms agrees turnaround)" in outside
+    assert "again It takes so long, once more. (as ≈ 40 ms 41.0000 ms agrees turnaround)" in outside
     assert "Of 3 claims 1 have a value here and 1 agree; 1 were measured here" in outside
     assert "outside the count, printed: arithmetic and constants of the paper: 1 agrees" in outside
 
@@ -373,7 +373,10 @@ def test_related_values_are_marked_as_such_everywhere(run, lab, tmp_path, termin
     page, file = tmp_path / "claims.html", str(tmp_path / "mine.yaml")
     (tmp_path / "mine.yaml").write_text(YAML + BESIDE)
     output = " ".join(run(file, "--html", str(page)).stdout.split())
-    assert "related ten times the price: 41 (39 … 43; n = 7; bench, something simulated)" in output
+    assert (
+        "related ten times the price: 41.0 (39.0 … 43.0; n = 7; bench, something simulated)"
+        in output
+    )
     assert "elsewhere" not in output
     html = page.read_text()
     assert "Related: ten times the price:" in html

@@ -82,7 +82,7 @@ def test_figures_are_medians_of_events_with_their_interval() -> None:
     # From the second of nine less 1 ms to the eighth and 1 ms: outside of these two lies the median
     # in 2 (1 + 9) / 2^9 = 3.9 %.
     assert (figure.lower, figure.upper) == (40 * MS, 48 * MS)
-    assert in_a_line([figure]) == "signal_recovered 44 ms [40 … 48] (median of 9, simulated)"
+    assert in_a_line([figure]) == "signal_recovered 44.0 ms [40.0 … 48.0] (median of 9, simulated)"
 
 
 @pytest.mark.parametrize(

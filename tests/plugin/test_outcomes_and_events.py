@@ -432,7 +432,7 @@ def test_figures_of_different_numbers_are_separate_in_a_line() -> None:
     ]
     assert in_a_line(figures) == (
         "los 2 ms, outage.carrier 4 ms (medians of 3, simulated); "
-        "loss 1.5 dB [1.2 … 2] (median of 1,200); carrier_up 9 ms (median of 3)"
+        "loss 1.50 dB [1.20 … 2.00] (median of 1,200); carrier_up 9 ms (median of 3)"
     )
 
 

@@ -141,7 +141,7 @@ def test_an_interval_without_an_end_is_not_shown(lower: float | None, upper: flo
 def test_ends_of_an_interval_are_in_their_order() -> None:
     one = MedianFigure("loss", 1.5, 1.2, 2.25, "dB", 2, True)
     two = MedianFigure("los", 2.5, 1.25, 3.75, "dB", 2, True)
-    line = "loss 1.5 dB [1.2 … 2.25], los 2.5 dB [1.25 … 3.75] (medians of 2, simulated)"
+    line = "loss 1.50 dB [1.20 … 2.25], los 2.5 dB [1.2 … 3.8] (medians of 2, simulated)"
     assert in_a_line([one, two]) == line
     assert in_a_line([]) == ""
     assert Quantities().few() == []

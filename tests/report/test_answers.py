@@ -64,7 +64,7 @@ def test_a_limit_on_all_samples_is_answered_by_the_sample_that_exceeds_it(show, 
     page = show((context(), measured), described={"small": limited})
     verdicts, value, *_ = by_quantity(page)["insertion loss small"]
     assert "✗ 1 fail" in verdicts
-    assert value == "2.6 dB (greatest of 10; known within 2.5 … 2.7; simulated)"
+    assert value == "2.60 dB (greatest of 10; known within 2.50 … 2.70; simulated)"
 
 
 @pytest.mark.parametrize(
@@ -88,7 +88,7 @@ def test_a_limit_on_a_p95_is_answered_by_the_p95(show, small, events, answer):
 def test_a_p99_of_too_few_events_is_answered_by_their_median_too(show):
     page = show((context(), rows("small", 40)))
     value = by_quantity(page)["reconfiguration: carrier up small"][1]
-    assert re.match(r"1\d\d ms \(median of 40; .*\) p99: not enough data: 299 needed", value)
+    assert re.match(r"1\d\d\.\d ms \(median of 40; .*\) p99: not enough data: 299 needed", value)
 
 
 def test_missing_samples_are_stated_beside_the_value_alone(show):
@@ -129,8 +129,8 @@ def test_measured_losses_and_rdma_have_an_answer_without_a_limit(show):
     ]
     latency = [Row("a <-> b", "rdma.latency", 1900 + n, 1900, 1910, "ns", n, {}) for n in range(7)]
     found = by_quantity(show((context(), [*losses, *latency])))
-    assert found["insertion loss small"][1].startswith("1.5 dB (median of 7")
-    assert found["rdma: latency small"][1].startswith("1.9 µs (median of 7")
+    assert found["insertion loss small"][1].startswith("1.50 dB (median of 7")
+    assert found["rdma: latency small"][1].startswith("1.9030 µs (median of 7")
     assert "rdma: latency p99 small" not in found
 
 

@@ -69,9 +69,9 @@ def test_no_error_is_a_bound_and_not_zero(show, limited):
 
 def test_one_bad_gate_fails_them_all(show, limited):
     page = show((context(), [gate(0), gate(40)]), described=limited)
-    assert "6.67e-12 (40 errors in 6e12" in page.text
+    assert "6.7e-12 (40 errors in 6e12" in page.text
     assert "✗ fail" in page.text
-    assert "at least 1e-11 at 95 % confidence" in page.text
+    assert "at least 1.00e-11 at 95 % confidence" in page.text
 
 
 def test_an_undecided_gate_states_the_bits_it_needs(show, limited):
@@ -102,7 +102,7 @@ def test_void_gates_are_listed_apart_with_their_reason(show):
 def test_a_sweep_is_a_curve_with_its_sensitivity(show):
     page = show((context(), list(sweep())))
     assert "Bit error ratio of ber.1 over received power" in page.labelled
-    assert "-8 dBm (95 % interval -8.05 … -7.95; 8 powers; simulated)" in page.text
+    assert "-8.000 dBm (95 % interval -8.050 … -7.950; 8 powers; simulated)" in page.text
     assert "-7.22 dBm" in page.text
     assert "1e-12" in page.text
     assert "no floor needed" in page.text
@@ -164,7 +164,7 @@ def test_the_worst_of_several_counters_is_shown(show):
 
     page = show((context(), [port("server0.nic0", 3), port("server1.nic0", 300)]))
     assert "2 counters" in page.text
-    assert "1e-10 (worst: server1.nic0; 300 errors in 3e12" in page.text
+    assert "1.00e-10 (worst: server1.nic0; 300 errors in 3e12" in page.text
 
 
 def looked(errors, looks, squares, largest, **conditions):

@@ -185,7 +185,7 @@ def test_the_page_of_a_run_begins_with_the_suspected_cause(tmp_path, lab):
     card = card_of(page)
     assert "connector ocs.2 or fiber server0.nic0.p1 -> ocs.2  lab" in card
     assert "unconfirmed" in card
-    assert "1.2 dB (0.9 … 1.4)" in card
+    assert "1.20 dB (0.90 … 1.40)" in card
     assert "pytest again" in card
     assert "ocs.3" not in card
 

@@ -12,7 +12,7 @@ from report_runs import MS
 
 from lightrig.harness.report.drawing import Axis, Plot, decades, even, from_zero, path
 from lightrig.harness.report.figures import Distribution, Line, curve, distribution_plot, heat_map
-from lightrig.harness.report.units import round_steps, scale, shown, span
+from lightrig.harness.report.units import round_steps, scale, shown
 from lightrig.testbeds import Limit
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -88,8 +88,6 @@ def test_values_carry_the_unit_that_suits_them():
         *("41.4 ms", "1.24 dB", "3.2e-12", "4 degC")
     ]
     assert shown(float("inf"), "ns") == "no bound"
-    assert span(41.2 * MS, 41.6 * MS, "ns", "41.4 ms") == "41.2 … 41.6"
-    assert span(900_000, 41 * MS, "ns") == "900 µs … 41 ms"
     assert scale("bit/s", 4e11) == (1e9, "Gbit/s")
     assert scale("lx", 3) == (1.0, "lx")
 

@@ -38,9 +38,9 @@ def test_one_section_shows_all_about_losses(show):
     wrong = text.partition("Faults simulated")[2][:400]
     assert re.search(r"ocs\.3 dirty connector 1\.52 dB \(95 % interval 1\.32 … 1\.72", wrong)
     assert re.search(r"ocs\.9 stuck monitor (?!.{0,20}0 dB)", wrong)
-    assert re.search(r"0\.021 dB \(standard deviation of 12 makings; 95 % interval 0\.018", text)
+    assert re.search(r"0\.0210 dB \(standard deviation of 12 makings; 95 % interval 0\.0180", text)
     assert "Deviation of a remade circuit from the mean of its circuit" in page.labelled
-    assert re.search(r"monitors reference 0\.057 \(0\.056 … 0\.058\)", text)
+    assert re.search(r"monitors reference 0\.0570 \(0\.0560 … 0\.0580\)", text)
     assert re.search(r"monitors combined 0\.064", text)
     assert re.search(r"60 of 64 \(95 % interval \d", text)
 
@@ -52,9 +52,9 @@ def test_the_check_standard_has_its_shift_limit_and_verdict_where_no_loss_is_rec
     ]
     text = " ".join(show((context(), [*BESIDE[:1], *shifts])).text.split())
     assert re.search(
-        r"ocs, before -0\.05 dB \(95 % interval -0\.07 … -0\.03.*?0\.1 dB ✓ within", text
+        r"ocs, before -0\.050 dB \(95 % interval -0\.070 … -0\.030.*?0\.1 dB ✓ within", text
     )
-    assert re.search(r"ocs, after -0\.21 dB \(95 % interval -0\.23 … -0\.19.*?losses void", text)
+    assert re.search(r"ocs, after -0\.210 dB \(95 % interval -0\.230 … -0\.190.*?losses void", text)
     assert "ocs.3 dirty connector" in text
 
 
@@ -116,9 +116,9 @@ def test_a_budget_states_type_distribution_degrees_and_factor(show):
         row("ocs", "loss.budget.combined", 0.031, method="meter", factor=2.3, expanded_db=0.0714),
     ]
     text = " ".join(show((context(), [*grid(), *parts])).text.split())
-    assert "noise A, normal 0.030" in text
+    assert "noise A, normal 0.03 (-0.070 … 0.13)" in text
     assert "source B, rectangular 0.008" in text
-    assert "± 0.071 dB" in text
+    assert "± 0.072 dB" in text
     assert "k = 2.30" in text
     assert "polarization not included" in text
     assert "wavelength not included" in text

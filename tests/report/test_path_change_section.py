@@ -57,7 +57,7 @@ def test_each_stage_of_a_failure_has_its_row_in_order(show):
     assert text.index("the managers have detected it") < text.index(
         "the transceivers have switched"
     )
-    assert "900 ms (median of 6" in text
+    assert "900.0 ms (median of 6" in text
     assert "26 … 26 ms" not in text
     assert "(all of 1" in text
     assert "after the return" in text

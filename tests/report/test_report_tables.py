@@ -27,7 +27,7 @@ def test_closure_counts_intervals_and_events_of_all_tests(show):
     # Of 9 events 36 intervals: 1 is missed in b, 3 + 2 in c; 6 events are closed.
     assert "not closed 6 missed in b: straight → crossed; c: straight → crossed" in text
     assert re.search(r"\b30 of 36 [( ]+83\.33 %\)", text)
-    assert "6 of 9 (95 % interval 29.9 … 92.5 %; simulated)" in text
+    assert "6 of 9 (95 % interval 29 … 93 %; simulated)" in text
 
 
 def test_closure_of_losses_by_test(show):

@@ -62,7 +62,7 @@ def test_a_line_for_each_topology_and_the_line_rate(show):
     assert re.search(r"ring server0 - server1 - server2", page.text)
     for excerpt in ("64 KiB", "1 MiB", "4 MiB"):
         assert excerpt in page.text
-    assert re.search(r"18\d Mbit/s \(median of 6;", page.text)
+    assert re.search(r"18\d\.\d+ Mbit/s \(median of 6;", page.text)
     assert re.search(r"9[2-5](\.\d)? % of 200 Mbit/s", page.text)
 
 

@@ -23,7 +23,6 @@ from lightrig.harness.statistics.uncertainty import (
     en_number,
     margin,
     readings_needed,
-    rounded,
 )
 from lightrig.harness.statistics.uncertainty import pooled as pooled_deviation
 from lightrig.harness.statistics.unlike_ports import by_event_and_port, unlike_ports
@@ -172,10 +171,6 @@ def test_order_statistics_of_few_samples():
 
 
 def test_uncertainties_by_hand():
-    assert rounded(12.3456, 0.0996) == ("12.35", "0.10")
-    assert rounded(12.3456, 0.0994) == ("12.346", "0.099")
-    assert rounded(1234.5, 140) == ("1234", "140")
-    assert rounded(12.3456, 0) == ("12.3456", "0")
     assert en_number(-5, 3, 4) == 1
     with pytest.raises(SampleError, match="no uncertainty"):
         en_number(1, 0, 0)

@@ -5,7 +5,7 @@ import math
 import pytest
 
 from lightrig.harness.statistics.samples import SampleError
-from lightrig.harness.statistics.uncertainty import Component, combine, rounded
+from lightrig.harness.statistics.uncertainty import Component, combine
 
 GTC = pytest.importorskip("GTC", reason="GTC is not installed")
 
@@ -48,17 +48,3 @@ def test_a_correlation_with_degrees_of_freedom_is_refused():
     parts = [Component("noise", 0.1, 4), Component("meter", 0.1)]
     with pytest.raises(SampleError, match="noise and meter are correlated"):
         combine(parts, correlations={(0, 1): 0.5})
-
-
-@pytest.mark.parametrize(
-    ("value", "expanded", "text"),
-    [
-        (1.23456, 0.18306, ("1.23", "0.18")),
-        (1.23456, 0.0996, ("1.23", "0.10")),
-        (-3.14159, 4.83, ("-3.1", "4.8")),
-        (1234.5, 27.4, ("1234", "27")),
-        (2.5, 0.0, ("2.5", "0")),
-    ],
-)
-def test_an_uncertainty_has_two_digits_and_its_value_as_many_places(value, expanded, text):
-    assert rounded(value, expanded) == text

@@ -25,9 +25,10 @@ from lightrig.harness.report.sections import (
     Table,
     of_quantities,
 )
-from lightrig.harness.report.units import Value, shown, span
+from lightrig.harness.report.units import Value, shown
 from lightrig.harness.statistics.quantiles import Quantile, quantile
 from lightrig.harness.statistics.verdicts import Verdict
+from lightrig.testbeds.intervals import interval
 
 _BANDWIDTH, _UTILIZATION = "collective.bus_bandwidth", "collective.utilization"
 _LATENCY = "collective.latency"
@@ -109,13 +110,13 @@ def _judged_runs(data: SectionData) -> Iterator[_JudgedRun]:
 
 def _bandwidth(row: _JudgedRun) -> Cell:
     run = row.run
-    bandwidth = shown(run.medians[-1], "bit/s")
+    written = interval(run.lower[-1], run.upper[-1], "bit/s", run.medians[-1])
     context = (
         f"median of {run.samples:,}",
-        f"from {span(run.lower[-1], run.upper[-1], 'bit/s', bandwidth)}",
+        f"from {written.ends}",
         "simulated" if run.test.simulated else "",
     )
-    return Value(bandwidth, context)
+    return Value(written.value, context)
 
 
 def _utilization(row: _JudgedRun) -> Cell:
@@ -127,8 +128,8 @@ def _latency(row: _JudgedRun) -> Cell:
     if series is None:
         return None
     value, low, high = (float(each[0]) for each in (series.value, series.lower, series.upper))
-    fitted = shown(value, "ns")
-    return Value(fitted, ("fitted", f"95 % interval {span(low, high, 'ns', fitted)}"))
+    written = interval(low, high, "ns", value)
+    return Value(written.value, ("fitted", f"95 % interval {written.ends}"))
 
 
 def _by_collective(data: SectionData) -> Iterator[Figure]:
@@ -237,7 +238,7 @@ def median_or_range(one: Estimate) -> Cell:
     series = one.test.series[one.quantity]
     least, most = float(series.lower.min()), float(series.upper.max())
     context = (f"all of {one.n:,}", "simulated" if one.test.simulated else "")
-    return Value(span(least, most, "ns"), context)
+    return Value(interval(least, most, "ns").ends, context)
 
 
 def _around_changes(data: SectionData) -> Iterator[Figure]:

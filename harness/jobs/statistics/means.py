@@ -7,6 +7,8 @@ from statistics import fmean
 
 import scipy  # whose modules are loaded when they are first used
 
+from lightrig.testbeds.intervals import interval
+
 
 @dataclass(frozen=True, slots=True)
 class MeanEstimate:
@@ -21,8 +23,8 @@ class MeanEstimate:
     n: int
 
     def __str__(self) -> str:
-        value, lower, upper = (each / 1e6 for each in (self.value, self.lower, self.upper))
-        return f"{value:.1f} ms (95 % interval {lower:.1f} … {upper:.1f}, n = {self.n})"
+        written = interval(self.lower, self.upper, "ns", self.value)
+        return f"{written.value} (95 % interval {written.ends}, n = {self.n})"
 
 
 def mean_of(values: Sequence[int]) -> MeanEstimate:

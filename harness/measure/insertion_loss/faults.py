@@ -30,7 +30,8 @@ from lightrig.harness.statistics.loss_matrix import (
     take_apart,
 )
 from lightrig.harness.statistics.uncertainty import Budget, Component, combine
-from lightrig.testbeds import Circuit, Port, Testbed, format_db
+from lightrig.testbeds import Circuit, Port, Testbed
+from lightrig.testbeds.intervals import interval
 from lightrig.testbeds.plans import circuit_subject
 
 FaultKind: TypeAlias = Literal[
@@ -405,6 +406,8 @@ def _fault(
     if size is None:
         return Finding(kind, f"{subject}: {kind}: {about}", (subject,))
     value, lower, upper = size
-    interval = f"95 % interval {format_db(lower)} … {format_db(upper)}"
-    sentence = f"{subject}: {kind}: {format_db(value)} ({interval}); {about}"
+    size_written = interval(lower, upper, "dB", value)
+    sentence = (
+        f"{subject}: {kind}: {size_written.value} (95 % interval {size_written.ends}); {about}"
+    )
     return Finding(kind, sentence, (subject,), (), value, lower, upper, "dB")

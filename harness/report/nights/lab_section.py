@@ -14,9 +14,10 @@ from lightrig.harness.report.nights.series import MEDIAN_NEEDS, NightSeries
 from lightrig.harness.report.nights.series_changes import SeriesChange
 from lightrig.harness.report.nights.trend_figures import layers, letters, overview, spark, trend
 from lightrig.harness.report.templates import render_macro
-from lightrig.harness.report.units import Value, shown, span
+from lightrig.harness.report.units import Value, shown
 from lightrig.harness.statistics.changes import LevelChange, Trend
 from lightrig.testbeds import format_share
+from lightrig.testbeds.intervals import interval
 
 
 class Level(NamedTuple):
@@ -27,8 +28,8 @@ class Level(NamedTuple):
 
 
 def _level(value: float, lower: float, upper: float, unit: str) -> Level:
-    value_shown = shown(value, unit)
-    return Level(value_shown, span(lower, upper, unit, value_shown))
+    written = interval(lower, upper, unit, value)
+    return Level(written.value, written.ends)
 
 
 def before(change: LevelChange, unit: str) -> Level:
@@ -161,8 +162,9 @@ def _figure(
 def _last(board: Board, series: NightSeries) -> Value:
     """Return the last night's median with its context."""
     night = series.last
-    n, value = int(series.n[night]), shown(float(series.median[night]), series.unit)
-    ends = span(float(series.lower[night]), float(series.upper[night]), series.unit, value)
+    n = int(series.n[night])
+    lower, upper = float(series.lower[night]), float(series.upper[night])
+    written = interval(lower, upper, series.unit, float(series.median[night]))
     kind = f"{format_share(CONFIDENCE)} interval" if n >= MEDIAN_NEEDS else "all within"
     simulated = "simulated" if board.lab.simulated else ""
-    return Value(value, (f"median of {n:,}", f"{kind} {ends}", simulated))
+    return Value(written.value, (f"median of {n:,}", f"{kind} {written.ends}", simulated))

@@ -24,7 +24,8 @@ from lightrig.harness.report.nights.series import MEDIAN_NEEDS, History
 from lightrig.harness.report.nights.trend_figures import LEFT, RIGHT, WIDTH, layers, letters
 from lightrig.harness.report.style import page_style, style
 from lightrig.harness.report.templates import render_page
-from lightrig.harness.report.units import ENDLESS, scale
+from lightrig.harness.report.units import scale
+from lightrig.testbeds.intervals import ENDLESS
 
 _STYLE = """
 .ln-line,.ln-level,.ln-p99,.ln-change,.ln-at,.ln-event path{fill:none}
