@@ -104,7 +104,8 @@ class Counted:
     @property
     def errors(self) -> GateErrors:
         """The errors, and at how many looks they were added."""
-        return GateErrors.of_looks(self.count.bits, [*self.looks, self.count.errors])
+        errors = [*self.looks, self.count.errors]
+        return GateErrors.of_looks(self.count.bits, errors, self.count.most_bits)
 
     @property
     def void_reason(self) -> str | None:
@@ -138,9 +139,11 @@ class Counted:
         if self.void_reason is not None or not bits:
             return None
         if self.decision is None:
-            return error_ratio(errors, bits, confidence)
+            return error_ratio(errors, bits, confidence, self.count.most_bits)
         lower, upper = anytime_interval(errors, bits, self.scale, confidence)
-        return ErrorRatio(errors, bits, errors / bits, lower, upper, confidence)
+        most = max(bits, self.count.most_bits or bits)
+        value = 2 * errors / (bits + most)
+        return ErrorRatio(errors, bits, value, lower * bits / most, upper, confidence)
 
 
 def count_for(counter: ErrorCounter, plan: GatePlan) -> Counted:

@@ -62,7 +62,17 @@ COUNTERS = frozenset(
 """Conditions that number what was measured; they set nothing."""
 
 BESIDE_VALUES = COUNTERS | {
-    *("bits", "errors", "gate_ns", "planned_ns", "after_ns", "usual_ns", "degrees", "points"),
+    *(
+        "bits",
+        "most_bits",
+        "errors",
+        "gate_ns",
+        "planned_ns",
+        "after_ns",
+        "usual_ns",
+        "degrees",
+        "points",
+    ),
     *("closed", "exchanges", "fails", "passes", "tries", "wrong"),
 }
 """Conditions that were counted or measured beside a value: rows of a case differ in them."""

@@ -101,7 +101,9 @@ def _worst(one: Estimate) -> Value:
 def _pooled(series: Series, chosen: Numbers) -> ErrorRatio:
     """Pool the gates of one counter; a sequential test states the bounds itself."""
     errors, bits = (int(series.conditions[name][chosen].sum()) for name in ("errors", "bits"))
-    exact = error_ratio(errors, bits, CONFIDENCE)
+    most = series.conditions.get("most_bits", series.conditions["bits"])[chosen]
+    most_bits = int(np.where(np.isnan(most), series.conditions["bits"][chosen], most).sum())
+    exact = error_ratio(errors, bits, CONFIDENCE, most_bits)
     if not any(map(_decided, series.subject)):
         return exact
     return replace(
@@ -145,14 +147,16 @@ def _gates(series: Series) -> Iterator[tuple[str, GateErrors, float]]:
     """
     stated = series.conditions
     none = np.full(series.value.size, np.nan)
-    names = "errors", "bits", "error_looks", "error_squares", "error_largest", "burst"
+    names = "errors", "bits", "most_bits", "error_looks", "error_squares", "error_largest", "burst"
     columns = (stated.get(name, none).tolist() for name in names)
-    for subject, errors, bits, looks, squares, largest, burst in zip(
+    for subject, errors, bits, most, looks, squares, largest, burst in zip(
         series.subject, *columns, strict=True
     ):
-        gate = GateErrors.of_looks(int(bits), [int(errors)])
+        most_bits = None if np.isnan(most) else int(most)
+        gate = GateErrors.of_looks(int(bits), [int(errors)], most_bits)
         if not np.isnan(looks):
-            gate = GateErrors(int(errors), int(bits), int(looks), int(squares), int(largest))
+            seen = int(looks), int(squares), int(largest)
+            gate = GateErrors(int(errors), int(bits), *seen, most_bits)
         yield subject, gate, burst
 
 

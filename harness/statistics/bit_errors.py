@@ -31,7 +31,7 @@ class ErrorRatio:
     """A bit error ratio with its interval.
 
     errors, bits: what was counted.
-    value: errors / bits.
+    value: errors / bits; where the number of bits is known within bounds, by their middle.
     lower, upper: two-sided interval at `confidence`. Without errors `lower` is 0, and `upper` is
         above the one-sided zero-error bound, which `upper_bound` gives: to spend all of the
         error on one side only after no error was seen would break the confidence.
@@ -45,16 +45,19 @@ class ErrorRatio:
     confidence: float
 
 
-def error_ratio(errors: int, bits: int, confidence: float = 0.95) -> ErrorRatio:
+def error_ratio(
+    errors: int, bits: int, confidence: float = 0.95, most_bits: int | None = None
+) -> ErrorRatio:
     """The ratio of `errors` in `bits`, with an interval that holds it at least so often.
 
-    Raises `SampleError` for counts that cannot be, such as no bits or more errors than bits.
+    most_bits: the most bits that there may have been, where `bits` is the least. Raises
+    `SampleError` for counts that cannot be, such as no bits or more errors than bits.
     """
     _check(errors, bits)
     check_confidence(confidence)
-    each = (1 + confidence) / 2
-    lower, upper = lower_bound(errors, bits, each), upper_bound(errors, bits, each)
-    return ErrorRatio(errors, bits, errors / bits, lower, upper, confidence)
+    each, most = (1 + confidence) / 2, max(bits, most_bits or bits)
+    lower, upper = lower_bound(errors, most, each), upper_bound(errors, bits, each)
+    return ErrorRatio(errors, bits, 2 * errors / (bits + most), lower, upper, confidence)
 
 
 def upper_bound(errors: int, bits: int, confidence: float = 0.95) -> float:
@@ -180,9 +183,15 @@ class ErrorRatioVerdict:
 
 
 def judge_error_ratio(
-    errors: int, bits: int, limit: float, confidence: float = 0.95, *, sync_lost: bool = False
+    errors: int,
+    bits: int,
+    limit: float,
+    confidence: float = 0.95,
+    *,
+    sync_lost: bool = False,
+    most_bits: int | None = None,
 ) -> ErrorRatioVerdict:
-    """Judge the claim that the bit error ratio is at most `limit`.
+    """Judge the claim that the bit error ratio is at most `limit`; `most_bits` as `error_ratio`.
 
     It passes where the upper bound at `confidence` keeps the limit and fails where the lower
     bound is above it, each wrongly with a probability of at most 1 - `confidence` at a number
@@ -198,14 +207,14 @@ def judge_error_ratio(
         needed = bits_needed(limit, confidence)
         reason = f"No bit was compared: {needed:.3g} needed."
         return ErrorRatioVerdict("not enough data", None, needed, reason)
-    ratio = error_ratio(errors, bits, confidence)
+    ratio = error_ratio(errors, bits, confidence, most_bits)
     counted = f"{errors:,} errors in {bits:.4g} bits"
     sure = f"at {100 * confidence:g} % confidence"
     upper = upper_bound(errors, bits, confidence)
     if upper <= limit:
         reason = f"{counted}: at most {at_most(upper, '1')} {sure}, and {limit:.2g} is allowed."
         return ErrorRatioVerdict("pass", ratio, None, reason)
-    lower = lower_bound(errors, bits, confidence)
+    lower = lower_bound(errors, max(bits, most_bits or bits), confidence)
     if lower > limit:
         reason = (
             f"{counted}: at least {at_least(lower, '1')} {sure}, and only {limit:.2g} is allowed."

@@ -45,7 +45,8 @@ class GateErrors:
     """Errors of one gate by the looks at it.
 
     events: looks that showed more errors than the look before. squares: sum of the squares of these
-    additions. largest: the largest of them. A gate that was read once has one at most.
+    additions. largest: the largest of them. A gate that was read once has one at most. most_bits:
+    as of `error_ratio`.
     """
 
     errors: int
@@ -53,16 +54,24 @@ class GateErrors:
     events: int
     squares: int
     largest: int
+    most_bits: int | None = None
+
+    @property
+    def most(self) -> int:
+        """The most bits that there may have been."""
+        return max(self.bits, self.most_bits or self.bits)
 
     @classmethod
-    def of_looks(cls, bits: int, errors: Sequence[int]) -> "GateErrors":
+    def of_looks(
+        cls, bits: int, errors: Sequence[int], most_bits: int | None = None
+    ) -> "GateErrors":
         """Return what the error counts of successive looks show, the last one that of the gate."""
         added = np.diff([0, *errors])
         if (added < 0).any():
             raise SampleError(f"errors: found {list(errors)}, expected counts that never fall")
         seen = added[added > 0]
         largest = int(seen.max(initial=0))
-        return cls(errors[-1], bits, seen.size, int((seen**2).sum()), largest)
+        return cls(errors[-1], bits, seen.size, int((seen**2).sum()), largest, most_bits)
 
 
 def pooled(gates: Sequence[GateErrors]) -> GateErrors:
@@ -73,6 +82,7 @@ def pooled(gates: Sequence[GateErrors]) -> GateErrors:
         sum(gate.events for gate in gates),
         sum(gate.squares for gate in gates),
         max(gate.largest for gate in gates),
+        sum(gate.most for gate in gates) if any(gate.most_bits for gate in gates) else None,
     )
 
 
@@ -88,7 +98,7 @@ def burst_bounds(gate: GateErrors, confidence: float = 0.95) -> tuple[float, flo
     lower = gate.squares / least * inverse(least**2 / gate.squares, 1 - confidence)
     most, squares = least + gate.largest, gate.squares + gate.largest**2
     upper = squares / most * inverse(most**2 / squares, confidence)
-    return float(lower) / gate.bits, min(float(upper) / gate.bits, 1.0)
+    return float(lower) / gate.most, min(float(upper) / gate.bits, 1.0)
 
 
 def dispersion(gates: Sequence[GateErrors]) -> float:
@@ -128,7 +138,7 @@ def judge_gates(
         return _worst([_by_bursts(gate, limit, confidence) for gate in (whole, *many)])
     if burst is not None:
         return _worst([_by_declared(gate, limit, confidence, burst) for gate in gates])
-    verdict = _worst([judge_error_ratio(g.errors, g.bits, limit, confidence) for g in gates])
+    verdict = _worst([_alone(gate, limit, confidence) for gate in gates])
     chance = dispersion(gates)
     if verdict.outcome == "pass" and chance < DISPERSED:
         reason = (
@@ -146,11 +156,15 @@ def _worst(verdicts: Sequence[ErrorRatioVerdict]) -> ErrorRatioVerdict:
     return max(verdicts, key=lambda one: (_RANK.index(one.outcome), one.upper))
 
 
+def _alone(gate: GateErrors, limit: float, confidence: float) -> ErrorRatioVerdict:
+    return judge_error_ratio(gate.errors, gate.bits, limit, confidence, most_bits=gate.most_bits)
+
+
 def _by_bursts(gate: GateErrors, limit: float, confidence: float) -> ErrorRatioVerdict:
     lower, upper = burst_bounds(gate, confidence)
     counted = f"{gate.errors:,} errors at {gate.events:,} looks in {gate.bits:.4g} bits"
     sure = f"at {100 * confidence:g} % confidence, also in bursts"
-    ratio = error_ratio(gate.errors, gate.bits, confidence)
+    ratio = error_ratio(gate.errors, gate.bits, confidence, gate.most_bits)
     if upper <= limit:
         reason = f"{counted}: at most {at_most(upper, '1')} {sure}, and {limit:.2g} is allowed."
         return ErrorRatioVerdict("pass", ratio, None, reason)
@@ -174,12 +188,12 @@ def _by_declared(
     sizes = [burst, gate.errors / gate.events] if gate.events else [burst]
     counted = f"{gate.errors:,} errors at {gate.events:,} looks in {gate.bits:.4g} bits"
     sure = f"at {100 * confidence:g} % confidence with {burst:g} errors in a declared burst"
-    ratio = error_ratio(gate.errors, gate.bits, confidence)
+    ratio = error_ratio(gate.errors, gate.bits, confidence, gate.most_bits)
     upper = max(sizes) * upper_bound(gate.events, gate.bits, confidence)
     if upper <= limit:
         reason = f"{counted}: at most {at_most(upper, '1')} {sure}, and {limit:.2g} is allowed."
         return ErrorRatioVerdict("pass", ratio, None, reason)
-    lower = min(sizes) * lower_bound(gate.events, gate.bits, confidence)
+    lower = min(sizes) * lower_bound(gate.events, gate.most, confidence)
     if lower > limit:
         reason = (
             f"{counted}: at least {at_least(lower, '1')} {sure}, and only {limit:.2g} is allowed."

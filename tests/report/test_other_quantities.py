@@ -109,7 +109,10 @@ def test_stages_of_single_ports_are_in_no_generic_section(show):
 
 def test_the_bounds_of_a_value_are_the_value_without_bounds(show):
     found = [Row("s", "bus_bandwidth", 8e10 + n, None, None, "bit/s", 0, {}) for n in range(9)]
-    assert "80.0000 Gbit/s (median of 9; 95 % interval 80.0000 … 80.0001" in show((context(), found)).text
+    assert (
+        "80.0000 Gbit/s (median of 9; 95 % interval 80.0000 … 80.0001"
+        in show((context(), found)).text
+    )
 
 
 def test_time_that_was_never_seen_has_no_bound(show):

@@ -1,7 +1,7 @@
 """Errors of a NIC port by the kernel's standard FEC counters, between two readings."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -29,10 +29,11 @@ def totals(**counts: int) -> dict[str, Any]:
 
 
 class ScriptedNic:
-    """Tools that return one reading after another, thirty seconds apart."""
+    """Tools that return one reading after another, thirty seconds apart; the first one twice."""
 
     def __init__(self, readings: Sequence[ethtool_fec.FecReading], changes: Sequence[int]) -> None:
-        self.readings, self.changes = list(readings), list(changes)
+        self.readings = [*readings[:1], *readings]
+        self.changes = [*changes[:1], *changes]
         self.at = 0
 
     def fec(self, netdev: str) -> Reading[ethtool_fec.FecReading]:
@@ -94,6 +95,7 @@ def test_errors_before_fec_are_counted_in_the_finest_unit_of_the_driver(
     bits_each = {"bits": 1, "symbols": 10, "codewords": CODEWORD_BITS}[unit]
     assert port.bits_per_second == RATE / bits_each
     assert found.bits == int(RATE * 29 / bits_each)  # from the end of the first reading
+    assert found.most_bits == int(RATE * 31 / bits_each)
 
 
 def test_errors_after_fec_are_uncorrectable_code_words() -> None:
@@ -180,3 +182,74 @@ def test_a_driver_without_fec_is_an_error() -> None:
     port = FecErrors("server0.nic0", nic, "veth0", "before", RATE, SystemClock())
     with pytest.raises(DeniedError, match="FEC counters cannot be read"):
         port.count(duration=0)
+
+
+class Register:
+    """Corrected bits of a link with a known ratio, as a driver hands them on; time is its own."""
+
+    def __init__(self, ratio: float, shows: str, start: int, age: int) -> None:
+        self.ratio, self.shows, self.start, self.age = ratio, shows, start, age
+        self.time, self.cleared = 10**12, 0
+
+    def now(self) -> int:
+        return self.time
+
+    def sleep(self, duration: float) -> None:
+        self.time += int(duration)
+
+    def fec(self, netdev: str) -> Reading[ethtool_fec.FecReading]:
+        began, told = self.time, self.time - self.time % self.age
+        true = self.start + int((told - 10**12) / 1e9 * RATE * self.ratio)
+        shown = {
+            "all of it": true,
+            "32 bits": true % 2**32,
+            "16 bits": true % 2**16,
+            "since the last reading": true - self.cleared,
+        }[self.shows]
+        self.cleared = true
+        self.time += SECOND // 33
+        return Reading(reading(totals(corrected_bits=shown)), Span(began, self.time))
+
+    def device(self, netdev: str) -> Any:
+        return Reading(type("Device", (), {"carrier_changes": 2}), Span(self.time, self.time))
+
+
+@pytest.mark.parametrize("ratio", [3e-7, 1e-5, 1.7e-3])
+@pytest.mark.parametrize(
+    ("shows", "age", "void"),
+    [
+        ("all of it", 1, lambda ratio: False),
+        ("all of it", SECOND, lambda ratio: False),
+        ("since the last reading", 1, lambda ratio: True),
+        # 100 Gbit/s for 30 s: 9e5, 3e7 and 5.1e9 errors, of which 4.3e9 go into 32 bits.
+        ("32 bits", 1, lambda ratio: ratio > 1e-3),
+        ("16 bits", 1, lambda ratio: True),
+    ],
+)
+def test_a_register_that_a_driver_hands_on_bounds_nothing(
+    ratio: float, shows: str, age: int, void: Callable[[float], bool]
+) -> None:
+    """The registers of IEEE 802.3, clause 45, have 16 or 32 bits and are cleared when read."""
+    for start in (0, 2**32 - 2**31 - 70_000):
+        link: Any = Register(ratio, shows, start, age)
+        port = FecErrors("server0.nic0", link, "ens1f0", "before", RATE, link)
+        link.sleep(1.5 * SECOND)
+        found = port.count(duration=30 * SECOND).result()
+        if void(ratio):
+            assert found.void is not None, start
+            assert (found.bits, found.errors) == (0, 0)
+            continue
+        assert found.void is None
+        assert found.most_bits is not None
+        least, most = found.bits, found.most_bits
+        if age == 1:
+            assert found.errors / most <= ratio * (1 + 1e-6)
+            assert found.errors / least >= ratio * (1 - 1e-6)
+        assert 29.9 * RATE < least < most < 30.1 * RATE
+
+
+def test_code_words_that_were_corrected_without_any_bits_void_the_gate() -> None:
+    before = totals(corrected_bits=17, corrected_blocks=40)
+    after = totals(corrected_bits=17, corrected_blocks=55)
+    found = counter("before", [reading(before), reading(after)]).count(duration=0).result()
+    assert found.void == "its driver counted corrected code words and no bits in them"

@@ -23,10 +23,11 @@ def fec(counts, lost, active="RS", bins=BINS):
 
 
 class Nic:
-    """Two readings that begin 10 s apart and take 1 s each."""
+    """Readings that begin 10 s apart and take 1 s each; the first one is made twice."""
 
     def __init__(self, *readings, carriers=(4, 4), lanes=4, speed=400 * SECOND):
-        self.readings, self.carriers, self.at = list(readings), list(carriers), 0
+        self.readings, self.at = [*readings[:1], *readings], 0
+        self.carriers = [*carriers[:1], *carriers]
         self.lanes, self.speed = lanes, speed
 
     def fec(self, netdev):
@@ -53,8 +54,8 @@ def test_code_words_between_two_uneven_readings():
     assert (found.uncorrectable, found.void) == (3, None)
     assert (found.symbols, found.correctable) == (544, 15)
     assert (found.began, found.ended) == (
-        *(Span(10 * SECOND, 11 * SECOND),),
-        Span(20 * SECOND, 21 * SECOND),
+        *(Span(20 * SECOND, 21 * SECOND),),
+        Span(30 * SECOND, 31 * SECOND),
     )
     # No bin of code words without errors: at 100 Gb/s for the 9 s that are sure, of 5,440 bits.
     assert found.codewords == 900 * SECOND // 5440

@@ -34,6 +34,8 @@ def count_rows(
         yield Row(counted.counter, VOID, missed, missed, missed, "1", time, row_conditions)
         return
     row_conditions |= {"bits": count.bits, "confidence": counted.confidence}
+    if count.most_bits is not None:
+        row_conditions["most_bits"] = count.most_bits
     if counted.decision is not None:
         row_conditions["stopped"] = counted.decision
     seen = counted.errors

@@ -20,6 +20,8 @@ class ErrorCount:
         sync_lost: whether synchronization with the pattern was lost; the counts bound nothing then.
         clock_lost: whether the signal's clock, or the link, was lost.
         void: why else the counts bound nothing, such as counters that were reset; None if they do.
+        most_bits: how many may have been compared, where `bits` is the least number by the time
+            between two readings; None where `bits` was counted.
     """
 
     began: Span
@@ -29,6 +31,7 @@ class ErrorCount:
     sync_lost: bool
     clock_lost: bool
     void: str | None = None
+    most_bits: int | None = None
 
 
 class PendingCount(Protocol):

@@ -6,12 +6,15 @@ under the same names for every driver that has them: corrected and uncorrectable
 their number of symbol errors.
 """
 
+from collections.abc import Hashable
+from dataclasses import replace
 from typing import NamedTuple
 
 from lightrig.instruments.core.capabilities import ErrorCount, ErrorUnit
 from lightrig.instruments.core.errors import CANNOT, DeniedError
 from lightrig.instruments.servers.host.commands import Reading, ToolFailedError, ToolMissingError
 from lightrig.instruments.servers.ports.counter_gates import CounterGate, PortCounters
+from lightrig.instruments.servers.ports.register_doubts import Counted, RegisterDoubts
 from lightrig.instruments.servers.tools.counters import Unknown
 from lightrig.instruments.servers.tools.ethtool_fec import FecCount, FecReading
 
@@ -63,9 +66,17 @@ class FecErrors(PortCounters[_Sample]):
             raise DeniedError(self.name, code=CANNOT, text=text, command=command)
         self.bits_per_second *= _BITS_EACH[self.unit] / _BITS_EACH[unit]
         self.unit = unit
-        return CounterGate(
-            first.at, duration, self._clock, lambda: self._between(first, self._read())
-        )
+        doubts = RegisterDoubts(lambda: _values(self._read()), self.slack, self._clock)
+        opened = self._read()
+        doubts.begin(_values(first), _values(opened))
+
+        def counted() -> ErrorCount:
+            last = self._read()
+            count = self._between(opened, last)
+            void = count.void or doubts.found(_values(last))
+            return replace(count, bits=0, errors=0, void=void) if void else count
+
+        return CounterGate(opened.at, duration, self._clock, counted)
 
     def _read(self) -> Reading[_Sample]:
         fec = self._nic.fec(self._device)
@@ -90,7 +101,10 @@ class FecErrors(PortCounters[_Sample]):
                 errors += each[1] * grown
         if not after or before.keys() - after.keys():
             void = "its driver has no such counters any more"
+        if not errors and not void and not self._after and _corrected(first, last):
+            void = f"its driver counted corrected code words and no {self.unit} in them"
         apart = max(last.at.earliest - first.at.latest, 0)
+        most = max(last.at.latest - first.at.earliest, 0)
         changed = first.value.carrier_changes != last.value.carrier_changes
         return ErrorCount(
             first.at,
@@ -100,7 +114,25 @@ class FecErrors(PortCounters[_Sample]):
             sync_lost=False,
             clock_lost=changed or not last.value.fec.active,
             void=void,
+            most_bits=None if void else int(self.bits_per_second * most / 1e9),
         )
+
+
+def _values(reading: Reading[_Sample]) -> Counted:
+    """Return the counters of a reading by name, and when it was made."""
+    fec = reading.value.fec
+    named: dict[Hashable, FecCount | None] = {
+        "corrected bits": fec.corrected_bits,
+        "corrected code words": fec.corrected_blocks,
+        "uncorrectable code words": fec.uncorrectable_blocks,
+        **{(each.low, each.high): each.count for each in fec.histogram},
+    }
+    return {name: count.total for name, count in named.items() if count is not None}, reading.at
+
+
+def _corrected(first: Reading[_Sample], last: Reading[_Sample]) -> bool:
+    before, after = first.value.fec.corrected_blocks, last.value.fec.corrected_blocks
+    return before is not None and after is not None and after.total > before.total
 
 
 def unit_of_errors(fec: FecReading, *, after: bool) -> ErrorUnit | None:

@@ -5,16 +5,22 @@ several numbers of symbol errors. Corrected code words are in a bin, lost ones a
 (IEEE 802.3, 30.5.1.1.18).
 """
 
+from collections.abc import Hashable
+from dataclasses import replace
+
 from lightrig.instruments.clock import Clock
 from lightrig.instruments.core.capabilities import SymbolErrorHistogram
 from lightrig.instruments.core.errors import CANNOT, DeniedError
 from lightrig.instruments.servers.host.commands import Reading, ToolFailedError, ToolMissingError
 from lightrig.instruments.servers.ports.counter_gates import CounterGate
 from lightrig.instruments.servers.ports.nic import Nic
+from lightrig.instruments.servers.ports.register_doubts import Counted, RegisterDoubts
 from lightrig.instruments.servers.tools.counters import Unknown
 from lightrig.instruments.servers.tools.ethtool_fec import FecCount, FecReading
 
 SYMBOL_BITS = 10
+_AGE = 1_000_000_000
+"""Age that a reading of the counters may have, in ns (a guess)."""
 
 _KP4 = (544, 15)
 _KR4 = (528, 7)
@@ -50,7 +56,7 @@ class FecHistogram:
         """
         command = f"ethtool -I --show-fec {self._netdev}"
         try:
-            first, changes = self._read()
+            first, _ = self._read()
         except (ToolFailedError, ToolMissingError) as error:
             text = f"its FEC counters cannot be read: {str(error).splitlines()[0]}"
             raise DeniedError(self.name, code=CANNOT, text=text, command=command) from error
@@ -58,9 +64,16 @@ class FecHistogram:
             text = "its driver has no histogram of FEC symbol errors (Linux 6.18 and ethtool 6.18)"
             raise DeniedError(self.name, code=CANNOT, text=text, command=command)
         code = self._code()
-        return CounterGate(
-            first.at, duration, self._clock, lambda: self._between(first, changes, code)
-        )
+        doubts = RegisterDoubts(lambda: _values(self._read()[0]), _AGE, self._clock)
+        opened, changes = self._read()
+        doubts.begin(_values(first), _values(opened))
+
+        def counted() -> SymbolErrorHistogram:
+            last = self._read()
+            found = self._between(opened, changes, code, last)
+            return found if found.void else replace(found, void=doubts.found(_values(last[0])))
+
+        return CounterGate(opened.at, duration, self._clock, counted)
 
     def _read(self) -> tuple[Reading[FecReading], int | None]:
         fec = self._nic.fec(self._netdev)
@@ -73,9 +86,13 @@ class FecHistogram:
         return _KP4 if link.speed_bps / link.lanes > _KP4_LANE_BPS else _KR4
 
     def _between(
-        self, first: Reading[FecReading], changes: int | None, code: tuple[int, int]
+        self,
+        first: Reading[FecReading],
+        changes: int | None,
+        code: tuple[int, int],
+        now: tuple[Reading[FecReading], int | None],
     ) -> SymbolErrorHistogram:
-        last, changes_now = self._read()
+        last, changes_now = now
         void = None
         if changes != changes_now or not last.value.active:
             void = "its link was down during the measurement"
@@ -100,6 +117,13 @@ class FecHistogram:
             sent = int(self._rate_bps * apart / 1e9 / (code[0] * SYMBOL_BITS))
             counted = max(counted, sent)
         return SymbolErrorHistogram(first.at, last.at, bins, missed, counted, *code, void=void)
+
+
+def _values(reading: Reading[FecReading]) -> Counted:
+    """Return the counters of a reading by name, and when it was made."""
+    fec = reading.value
+    named: dict[Hashable, int] = {(each.low, each.high): each.count.total for each in fec.histogram}
+    return {**named, "lost": _lost(fec).total}, reading.at
 
 
 def _lost(fec: FecReading) -> FecCount:

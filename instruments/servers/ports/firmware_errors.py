@@ -56,6 +56,7 @@ class FirmwareErrors(PortCounters[MlxlinkReport]):
             sync_lost=False,
             clock_lost=after is None or _downs(first.value) != _downs(last.value),
             void=void,
+            most_bits=int(self.bits_per_second * (last.at.latest - first.at.earliest) / 1e9),
         )
 
     def _wrong(self, report: MlxlinkReport) -> int | None:

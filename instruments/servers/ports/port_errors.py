@@ -109,6 +109,7 @@ class PatternErrors:
             sync_lost=not followed,
             clock_lost=False,
             void="it reported no errors" if followed and test.errors is None else None,
+            most_bits=int(self.bits_per_second * (at.latest - began.earliest) / 1e9),
         )
 
 
