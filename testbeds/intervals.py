@@ -80,12 +80,12 @@ def interval(lower: float, upper: float, unit: str, value: float | None = None) 
         if not abs(end) < ENDLESS:
             return NO_BOUND
         number = _CONTEXT.divide(Decimal(repr(float(end))), size)
-        own = place
+        last = place
         if half and number:
             digits = 2 if rounding != ROUND_HALF_EVEN else 1
             least = place - _MOST_FURTHER if unit != "1" else -math.inf
-            own = int(max(min(place, number.adjusted() - digits + 1), least))
-        return _number(number, own, rounding, unit)
+            last = int(max(min(place, number.adjusted() - digits + 1), least))
+        return _number(number, last, rounding, unit)
 
     middle = "" if value is None else write(value, ROUND_HALF_EVEN)
     if middle and name and middle != NO_BOUND:

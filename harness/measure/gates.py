@@ -90,6 +90,8 @@ class Counted:
     counter: name of the counter. expected: fewest bits within the gate. decision: of the
     sequential test that stopped it, None for a gate of fixed length. scale: the limit.
     looks: errors at each look while it was open. burst: declared mean number of errors in a burst.
+    dispersion: the variance of the number of errors, over that of independent ones, by which a
+    sequential test decided.
     """
 
     counter: str
@@ -100,6 +102,7 @@ class Counted:
     decision: Decision | None = None
     looks: tuple[int, ...] = ()
     burst: float | None = None
+    dispersion: float = 1.0
 
     @property
     def errors(self) -> GateErrors:
@@ -140,7 +143,7 @@ class Counted:
             return None
         if self.decision is None:
             return error_ratio(errors, bits, confidence, self.count.most_bits)
-        lower, upper = anytime_interval(errors, bits, self.scale, confidence)
+        lower, upper = anytime_interval(errors, bits, self.scale, confidence, self.dispersion)
         most = max(bits, self.count.most_bits or bits)
         value = 2 * errors / (bits + most)
         return ErrorRatio(errors, bits, value, lower * bits / most, upper, confidence)
@@ -187,20 +190,23 @@ def count_until_decided(
     The running gate is read repeatedly, which a sequential test permits.
     """
     gate = counter.count(duration=longest)
-    shortest = gate_for(test.bits_without_errors(), counter.bits_per_second)
+    shortest = gate_for(test.bits_to_settle_without_errors(), counter.bits_per_second)
     decision: Decision = "go on"
     confidence = 1 - max(test.alpha, test.beta)
     while True:
         clock.sleep(min(shortest, longest) // _LOOKS)
         seen = _counted(counter, gate.now(), confidence, test.bad, "go on")
         if seen.void_reason is None:
-            decision = test.decide(seen.count.errors, seen.count.bits)
+            decision = test.settle(seen.count.errors, seen.count.bits)
         if decision != "go on" or seen.void_reason is not None or _over(seen.count, longest):
             break
-    last = _counted(counter, gate.stop(), confidence, test.bad, decision)
-    if last.void_reason is None and decision == "go on":
-        decision = test.decide(last.count.errors, last.count.bits)
-    return Counted(last.counter, last.count, last.expected, confidence, test.bad, decision)
+    last = _counted(counter, gate.stop(), confidence, test.bad, "go on")
+    if decision != "go on":
+        last = seen  # what was counted since it was decided is not part of it
+    elif last.void_reason is None:
+        decision = test.settle(last.count.errors, last.count.bits)
+    burst, dispersion = test.burst if test.burst > 1 else None, test.dispersion
+    return replace(last, decision=decision, burst=burst, dispersion=dispersion)
 
 
 def _over(count: ErrorCount, longest: int) -> bool:
@@ -267,7 +273,8 @@ def _judge_alone(limit: Limit, counted: Counted) -> _Judged:
     text = "accepted" if retained else "rejected"
     errors, bits = counted.count.errors, counted.count.bits
     counted_as = f"{name}: {errors:,} errors in {bits:.4g} bits"
-    reason = f"{counted_as}, {text} by the sequential test for independent errors."
+    assumed = f"bursts of {counted.burst:g}" if counted.burst else "independent errors"
+    reason = f"{counted_as}, {text} by the sequential test for {assumed}."
     upper = counted.ratio.upper if counted.ratio else math.inf
     return _Judged(name, "pass" if retained else "fail", None, reason, upper)
 

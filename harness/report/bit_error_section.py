@@ -91,11 +91,19 @@ def _worst(one: Estimate) -> Value:
         f"worst: {name}" if len(names) > 1 else "",
         f"{ratio.errors:,} errors in {plain(float(ratio.bits))}",
         f"{100 * CONFIDENCE:g} % interval {written.ends}, "
-        f"{'valid at any time' if decided else 'exact'} for independent errors",
+        f"{'valid at any time' if decided else 'exact'} for {_assumed(series, decided)}",
         "simulated" if one.test.simulated else "",
     )
     stated = written.value if ratio.errors else f"at most {written.upper}"
     return Value(stated, context)
+
+
+def _assumed(series: Series, decided: bool) -> str:
+    """Return what an interval assumes of the errors: a sequential test uses the declared burst."""
+    declared = series.conditions.get("burst")
+    if not decided or declared is None or np.isnan(declared).all():
+        return "independent errors"
+    return f"bursts of {np.nanmax(declared):g}"
 
 
 def _pooled(series: Series, chosen: Numbers) -> ErrorRatio:

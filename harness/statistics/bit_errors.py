@@ -89,7 +89,7 @@ def lower_bound(errors: int, bits: int, confidence: float = 0.95) -> float:
 
 
 def anytime_interval(
-    errors: int, bits: int, scale: float, confidence: float = 0.95
+    errors: int, bits: int, scale: float, confidence: float = 0.95, dispersion: float = 1.0
 ) -> tuple[float, float]:
     """Two-sided interval of the ratio that holds however often, and whenever, one looked.
 
@@ -99,26 +99,28 @@ def anytime_interval(
     (Robbins, Ann. Math. Statist. 41 (1970) 1397-1409, here for Poisson counts and a mixture of
     gamma distributions, half of it at `scale`, the rest over all decades), which any true ratio
     survives with at least `confidence`. scale: a ratio of the size that matters, such as the
-    limit; it is narrowest there. Raises `SampleError`.
+    limit; it is narrowest there. dispersion: the variance of the number of errors over that of
+    independent ones. Raises `SampleError`.
     """
     _check(errors, bits)
     check_confidence(confidence)
+    count, exposure = errors / dispersion, bits / dispersion  # as so many independent ones
     priors = 1 / np.array([scale, *_DECADES])
     of_each = (
         _SHAPE * np.log(priors)
-        + math.lgamma(_SHAPE + errors)
+        + math.lgamma(_SHAPE + count)
         - math.lgamma(_SHAPE)
-        - (_SHAPE + errors) * np.log(priors + bits)
+        - (_SHAPE + count) * np.log(priors + exposure)
     )
     mixture = float(
         scipy.special.logsumexp(of_each, b=[0.5, *[0.5 / len(_DECADES)] * len(_DECADES)])
     )
 
     def excess(log_ratio: float) -> float:
-        likelihood = errors * log_ratio - bits * math.exp(log_ratio)
+        likelihood = count * log_ratio - exposure * math.exp(log_ratio)
         return mixture - likelihood + math.log1p(-confidence)
 
-    best = math.log(max(errors, 0.5) / bits)
+    best = math.log(max(count, 0.5) / exposure)
     reach = best + 1.0
     while excess(reach) < 0:
         reach += 1.0

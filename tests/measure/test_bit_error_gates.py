@@ -149,8 +149,24 @@ TEST = SequentialTest(1e-13, 1e-12)
 def test_a_good_line_is_accepted_as_soon_as_it_can_be(clock: Clock) -> None:
     counted = count_until_decided(Line(clock, 0.0), TEST, clock, 600 * SECOND)
     assert counted.decision == "accept"
-    assert TEST.bits_without_errors() <= counted.count.bits < 1.1 * TEST.bits_without_errors()
+    shortest = TEST.bits_to_settle_without_errors()
+    assert TEST.bits_without_errors() < shortest <= counted.count.bits < 1.1 * shortest
     assert judge_counts(LIMIT, [counted]).outcome == "pass"
+    # The interval beside a pass does not hold the limit.
+    assert counted.ratio is not None
+    assert counted.ratio.upper <= LIMIT.value
+
+
+def test_a_declared_burst_takes_more_bits_and_is_named(clock: Clock) -> None:
+    declared = SequentialTest(1e-13, 1e-12, burst=4)
+    counted = count_until_decided(Line(clock, 0.0), declared, clock, 6000 * SECOND)
+    alone = count_until_decided(Line(clock, 0.0), TEST, clock, 600 * SECOND)
+    # Twice a burst less one: seven times the variance of independent errors.
+    assert counted.count.bits == pytest.approx(7 * alone.count.bits, rel=0.06)
+    assert counted.ratio is not None
+    assert counted.ratio.upper <= LIMIT.value
+    assert "by the sequential test for bursts of 4" in judge_counts(LIMIT, [counted]).reason
+    assert "for independent errors" in judge_counts(LIMIT, [alone]).reason
 
 
 def test_a_bad_line_is_rejected_long_before_its_time(clock: Clock) -> None:

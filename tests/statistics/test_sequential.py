@@ -45,6 +45,47 @@ def test_expected_bits_agree_with_the_bits_taken(ratio: float) -> None:
     assert bits == pytest.approx(TEST.expected_bits(ratio), rel=0.4)
 
 
+@pytest.mark.parametrize("burst", [1.5, 4])
+@pytest.mark.parametrize(("ratio", "wrong"), [(1e-13, "reject"), (1e-12, "accept")])
+def test_it_keeps_its_rates_in_declared_bursts(ratio: float, wrong: str, burst: float) -> None:
+    """Bursts at random moments, of lengths that follow the geometric distribution."""
+    test = SequentialTest(1e-13, 1e-12, burst=burst)
+    generator, step, mistakes = np.random.default_rng(31), test.bits_without_errors() / 24, 0
+    for _ in range(600):
+        errors, bits = 0, 0
+        while (decision := test.decide(errors, bits)) == "go on":
+            bursts = generator.poisson(ratio * step / burst)
+            errors += int(generator.geometric(1 / burst, bursts).sum())
+            bits += round(step)
+        mistakes += decision == wrong
+    assert mistakes / 600 <= 0.05
+
+
+def test_what_assumes_independent_errors_accepts_bursts_far_too_often() -> None:
+    test, generator, accepted = TEST, np.random.default_rng(31), 0
+    step = test.bits_without_errors() / 24
+    for _ in range(300):
+        errors, bits = 0, 0
+        while (decision := test.decide(errors, bits)) == "go on":
+            errors += int(generator.geometric(1 / 4, generator.poisson(test.bad * step / 4)).sum())
+            bits += round(step)
+        accepted += decision == "accept"
+    assert accepted / 300 > 0.2
+
+
+def test_a_settled_pass_has_an_interval_below_the_limit() -> None:
+    for test in (SequentialTest(1e-13, 1e-12), SequentialTest(1e-13, 1e-12, burst=4)):
+        bits = test.bits_to_settle_without_errors()
+        assert (test.settle(0, bits), test.settle(0, bits - 1)) == ("accept", "go on")
+        assert test.interval(0, bits)[1] <= test.bad < test.interval(0, bits - 1)[1]
+        assert test.settle(50, 10**6) == "reject"
+
+
+def test_a_burst_of_less_than_one_error_is_refused() -> None:
+    with pytest.raises(SampleError, match="burst"):
+        SequentialTest(1e-13, 1e-12, burst=0.5)
+
+
 def test_a_dead_link_is_rejected_at_once_and_a_clean_one_accepted() -> None:
     bits = TEST.bits_without_errors()
     assert TEST.decide(0, bits) == "accept"

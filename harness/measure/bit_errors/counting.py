@@ -92,9 +92,11 @@ class BitErrors:
         of it rejected. Raises `NothingCountedError`.
         """
         error = 1 - self.plan.confidence
-        test = SequentialTest(self.plan.limit / _GOOD_BY, self.plan.limit, error, error)
+        test = SequentialTest(
+            self.plan.limit / _GOOD_BY, self.plan.limit, error, error, self._burst or 1.0
+        )
         longest = 2 * gate_for(test.fixed_bits(), self.counter.bits_per_second)
-        shortest = test.bits_without_errors()
+        shortest = test.bits_to_settle_without_errors()
         self._say(
             f"{self.counter.name}: until {self.plan.limit:g} is decided: {shortest:.3g} bits if "
             f"none is wrong, {test.expected_bits(test.bad):.3g} in the mean at the limit"

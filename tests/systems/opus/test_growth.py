@@ -81,14 +81,15 @@ def test_the_answer_of_several_sizes_has_each_and_those_computed() -> None:
         "step of 3 stages",
         "growth    with stages, computed: on a straight line through the runs of 2 and 3, a step "
         "waits",
-        f"             100 ms, 4 stages: 670.0 ms (95 % interval {670 - half:.1f} … "
-        f"{670 + half:.1f}, n = 7)",
+        f"             100 ms, 4 stages: 670 ms (95 % interval {math.floor(670 - half)} … "
+        f"{math.ceil(670 + half)}, n = 7)",
         *[
-            f"             100 ms, {size} stages: {410 + 130 * (size - 2):.1f} ms "
-            f"(95 % interval {lower:.1f} … {upper:.1f}, n = 7)"
-            for size, value in ((8, 410 + 130 * 6), (16, 410 + 130 * 14))
-            for off in [10 * math.hypot(size - 2, size - 3)]
-            for lower, upper in [(value - off, value + off)]
+            f"             100 ms, {size} stages: {written}, n = 7)"
+            # 410 + 130 x 6 = 1190 ms within 78.10 ms, 410 + 130 x 14 = 2230 ms within 191.05 ms.
+            for size, written in (
+                (8, "1.190 s (95 % interval 1.111 … 1.269"),
+                (16, "2.23 s (95 % interval 2.03 … 2.43"),
+            )
         ],
     ]
     document = answer.document()
