@@ -14,7 +14,14 @@ from lightrig.testbeds.model import (
     TransceiverSpec,
     UnknownNameError,
 )
-from lightrig.testbeds.parts import CoordinatorSpec, GpuSpec, Identity, InstrumentKind, PowerRange
+from lightrig.testbeds.parts import (
+    CoordinatorSpec,
+    FatTreeSpec,
+    GpuSpec,
+    Identity,
+    InstrumentKind,
+    PowerRange,
+)
 from lightrig.testbeds.plan_pairs import PlanPair, plan_pairs
 from lightrig.testbeds.plans import (
     Change,
@@ -78,6 +85,7 @@ __all__ = [
     "Db",
     "Dbm",
     "Delay",
+    "FatTreeSpec",
     "Fiber",
     "GpuSpec",
     "Identity",

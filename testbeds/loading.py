@@ -50,6 +50,15 @@ def load(
     wiring = wire(document, parts, findings)
     optical = [name for name, spec in parts.switches.items() if spec.kind == "optical"]
     cabling = Cabling(wiring.fibers, frozenset(optical))
+    if (tree := document.fat_tree) and (
+        tree.per_domain % tree.per_tor or len(parts.servers) % tree.per_domain
+    ):
+        findings.add(
+            ("fat_tree",),
+            f"found {tree.per_tor} servers a ToR and {tree.per_domain} a domain, of "
+            f"{len(parts.servers)} in all, expected each to be a multiple of the one before",
+            of_key=True,
+        )
     wired_well = not findings
     overrides = document.overrides.model_dump(exclude_none=True) if document.overrides else {}
     check_budgets(parts, wiring, findings, damage="receiver_damage" not in overrides)
@@ -85,6 +94,7 @@ def load(
         lab_folder=path.parent / document.lab_folder if document.lab_folder else None,
         overrides=overrides,
         coordinator=document.labgrid,
+        fat_tree=document.fat_tree,
         automatic_ports=wiring.automatic,
     )
     if vocabulary is None:

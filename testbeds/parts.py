@@ -325,6 +325,17 @@ class InstrumentPart(Controlled):
 
 
 @dataclass(frozen=True, slots=True)
+class FatTreeSpec(Stated):
+    """The packet network behind the servers: all ToRs have as many, and so have all domains."""
+
+    per_tor: Annotated[int, Field(ge=1, le=4096, description="Servers under a ToR")]
+    per_domain: Annotated[
+        int,
+        Field(ge=1, le=4096, description="Servers under one group of aggregation switches"),
+    ]
+
+
+@dataclass(frozen=True, slots=True)
 class CoordinatorSpec(Stated):
     """A labgrid coordinator that gives this lab to one user at a time; needs lightrig[labgrid]."""
 

@@ -14,6 +14,7 @@ from pydantic import (
 from lightrig.testbeds.base import Part, schema_of
 from lightrig.testbeds.parts import (
     CoordinatorSpec,
+    FatTreeSpec,
     InstrumentPart,
     OpticalSwitchPart,
     PacketSwitchPart,
@@ -152,6 +153,12 @@ class Document(Part):
         examples=["/srv/lab/lightrig"],
     )
     labgrid: CoordinatorSpec | None = None
+    fat_tree: FatTreeSpec | None = Field(
+        None,
+        description="The packet network behind the servers, by which `lightrig orchestrate` "
+        "orders groups",
+        examples=[{"per_tor": 2, "per_domain": 512}],
+    )
     fabric: dict[str, Annotated[int, Field(ge=1, le=1_000_000)]] | None = Field(
         None,
         description="Sizes of a fabric that `system` builds; then `switches` and `servers` have "

@@ -1,7 +1,7 @@
 """The part of a system that an orchestrator needs: which nodes make a group, by which circuits."""
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 from pydantic import BaseModel, ConfigDict
 
@@ -13,6 +13,9 @@ class Shape(BaseModel):
     """Base of what a job of a system wants: unknown fields and conversions are errors."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    CHANGEABLE: ClassVar[frozenset[str]] = frozenset()
+    """Fields that another `submit` of a job may change while the job is there."""
 
 
 class Layout(Protocol):
@@ -44,7 +47,7 @@ class Layout(Protocol):
     ) -> Job:
         """Return the job with groups in as many of its empty places as possible.
 
-        Groups that the job has stay, unless moving some makes room for all that it wants.
+        Groups that the job has stay, unless its shape lets the layout move some of them.
 
         job: its `within` are the nodes that a new group may have, None for all; a group with
         others stays. free: nodes of these that work and are in no group. lost: groups that had
@@ -57,6 +60,9 @@ class Layout(Protocol):
 
         Raises `OrchestrationError` for groups that this layout does not make.
         """
+
+    def measures(self, job: Job) -> Mapping[str, float]:
+        """Return how a job's groups are placed, by the name of a measure; less is better."""
 
     def idle(self, switch: str) -> frozenset[Circuit]:
         """Return the circuits of a switch that no job needs."""

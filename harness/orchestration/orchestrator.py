@@ -82,6 +82,7 @@ class Orchestrator:
             switch: node for switch in self._wiring.switches for node in layout.cut_off([switch])
         }
         self._by_job: dict[str, tuple[Job, Circuits]] = {}
+        self._measured: dict[str, tuple[Job, Mapping[str, float]]] = {}
         self._health = Health(self._causes(), dict(self.wanted.silent))
         all_nodes = {"the nodes, by their light,": frozenset(layout.nodes)}
         self._light = Health(all_nodes, dict(self.wanted.dark))
@@ -107,11 +108,14 @@ class Orchestrator:
     def request(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
         """Carry out one request of `requests` and return the status afterwards.
 
-        Raises `OrchestrationError`, and then has changed nothing.
+        With `dry_run`, return what it would change, and change nothing. Raises
+        `OrchestrationError`, and then has changed nothing.
         """
         wish = parsed(request, self.layout.shape)
         if not isinstance(wish, Status):
             with self._lock:
+                if wish.dry_run:
+                    return self._outlook(self._next(wish))
                 self._want(self._next(wish))
                 self._order()
         return self.status()
@@ -325,6 +329,13 @@ class Orchestrator:
             cached = self._by_job[job.name] = job, self.layout.circuits(job)
         return cached[1]
 
+    def _measures_of(self, job: Job) -> Mapping[str, float]:
+        """Return `Layout.measures` of a job, taken once for each placement."""
+        cached = self._measured.get(job.name)
+        if cached is None or cached[0] is not job:
+            cached = self._measured[job.name] = job, dict(self.layout.measures(job))
+        return cached[1]
+
     def _failed_switches(self) -> set[str]:
         """Return the switches that have failed, or belong to a node that has."""
         unusable = self.wanted.unusable(self.layout)
@@ -377,24 +388,54 @@ class Orchestrator:
         asked = Job(wish.job, shape, wish.priority, wish.gang, wish.reserve, groups, within=within)
         for number, job in enumerate(wanted.jobs):
             if job.name == wish.job:
+                changeable = self.layout.shape.CHANGEABLE
+                changes = {
+                    key: shape[key] for key in changeable if job.shape.get(key) != shape[key]
+                }
                 asks = shape, wish.priority, wish.gang, within
-                if (job.shape, job.priority, job.gang, job.within) != asks:
+                if ({**job.shape, **changes}, job.priority, job.gang, job.within) != asks:
                     raise OrchestrationError(
                         f"job {job.name} is there with shape {job.shape}, priority {job.priority}, "
                         f"gang {job.gang}, nodes {job.document()['within'] or 'any'}: "
                         "withdraw it first"
                     )
-                if not job.reserved or wish.reserve:
+                events = [f"job {job.name}: {key} is {new}" for key, new in sorted(changes.items())]
+                if starts := job.reserved and not wish.reserve:
+                    events.append(f"job {job.name} starts")
+                if not events:
                     return wanted
                 jobs = list(wanted.jobs)
-                jobs[number] = replace(job, reserved=False)
-                return replace(wanted, jobs=tuple(jobs)).noting(f"job {job.name} starts")
+                jobs[number] = replace(job, shape=shape, reserved=job.reserved and not starts)
+                return replace(wanted, jobs=tuple(jobs)).noting(*events)
         what = "is reserved" if wish.reserve else "is submitted"
         return replace(wanted, jobs=(*wanted.jobs, asked)).noting(f"job {asked.name} {what}")
 
     def _without(self, name: str) -> OrchestrationError:
         names = ", ".join(job.name for job in self.wanted.jobs) or "none"
         return OrchestrationError(f"found no job {name}; jobs are {names}")
+
+    def _outlook(self, wanted: Wanted) -> dict[str, Any]:
+        """Return what `wanted` would change, by job."""
+        after = wanted if self._doubt else wanted.placed(self.layout)
+        known = {job.name: job for job in self.wanted.jobs}
+        changes: dict[str, Any] = dict.fromkeys(known)  # withdrawn
+        for job in after.jobs:
+            old = known.get(job.name)
+            if job is old:
+                del changes[job.name]
+                continue
+            pairs = zip(old.groups if old else (), job.groups, strict=False)
+            changes[job.name] = {
+                "changed": [n for n, (a, b) in enumerate(pairs) if a != b] if old else None,
+                "moved": list(job.moved),
+                "missing": {"before": old.missing if old else None, "after": job.missing},
+                "measures": {
+                    "before": dict(self.layout.measures(old)) if old else None,
+                    "after": dict(self.layout.measures(job)),
+                },
+                "groups": job.document()["groups"],
+            }
+        return {"dry_run": True, "epoch": self.wanted.epoch, "doubt": self._doubt, "jobs": changes}
 
     @property
     def _doubt(self) -> str | None:
@@ -476,6 +517,7 @@ class Orchestrator:
                     **{key: each for key, each in job.document().items() if key != "job"},
                     "ready": job.name in ready,
                     "without": sorted(failed & self._circuits_of(job).keys()),
+                    "measures": self._measures_of(job),
                 }
                 for job in self.wanted.jobs
             },

@@ -29,13 +29,22 @@ class _Request(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
 
+class _Change(_Request):
+    """A request that changes what is wanted.
+
+    dry_run: answer what it would change, and change nothing.
+    """
+
+    dry_run: bool = False
+
+
 class Status(_Request):
     """Say what is wanted and seen."""
 
     do: Literal["status"]
 
 
-class Submit(_Request):
+class Submit(_Change):
     """Place a job; twice places it once, and without `reserve` it starts a reserved one.
 
     nodes: those that it may have, now and after a failure, as a scheduler has allocated them.
@@ -50,28 +59,28 @@ class Submit(_Request):
     nodes: Nodes | None = None
 
 
-class Withdraw(_Request):
+class Withdraw(_Change):
     """End a job; jobs that wait may get its nodes."""
 
     do: Literal["withdraw"]
     job: Name
 
 
-class Failed(_Request):
+class Failed(_Change):
     """Take nodes for failed, whatever their probes say, and place their groups anew."""
 
     do: Literal["failed"]
     nodes: Nodes
 
 
-class Repaired(_Request):
+class Repaired(_Change):
     """Use nodes again that a request called failed, or that were drained."""
 
     do: Literal["repaired"]
     nodes: Nodes
 
 
-class Drain(_Request):
+class Drain(_Change):
     """Give nodes no new group; those that they have stay."""
 
     do: Literal["drain"]

@@ -185,13 +185,15 @@ class Wanted:
         known(taken, layout)
         if len(set(taken)) != len(taken) or len({job.name for job in jobs}) != len(jobs):
             raise OrchestrationError("a node is in two groups, or two jobs have one name")
+        complete = []
         for job in jobs:
             known(job.within or (), layout)
             shape = layout.shape.model_validate(job.shape).model_dump(mode="json")
             if layout.groups_of(shape) != len(job.groups):
                 raise OrchestrationError(f"job {job.name} has {len(job.groups)} groups")
             layout.circuits(job)
-        return wanted
+            complete.append(replace(job, shape=shape))  # with fields that an older one had not
+        return replace(wanted, jobs=tuple(complete))
 
 
 def known(nodes: Iterable[str], layout: Layout) -> frozenset[str]:

@@ -333,7 +333,7 @@ TREE = {"per_tor": 2, "per_domain": 4}
         ({"do": "submit", "job": "a", "shape": {"size": 2, "x": 1}}, "shape.x: Extra"),
         (
             {"do": "submit", "job": "a", "shape": {**SHAPE, "fat_tree": TREE}},
-            "found 9 nodes",
+            "fat_tree, which belongs to the fabric's file",
         ),
         ({"do": "submit", "job": "a", "shape": SHAPE, "nodes": []}, "nodes: "),
         ({"do": "submit", "job": "a", "shape": SHAPE, "nodes": ["node9"]}, "found node 'node9'"),

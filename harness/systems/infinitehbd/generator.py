@@ -9,10 +9,12 @@ import typer
 from lightrig.harness.systems.infinitehbd.planning.placement import place
 from lightrig.harness.systems.infinitehbd.planning.rings import Path, bundles, circuits, paths
 from lightrig.harness.systems.infinitehbd.planning.wiring import (
+    FatTree,
     InfiniteHbdError,
     Nodes,
     RowWiring,
     k_hop,
+    powers_of_two,
 )
 
 MOST = 4096
@@ -41,6 +43,14 @@ def generate(
     namespaces: Annotated[
         bool, typer.Option("--namespaces", help="Nodes that are namespaces of this machine.")
     ] = False,
+    binary: Annotated[
+        bool,
+        typer.Option("--binary", help="Links over 1, 2, 4 ... nodes, for all-to-all (App. G)."),
+    ] = False,
+    per_tor: Annotated[int, typer.Option(help="Nodes under a ToR; 0: no fat tree.")] = 0,
+    per_domain: Annotated[
+        int, typer.Option(help="Nodes under a group of aggregation switches; 0: all.")
+    ] = 0,
     fixed: Annotated[
         bool, typer.Option("--fixed", help="Fixed optics in one ring, as the paper's 32 GPUs.")
     ] = False,
@@ -51,7 +61,16 @@ def generate(
     """
     if fixed:
         return render_fixed(nodes, gpus=gpus)
-    return render(nodes, hops=hops, gpus=gpus, group=group, line=line, namespaces=namespaces)
+    return render(
+        nodes,
+        hops=hops,
+        gpus=gpus,
+        group=group,
+        line=line,
+        namespaces=namespaces,
+        binary=binary,
+        fat_tree=(per_tor, per_domain or nodes) if per_tor else None,
+    )
 
 
 def render(
@@ -62,6 +81,8 @@ def render(
     group: int = 3,
     line: bool = False,
     namespaces: bool = False,
+    binary: bool = False,
+    fat_tree: tuple[int, int] | None = None,
 ) -> str:
     """The description of a K-hop ring, or line, of `nodes` nodes, as YAML.
 
@@ -75,13 +96,19 @@ def render(
 
     namespaces: the nodes are network namespaces of this machine, of which every circuit is a
     link of the kernel; "whole" is then one ring through all of them, and "bypass" the ring past
-    the node in the middle. Raises `InfiniteHbdError` for sizes that cannot be.
+    the node in the middle. binary: links lead over 1, 2, 4 ... nodes (G.3) and not over 1, 2, 3 ...
+    fat_tree: nodes of a ToR and of a domain; the row is then deployed as Algorithm 3 has it. Raises
+    `InfiniteHbdError` for sizes that cannot be.
     """
     if nodes > MOST:
         raise InfiniteHbdError(f"found {nodes} nodes, expected at most {MOST} in one file")
     if not 2 <= hops <= gpus:
         raise InfiniteHbdError(f"found {hops} hops, expected 2 to the {gpus} GPUs of a node (§4.2)")
-    wiring = k_hop(nodes, hops, closed=not line)
+    wiring = (powers_of_two if binary else k_hop)(nodes, hops, closed=not line)
+    if nodes <= wiring.reach:
+        raise InfiniteHbdError(f"found {nodes} nodes, expected at least {wiring.reach + 1}")
+    if fat_tree:
+        FatTree(nodes, *fat_tree)
     whole, bypass = _one_ring(wiring) if namespaces else _rings(wiring, group)
     shape, every = "line" if line else "ring", _range(0, nodes - 1)
     what = "namespaces" if namespaces else f"nodes with {gpus} GPUs each"
@@ -91,8 +118,13 @@ def render(
             "# yaml-language-server: $schema=schema.json",
             f"name: infinitehbd{'' if namespaces else '-'}{nodes}",
             f"about: A {hops}-hop {shape} of {nodes} {what}, generated"
-            " (InfiniteHBD, SIGCOMM 2025, §4.2)",
+            f" (InfiniteHBD, SIGCOMM 2025, {'G.3' if binary else '§4.2'})",
             "system: infinitehbd",
+            *(
+                [f"fat_tree: {{per_tor: {fat_tree[0]}, per_domain: {fat_tree[1]}}}"]
+                if fat_tree
+                else []
+            ),
             "",
             "# A bundle's one module stands for all of them, which take the same path. It sends",
             "# from p0 and has a detector a path: p0 external 1, p1 external 2, p2 loopback.",

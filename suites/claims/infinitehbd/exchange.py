@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lightrig.harness.systems.infinitehbd.planning.wiring import InfiniteHbdError, Nodes, RowWiring
+from lightrig.harness.systems.infinitehbd.planning.wiring import InfiniteHbdError, Nodes
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,11 +78,3 @@ def largest_parallelism(gpus: int) -> int:
     four GPUs a node, 2,048 with eight.
     """
     return gpus << gpus
-
-
-def powers_of_two(nodes: int, k: int, *, closed: bool = False) -> RowWiring:
-    """Each node joined to those at ±1, ±2, ±4 … ±2^(`k` - 1), for all-to-all (Appendix G.3).
-
-    A run of faulty nodes shorter than `k` can be passed only where a power of two fits it.
-    """
-    return RowWiring(nodes, tuple(1 << bit for bit in range(k)), closed)

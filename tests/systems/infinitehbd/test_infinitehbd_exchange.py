@@ -7,13 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lightrig.harness.systems.infinitehbd.planning.wiring import InfiniteHbdError
+from lightrig.harness.systems.infinitehbd.planning.wiring import InfiniteHbdError, powers_of_two
 from lightrig.suites.claims.infinitehbd.exchange import (
     Round,
     exchange,
     exchange_ns,
     largest_parallelism,
-    powers_of_two,
     rounds,
 )
 

@@ -84,7 +84,7 @@ def test_without_any_answer_nothing_has_failed(bench: Bench, tmp_path: Path) -> 
 
 @pytest.fixture
 def row(tmp_path: Path) -> Orchestrator:
-    (tmp_path / "row.yaml").write_text(render(16, hops=2))
+    (tmp_path / "row.yaml").write_text(render(16, hops=2, fat_tree=(4, 8)))
     testbed = load(tmp_path / "row.yaml")
     running = Orchestrator(testbed, RowLayout(testbed), Switchroom(testbed), tmp_path / "s.json")
     running.start()
@@ -98,7 +98,7 @@ def test_groups_follow_the_fat_tree_behind_the_row(row: Orchestrator) -> None:
     by side under the same ToRs, so that their context-parallel traffic stays there (Appendix D).
     The ToRs of node 5 fail to hold four of them, so they come last.
     """
-    shape = {"size": 2, "groups": 6, "fat_tree": {"per_tor": 4, "per_domain": 8}}
+    shape = {"size": 2, "groups": 6}
     row.request({"do": "failed", "nodes": ["node5"]})
     status = row.request({"do": "submit", "job": "a", "shape": shape})
     found = orchestrations.groups(status, "a")
@@ -109,11 +109,25 @@ def test_groups_follow_the_fat_tree_behind_the_row(row: Orchestrator) -> None:
     status = row.request({"do": "submit", "job": "b", "shape": {**shape, "size": 4, "groups": 4}})
     assert orchestrations.groups(status, "b") == [None] * 4
     assert status["settled"]
+    assert status["jobs"]["a"]["measures"] == {"crossing": 0.0}
 
 
-def test_gpus_are_a_unit_of_groups(row: Orchestrator) -> None:
-    status = row.request({"do": "submit", "job": "a", "shape": {"gpus": 8, "groups": 2}})
-    assert orchestrations.groups(status, "a") == [["node0", "node1"], ["node2", "node3"]]
+@pytest.mark.parametrize("nodes", [1, 2, 4])
+def test_gpus_are_a_unit_of_groups(row: Orchestrator, nodes: int) -> None:
+    """The two groups lie under the same ToRs, of which there are four: place modulo 4."""
+    status = row.request({"do": "submit", "job": "a", "shape": {"gpus": 4 * nodes, "groups": 2}})
+    found = orchestrations.groups(status, "a")
+    assert [len(group) for group in found] == [nodes, nodes]
+    tors = [[int(node.removeprefix("node")) % 4 for node in group] for group in found]
+    assert tors[0] == tors[1]
+    if nodes == 1:  # a ring of the node's own GPUs: its modules are in loopback
+        name = f"trx0-{found[0][0]}"
+        assert row.circuits()[name] == row.layout.idle(name)
+
+
+def test_a_part_of_a_node_is_refused_with_the_reason(row: Orchestrator) -> None:
+    with pytest.raises(OrchestrationError, match=r"groups of 6 GPUs.*loopback closes a ring"):
+        row.request({"do": "submit", "job": "a", "shape": {"gpus": 6}})
 
 
 def test_a_ring_of_all_takes_in_what_has_returned(row: Orchestrator) -> None:
@@ -127,12 +141,7 @@ def test_a_ring_of_all_takes_in_what_has_returned(row: Orchestrator) -> None:
 
 
 def test_a_ring_of_all_on_a_line_is_refused(tmp_path: Path) -> None:
-    layout = RowLayout(load_line(tmp_path))
-    object.__setattr__(layout, "wiring", layout.wiring.__class__(5, (1, 2)))
+    (tmp_path / "line.yaml").write_text(render(5, line=True))
+    layout = RowLayout(load(tmp_path / "line.yaml"))
     with pytest.raises(OrchestrationError, match="is a line"):
         layout.groups_of({"size": 0})
-
-
-def load_line(tmp_path: Path):
-    (tmp_path / "line.yaml").write_text(render(5))
-    return load(tmp_path / "line.yaml")

@@ -16,8 +16,12 @@ from lightrig.harness.systems.infinitehbd.planning.placement import (
     place_on,
 )
 from lightrig.harness.systems.infinitehbd.planning.traffic import careless, cross_tor_share, job_of
-from lightrig.harness.systems.infinitehbd.planning.wiring import FatTree, InfiniteHbdError, k_hop
-from lightrig.suites.claims.infinitehbd.exchange import powers_of_two
+from lightrig.harness.systems.infinitehbd.planning.wiring import (
+    FatTree,
+    InfiniteHbdError,
+    k_hop,
+    powers_of_two,
+)
 
 FIXTURES = json.loads(
     (

@@ -12,8 +12,8 @@ from lightrig.harness.systems.infinitehbd.planning.rings import Path, bundles, c
 from lightrig.harness.systems.infinitehbd.planning.wiring import (
     InfiniteHbdError,
     k_hop,
+    powers_of_two,
 )
-from lightrig.suites.claims.infinitehbd.exchange import powers_of_two
 from lightrig.testbeds import Circuit
 
 

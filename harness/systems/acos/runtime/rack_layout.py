@@ -110,6 +110,10 @@ class RackLayout:
             raise OrchestrationError(f"job {job.name}: spare {spare} does not leave {group.nodes}")
         return self._circuits(job.shape["dimension"], degrees, spare)
 
+    def measures(self, job: Job) -> Mapping[str, float]:
+        """Return nothing: all places are alike."""
+        return {}
+
     def idle(self, switch: str) -> frozenset[Circuit]:
         """Return the circuits of the first state."""
         return self._idle[switch]

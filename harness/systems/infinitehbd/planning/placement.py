@@ -4,11 +4,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from lightrig.harness.systems.infinitehbd.planning.rings import joinable
 from lightrig.harness.systems.infinitehbd.planning.wiring import (
     FatTree,
     InfiniteHbdError,
     Mask,
     Nodes,
+    RowWiring,
 )
 
 
@@ -32,15 +34,30 @@ def place(faulty: Mask, size: int, reach: int, *, closed: bool = False) -> Nodes
     faulty: by position in the line. closed: the ends are neighbours.
     """
     _check(size, reach)
-    healthy = np.flatnonzero(~faulty)
-    if healthy.size == 0:
-        return np.empty((0, size), dtype=np.int64)
-    breaks = np.flatnonzero(np.diff(healthy) > reach) + 1
-    if closed and healthy[0] + faulty.size - healthy[-1] <= reach and breaks.size:
-        # Begin after a break, so that the part across the ends is one.
-        healthy = np.roll(healthy, -breaks[0])
-        breaks = breaks[1:] - breaks[0]
-    return _cut(healthy, breaks, size)
+    return _cut(*_components(faulty, reach, closed=closed), size)
+
+
+def most_groups(wiring: RowWiring, usable: Mask, size: int) -> Nodes:
+    """The most groups that Algorithm 2 makes of which `rings.paths` joins each, one a row.
+
+    With an odd number of hops a group may need the farthest links on both sides of a node, which
+    one bundle has; then groups begin one node later.
+    """
+    _check(size, wiring.reach)
+    healthy, breaks = _components(~usable, wiring.reach, closed=wiring.closed)
+    groups = _cut(healthy, breaks, size)
+    if joinable(wiring, groups).all():
+        return groups
+    found = []
+    for part in np.split(healthy, breaks):
+        if part.size >= size:
+            windows = np.lib.stride_tricks.sliding_window_view(part, size)
+            begin = 0
+            for first, joins in enumerate(joinable(wiring, windows).tolist()):
+                if joins and first >= begin:
+                    found.append(windows[first])
+                    begin = first + size
+    return np.array(found, dtype=np.int64).reshape(-1, size)
 
 
 def place_on(tree: FatTree, faulty: Mask, size: int, reach: int, constraints: int) -> Placement:
@@ -127,6 +144,17 @@ class _Line:
         """Number of groups."""
         healthy, breaks = self.parts(constraints)
         return int((_lengths(healthy, breaks) // size).sum())
+
+
+def _components(faulty: Mask, reach: int, *, closed: bool) -> tuple[Nodes, Nodes]:
+    """Return the healthy places in order, and before which of them the row is parted."""
+    healthy = np.flatnonzero(~faulty)
+    breaks = np.flatnonzero(np.diff(healthy) > reach) + 1
+    if closed and breaks.size and healthy[0] + faulty.size - healthy[-1] <= reach:
+        # Begin after a break, so that the part across the ends is one.
+        healthy = np.roll(healthy, -breaks[0])
+        breaks = breaks[1:] - breaks[0]
+    return healthy, breaks
 
 
 def _lengths(healthy: Nodes, breaks: Nodes) -> Nodes:

@@ -26,6 +26,10 @@ class Path(IntEnum):
     LOOPBACK = 3
 
 
+LEAST_WITH_BOTH_SIDES = 3
+"""Nodes of a group in which one has links on both sides."""
+
+
 def bundles(wiring: RowWiring) -> tuple[tuple[int, int], ...]:
     """The distances, with sign, that external paths 1 and 2 of each bundle of a node reach.
 
@@ -70,6 +74,14 @@ def paths(wiring: RowWiring, groups: Nodes, *, closed: bool = False) -> tuple[No
     for ends, side in ((row[:, :-1], right), (row[:, 1:], left)):
         taken[ends[joined], of[side[joined]]] = by[side[joined]]
     return taken, joined
+
+
+def joinable(wiring: RowWiring, groups: Nodes) -> Mask:
+    """Return which of the groups `paths` joins, by the rule that `bundles` states."""
+    if not len(wiring.hops) % 2 or groups.shape[1] < LEAST_WITH_BOTH_SIDES:
+        return np.ones(len(groups), dtype=bool)
+    far = np.diff(groups, axis=1) % wiring.nodes == wiring.reach
+    return np.asarray(~(far[:, 1:] & far[:, :-1]).any(axis=1))
 
 
 def circuits(path: Path, modules: int) -> frozenset[Circuit]:

@@ -24,14 +24,29 @@ def cross_tor_share(tree: FatTree, groups: Nodes) -> float:
     that nothing crosses. Traffic within groups runs in the high-bandwidth domain and does not
     count; nor does traffic between sets, which no placement can keep under a ToR.
     """
-    crossing = passed = 0
-    whole = len(groups) // tree.per_tor * tree.per_tor
-    for part in (groups[:whole].reshape(-1, tree.per_tor, groups.shape[1]), groups[None, whole:]):
-        if part.shape[0] and part.shape[1] > 1:
-            tors = tree.tor(part)
-            away = tors != np.roll(tors, -1, axis=1)
-            crossing, passed = crossing + int(away.sum()), passed + away.size
-    return crossing / passed if passed else 0.0
+    crossing, passed = crossings(tree.tor(groups), tree.per_tor)
+    return float(crossing.sum() / passed.sum()) if passed.any() else 0.0
+
+
+def crossings(tors: Nodes, per_tor: int) -> tuple[Nodes, Nodes]:
+    """Return for each set how many of its rings' links cross a ToR, and how many there are.
+
+    tors: of each group, in its nodes' order; negative for a group that is missing, past which
+    the rings of its set close. See `cross_tor_share`.
+    """
+    count, size = tors.shape
+    sets = -(-count // per_tor)
+    padded = np.full((sets * per_tor, size), -1, dtype=np.int64)
+    padded[:count] = tors
+    by_set = padded.reshape(sets, per_tor, size)
+    there = by_set[:, :, 0] >= 0
+    whole = there.all(axis=1)
+    away = (by_set != np.roll(by_set, -1, axis=1)).sum(axis=(1, 2))
+    present = there.sum(axis=1)
+    for number in np.flatnonzero(~whole).tolist():
+        part = by_set[number, there[number]]
+        away[number] = (part != np.roll(part, -1, axis=0)).sum()
+    return away, np.where(present > 1, present * size, 0)
 
 
 def job_of(tree: FatTree, placement: Placement, groups: int) -> Nodes:

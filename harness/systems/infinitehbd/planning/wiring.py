@@ -63,6 +63,15 @@ def k_hop(nodes: int, k: int, *, closed: bool = False) -> RowWiring:
     return RowWiring(nodes, tuple(range(1, k + 1)), closed)
 
 
+def powers_of_two(nodes: int, k: int, *, closed: bool = False) -> RowWiring:
+    """Each node joined to those at ±1, ±2, ±4 … ±2^(`k` - 1), for all-to-all (Appendix G.3).
+
+    A run of faulty nodes shorter than `k` can be passed only where a power of two fits it. Raises
+    `InfiniteHbdError`.
+    """
+    return RowWiring(nodes, tuple(1 << bit for bit in range(k)), closed)
+
+
 @dataclass(frozen=True, slots=True)
 class FatTree:
     """A data-centre network: nodes in order, so many under a ToR, so many in a domain.

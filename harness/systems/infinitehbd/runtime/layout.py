@@ -2,26 +2,27 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
-from typing import Annotated
+from dataclasses import dataclass, replace
+from typing import Annotated, ClassVar, Literal
 
 import numpy as np
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from lightrig.harness.orchestration.jobs import Group, Job, OrchestrationError
 from lightrig.harness.orchestration.layout import Shape
-from lightrig.harness.systems.infinitehbd.planning.placement import aligned, orchestrate
-from lightrig.harness.systems.infinitehbd.planning.placement import place as most_groups
+from lightrig.harness.systems.infinitehbd.planning.repair import MISSING, Policy, Repair
 from lightrig.harness.systems.infinitehbd.planning.rings import Path, circuits, paths
 from lightrig.harness.systems.infinitehbd.planning.wiring import (
     FatTree,
     InfiniteHbdError,
-    Mask,
     Nodes,
     RowWiring,
     k_hop,
+    powers_of_two,
 )
 from lightrig.testbeds import Circuit, Testbed
 
@@ -30,13 +31,6 @@ LEAST_RING = 3
 
 _SWITCH = re.compile(r"trx(\d+)-node(\d+)")
 _IDLE = circuits(Path.LOOPBACK, 1)
-
-
-class FatTreeShape(Shape):
-    """The packet network behind the row, whose nodes are deployed as Algorithm 3 has them."""
-
-    per_tor: Annotated[int, Field(ge=1, le=4096, description="Nodes under a ToR")]
-    per_domain: Annotated[int, Field(ge=1, le=4096, description="Nodes of a domain")]
 
 
 class RingShape(Shape):
@@ -50,11 +44,30 @@ class RingShape(Shape):
         int | None, Field(ge=1, le=1_048_576, description="GPUs of a group, in place of its nodes")
     ] = None
     groups: Annotated[int, Field(ge=1, le=4096, description="Number of groups")] = 1
-    fat_tree: FatTreeShape | None = None
+    policy: Annotated[
+        Literal["keep", "repair", "optimal"],
+        Field(description="Groups that may move: none, as few as found, or all"),
+    ] = "repair"
+    crossing: Annotated[
+        float,
+        Field(ge=0, le=1, description="Greatest share of traffic across ToRs that repair leaves"),
+    ] = 0.03
+
+    CHANGEABLE: ClassVar[frozenset[str]] = frozenset({"policy", "crossing"})
+
+    @model_validator(mode="before")
+    @classmethod
+    def _tree_of_the_file(cls, found: object) -> object:
+        if isinstance(found, Mapping) and "fat_tree" in found:
+            raise ValueError(
+                "found fat_tree, which belongs to the fabric's file: "
+                "lightrig generate infinitehbd --per-tor --per-domain"
+            )
+        return found
 
 
 def wiring_of(testbed: Testbed) -> RowWiring:
-    """The closed K-hop wiring of a testbed as `lightrig generate infinitehbd` names its parts.
+    """The wiring of a testbed as `lightrig generate infinitehbd` names its parts.
 
     Raises `InfiniteHbdError` for another testbed.
     """
@@ -64,28 +77,82 @@ def wiring_of(testbed: Testbed) -> RowWiring:
             f"{testbed.path} has switches that are no bundles of a node, trxB-nodeN"
         )
     places = [(int(match[1]), int(match[2])) for match in found if match]
-    hops, nodes = (1 + max(each) for each in zip(*places, strict=True))
-    return k_hop(nodes, hops, closed=True)
+    bundles, nodes = (1 + max(each) for each in zip(*places, strict=True))
+    at = {f"node{number}": number for number in range(nodes)}
+    cabled = set()
+    for fiber in testbed.fibers:
+        match = _SWITCH.fullmatch(fiber.source.owner)
+        if match and fiber.sink.owner in at and at[fiber.sink.owner] != int(match[2]):
+            cabled.add(at[fiber.sink.owner] - int(match[2]))
+    for make, closed in itertools.product((k_hop, powers_of_two), (True, False)):
+        with contextlib.suppress(InfiniteHbdError):
+            row = make(nodes, bundles, closed=closed)
+            left, right = row.links().T
+            if cabled == {*(right - left).tolist(), *(left - right).tolist()}:
+                return row
+    raise InfiniteHbdError(
+        f"{testbed.path} has fibers over {sorted(each for each in cabled if each > 0)} nodes, "
+        f"expected those of {bundles} bundles on a ring or a line, as lightrig generate has them"
+    )
+
+
+@dataclass(frozen=True)
+class Row:
+    """A row by its sizes.
+
+    Attributes:
+        nodes: in the order of the row. gpus: that a node has, where all have as many.
+        tree: the packet network behind it, whose order of deployment the row has.
+    """
+
+    wiring: RowWiring
+    nodes: tuple[str, ...]
+    tree: FatTree | None = None
+    gpus: int | None = None
+
+
+def row_of(testbed: Testbed) -> Row:
+    """Return the row of a testbed.
+
+    Raises `InfiniteHbdError` for one of other parts, and for one wired for binary exchange.
+    """
+    wiring = wiring_of(testbed)
+    if wiring.hops != tuple(range(1, wiring.reach + 1)):
+        raise InfiniteHbdError(
+            f"{testbed.path} is wired for binary exchange, over {wiring.hops} nodes: the paper "
+            "places no jobs on it (Appendix G), so orchestrate does not either"
+        )
+    gpus = {spec.gpus.count for spec in testbed.servers.values()}
+    behind = testbed.fat_tree
+    return Row(
+        wiring,
+        tuple(testbed.servers),
+        FatTree(wiring.nodes, behind.per_tor, behind.per_domain) if behind else None,
+        gpus.pop() if len(gpus) == 1 else None,
+    )
 
 
 class RowLayout:
     """The row that a testbed cables, as `lightrig generate infinitehbd` names its parts.
 
-    Raises `InfiniteHbdError` for another testbed.
+    Raises `InfiniteHbdError` for another testbed; see `row_of`.
     """
 
     shape = RingShape
 
-    def __init__(self, testbed: Testbed) -> None:
-        self.wiring = wiring_of(testbed)
-        self.nodes = tuple(testbed.servers)
+    def __init__(self, fabric: Testbed | Row) -> None:
+        row = fabric if isinstance(fabric, Row) else row_of(fabric)
+        self.wiring, self.tree, self._gpus = row.wiring, row.tree, row.gpus
+        self.nodes = row.nodes
         self._place_of = {name: place for place, name in enumerate(self.nodes)}
-        self._gpus = {spec.gpus.count for spec in testbed.servers.values()}
+        self._placed: dict[str, tuple[Job, frozenset[str], Job]] = {}
 
     def groups_of(self, shape: Mapping[str, object]) -> int:
         """See `Layout`."""
         wanted = RingShape.model_validate(shape)
         size = self._size(wanted)
+        if wanted.crossing != RingShape.model_fields["crossing"].default and not self.tree:
+            raise OrchestrationError("found a limit of crossing, and the file states no fat_tree")
         if size * wanted.groups > self.wiring.nodes or (not size and wanted.groups > 1):
             raise OrchestrationError(
                 f"found {wanted.groups} groups of {size} nodes, of {self.wiring.nodes} in all; "
@@ -93,8 +160,6 @@ class RowLayout:
             )
         if not size and not self.wiring.closed:
             raise OrchestrationError("the row is a line, expected a ring: its ends have no link")
-        if wanted.fat_tree:
-            self._tree(wanted.fat_tree)
         return wanted.groups
 
     def cut_off(self, switches: Collection[str]) -> Mapping[str, str]:
@@ -114,20 +179,47 @@ class RowLayout:
         if not size:
             ring = self._ring_of_all(free | job.nodes)
             return job if job.groups == ring else replace(job, groups=ring)
-        if not job.missing:
+        if not (job.missing or self.tree):
             return job
-        usable = np.array([node in free for node in self.nodes])
-        moved = self._moved(job, usable, size)
-        for number in moved:
-            usable[self._places(job, [number])] = True
-        empty = [n for n, group in enumerate(job.groups) if group is None or n in moved]
-        fresh = map(self._group, self._groups(wanted, usable, size, len(empty)).tolist())
-        groups = dict(zip(empty, fresh, strict=False))
-        return replace(
-            job,
-            groups=tuple(
-                groups.get(n) if n in empty else group for n, group in enumerate(job.groups)
-            ),
+        known = self._placed.get(job.name)
+        if known is None or known[:2] != (job, free):
+            known = self._placed[job.name] = job, free, self._repaired(job, wanted, size, free)
+        return known[2]
+
+    def measures(self, job: Job) -> Mapping[str, float]:
+        """Return the share of the traffic between a job's groups that crosses ToRs."""
+        size = self._size(RingShape.model_validate(job.shape))
+        if not (self.tree and size):
+            return {}
+        return {"crossing": self._repair(job, 0.0, size, frozenset()).share(self._rows(job, size))}
+
+    def _repaired(self, job: Job, wanted: RingShape, size: int, free: frozenset[str]) -> Job:
+        found = self._repair(job, wanted.crossing, size, free).placed(Policy(wanted.policy))
+        rows, before = found.tolist(), self._rows(job, size).tolist()
+        if rows == before:
+            return job
+        groups = tuple(
+            group if row == old else None if row[0] == MISSING else self._group(row)
+            for group, row, old in zip(job.groups, rows, before, strict=True)
+        )
+        return replace(job, groups=groups)
+
+    def _repair(self, job: Job, crossing: float, size: int, free: frozenset[str]) -> Repair:
+        stay = [
+            group is not None and job.within is not None and not job.within.issuperset(group.nodes)
+            for group in job.groups
+        ]
+        usable = np.zeros(self.wiring.nodes, dtype=bool)
+        usable[[self._place_of[node] for node in free]] = True
+        before = self._rows(job, size)
+        return Repair(self.wiring, self.tree, before, usable, np.array(stay), crossing)
+
+    def _rows(self, job: Job, size: int) -> Nodes:
+        """Return the places in the row of a job's groups, by number."""
+        missing = [MISSING] * size
+        return np.array(
+            [[self._place_of[node] for node in g.nodes] if g else missing for g in job.groups],
+            dtype=np.int64,
         )
 
     def circuits(self, job: Job) -> Mapping[str, frozenset[Circuit]]:
@@ -157,86 +249,17 @@ class RowLayout:
             raise OrchestrationError("expected one of size, in nodes, and gpus")
         if wanted.size is not None:
             return wanted.size
-        each = next(iter(self._gpus)) if len(self._gpus) == 1 else 0
-        if not each or wanted.gpus % each:  # type: ignore[operator]
+        if not self._gpus:
             raise OrchestrationError(
-                f"found groups of {wanted.gpus} GPUs, expected a multiple of the {each} of a node"
+                f"found groups of {wanted.gpus} GPUs, and nodes do not state as many GPUs each: "
+                "state size, in nodes"
             )
-        return wanted.gpus // each  # type: ignore[operator]
-
-    def _tree(self, wanted: FatTreeShape) -> FatTree:
-        try:
-            return FatTree(self.wiring.nodes, wanted.per_tor, wanted.per_domain)
-        except InfiniteHbdError as error:
-            raise OrchestrationError(str(error)) from error
-
-    def _groups(self, wanted: RingShape, usable: Mask, size: int, count: int) -> Nodes:
-        """Return groups by place in the row, in the order in which a job gets them.
-
-        As many as there is room for, or `count` or more.
-        """
-        if not wanted.fat_tree:
-            return self._most_groups(usable, size)
-        tree = self._tree(wanted.fat_tree)
-        order = tree.order()
-        place_in_row = np.argsort(order)
-        found = orchestrate(tree, ~usable[place_in_row], size, self.wiring.reach, count)
-        groups = self._joinable(place_in_row[found.groups]) if found else None
-        if groups is None or len(groups) < count:  # the row is a ring, its deployed line is not
-            groups = self._most_groups(usable, size)
-        return np.asarray(place_in_row[aligned(tree, order[groups])])
-
-    def _most_groups(self, usable: Mask, size: int) -> Nodes:
-        """Return as many groups as the row alone can join (Algorithm 2)."""
-        return self._joinable(
-            most_groups(~usable, size, self.wiring.reach, closed=self.wiring.closed)
-        )
-
-    def _joinable(self, groups: Nodes) -> Nodes:
-        return np.asarray(groups[paths(self.wiring, groups)[1]])
-
-    def _moved(self, job: Job, free: Mask, size: int) -> list[int]:
-        """Return the groups of a job that move, so that there is room for all that it wants.
-
-        None where there is room without, or not even where all that may move do. For each group
-        more the shortest run of neighbours in the row moves that makes room for it.
-        """
-        may_move = [
-            number
-            for number, group in enumerate(job.groups)
-            if group and (job.within is None or job.within.issuperset(group.nodes))
-        ]
-        rest = sorted(may_move, key=lambda number: self._places(job, [number])[0])
-        present = len(job.groups) - job.missing
-
-        def room(moved: Sequence[int]) -> int:
-            usable = free.copy()
-            usable[self._places(job, moved)] = True
-            return present - len(moved) + len(self._most_groups(usable, size))
-
-        moved: list[int] = []
-        found = room(moved)
-        if found >= len(job.groups) or room(rest) < len(job.groups):
-            return moved
-        while found < len(job.groups):
-            run, end, around = rest, 0, rest + rest
-            for first in range(len(rest)):
-                while end - first < len(run) and room(moved + around[first:end]) <= found:
-                    end += 1
-                if end - first < len(run):
-                    run = around[first:end]
-            moved += run
-            rest = [number for number in rest if number not in run]
-            found = room(moved)
-        for number in moved.copy():
-            if room([each for each in moved if each != number]) >= len(job.groups):
-                moved.remove(number)
-        return moved
-
-    def _places(self, job: Job, numbers: Collection[int]) -> list[int]:
-        """Return the places in the row of the nodes of groups."""
-        groups = (job.groups[number] for number in numbers)
-        return [self._place_of[node] for group in groups if group for node in group.nodes]
+        if not wanted.gpus or wanted.gpus % self._gpus:
+            raise OrchestrationError(
+                f"found groups of {wanted.gpus} GPUs, expected a multiple of the {self._gpus} of a "
+                "node: a loopback closes a ring over all GPUs of a node, and none over some of them"
+            )
+        return wanted.gpus // self._gpus
 
     def _ring_of_all(self, usable: Collection[str]) -> tuple[Group | None, ...]:
         """Return one closed ring of all nodes that work; None where the links do not reach."""
