@@ -228,9 +228,16 @@ class Fabric(InitialStates[SavedCircuits]):
             )
 
     def _ours(self, name: str, circuits: frozenset[Circuit]) -> frozenset[Circuit]:
-        """Return the circuits with both ports cabled in the testbed; others are foreign."""
+        """Return the circuits with both ports cabled in the testbed; others are foreign.
+
+        Of a switch with one ingress, such as a module at the end of a line, no circuit is anybody
+        else's: the light in all of them is that of the one port that is cabled.
+        """
         ingress, egress = self.testbed.cabling.cabled_ports(name)
-        return frozenset(c for c in circuits if c.ingress in ingress and c.egress in egress)
+        alone = len(self.testbed.switches[name].ingress_ports) == 1
+        return frozenset(
+            c for c in circuits if c.ingress in ingress and (alone or c.egress in egress)
+        )
 
     def _cabling(self, name: str) -> dict[str, str]:
         cabling = self.testbed.cabling
