@@ -183,16 +183,16 @@ class _Expansion:
             values = {**common, "p": str(index), "k": str(next(self._port_number))}
             port = Port(server, f"{name}.p{index}" if part.ports > 1 else name)
             texts: dict[str, str | None] = {}
-            for what in ("netdev", "rdma", "ip"):
+            for what in ("netdev", "rdma", "ip", "interface"):
                 template = getattr(part, what)
                 texts[what] = None
                 if template is not None:
                     texts[what] = text = self._fill(template, (*keys, what), **values)
-                    scope = "the testbed" if what == "ip" else server
+                    scope = "the testbed" if what in ("ip", "interface") else server
                     self._once(what, scope, text, str(port), (*keys, what))
             if texts["ip"] is not None and "{" not in texts["ip"]:
                 self._check_ip(texts["ip"], (*keys, "ip"))
-            ports.append(NicPortSpec(port, texts["netdev"] or "", texts["rdma"], texts["ip"]))
+            ports.append(NicPortSpec(port, texts.pop("netdev") or "", **texts))
         return NicSpec(
             name=name,
             model=part.model,
@@ -243,7 +243,7 @@ class _Expansion:
             self._findings.add(
                 keys,
                 f"{first} and {user} have the same {what} {text!r}, expected one each, e.g. with "
-                + {"address": "{name}", "ip": "{k}"}.get(what, "{n} or {p}"),
+                + {"address": "{name}", "ip": "{k}", "interface": "{k}"}.get(what, "{n} or {p}"),
                 once=f"same {what}",
             )
 

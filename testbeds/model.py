@@ -65,12 +65,16 @@ class SwitchSpec(Controlled, OpticalLimits, PacketPorts):
 
 @dataclass(frozen=True, slots=True)
 class NicPortSpec:
-    """One port of a NIC: its network device, RDMA device and IP interface ("192.0.2.1/24")."""
+    """One port of a NIC: its network device, RDMA device and IP interface ("192.0.2.1/24").
+
+    `interface` is the one at the other end, on a machine that serves the testbed.
+    """
 
     port: Port
     netdev: str
     rdma: str | None
     ip: str | None
+    interface: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,6 +105,11 @@ class ServerSpec(ServerFacts):
     def is_local_namespace(self) -> bool:
         """Whether the namespace is made by the process that opens the testbed."""
         return self.address.startswith("netns://")
+
+    @property
+    def has_interfaces(self) -> bool:
+        """Whether a served lab joins this server by interfaces that exist; it is not simulated."""
+        return any(port.interface for nic in self.nics.values() for port in nic.ports)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -218,6 +218,14 @@ class NicPart(NicFacts):
         str | None, Field(description="RDMA device of a port", examples=["mlx5_{n}{p}"])
     ] = None
     ip: Annotated[str | None, Field(description="IP interface", examples=["192.0.2.{k}/24"])] = None
+    interface: Annotated[
+        str | None,
+        Field(
+            description="Interface of the machine that serves this testbed (`lightrig serve`), at "
+            "the other end of a port: the tap of a virtual machine, or a test port",
+            examples=["tap{server}{p}"],
+        ),
+    ] = None
     numa: Annotated[int | str | None, Field(description="NUMA node", examples=[0, "{n}"])] = None
 
 

@@ -63,19 +63,29 @@ def kernel_lab(
 ) -> tuple[dict[str, int], KernelLinks]:
     """Make the servers `specs` as namespaces, and the links between them.
 
-    Returns a process in each server's namespaces, and the links, which are dark. What ends them is
-    added to `closers`. Raises `UnsupportedHostError` if this machine has no namespaces.
+    Of those behind interfaces that exist the interfaces are joined. Returns a process in each
+    namespace of a server, and the links, which are dark. What ends them is added to `closers`.
+    Raises `UnsupportedHostError` if this machine has no namespaces.
     """
     if reason := kernel.available():
         raise UnsupportedHostError(f"{testbed.path} needs network namespaces: {reason}")
-    namespaces = kernel.Namespaces([FIBER_PLANT, *(spec.name for spec in specs)])
+    made = [spec.name for spec in specs if spec.is_local_namespace]
+    namespaces = kernel.Namespaces([FIBER_PLANT, *made])
     closers.append(namespaces.close)
-    pids = {spec.name: namespaces.pid(spec.name) for spec in specs}
+    pids = {name: namespaces.pid(name) for name in made}
     ports = [
-        KernelPort(spec.name, pids[spec.name], port.netdev, port.ip or "", nic.rate_bps)
+        KernelPort(
+            spec.name,
+            pids.get(spec.name),
+            port.netdev,
+            port.ip or "",
+            nic.rate_bps,
+            None if spec.name in pids else port.interface,
+        )
         for spec in specs
         for nic in spec.nics.values()
         for port in nic.ports
+        if spec.name in pids or port.interface
     ]
     switches = [s.name for s in testbed.switches.values() if s.kind == "packet"]
     links = KernelLinks(namespaces.pid(FIBER_PLANT), ports, switches)

@@ -15,9 +15,10 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
+from lightrig.harness.cli.carrier_command import CarrierCommand
 from lightrig.harness.cli.common import BAD_INPUT, LAB_ERROR, AsJson, File, give_up, load_testbed
 from lightrig.harness.cli.lab import lab
-from lightrig.harness.cli.served_lab import ServedLab
+from lightrig.harness.cli.served_lab import ServedLab, servers_elsewhere
 from lightrig.harness.cli.terminal import err, out, print_folded, print_table
 from lightrig.harness.signals import ended_by_signal
 from lightrig.testbeds import InstrumentSpec, ServerSpec, SwitchSpec, Testbed
@@ -43,6 +44,14 @@ Write = Annotated[
     typer.Option(metavar="FILE", help="Write the testbed's file with these addresses."),
 ]
 Seed = Annotated[int, typer.Option(help="Seed of the simulated world.")]
+OnCarrier = Annotated[
+    str | None,
+    typer.Option(
+        metavar="COMMAND",
+        help="Start COMMAND once, and write it a line for each change of a carrier: the port, up "
+        "or down, and the time in ns of CLOCK_MONOTONIC.",
+    ),
+]
 
 
 def serve(
@@ -50,6 +59,7 @@ def serve(
     port: Port = 17000,
     write: Write = None,
     seed: Seed = 0,
+    on_carrier: OnCarrier = None,
     as_json: AsJson = False,
 ) -> None:
     """Serve the simulated instruments on loopback until Ctrl-C; print where each one is.
@@ -57,20 +67,27 @@ def serve(
     They accept the credentials that `login:` names, where those exist, and report the model, the
     firmware and, behind SIM, the serial number of `identity:`. A switch with several wires offers
     all of them at once; those that its address does not name listen behind all others. Servers
-    that are network namespaces get an SSH server of their own. With --write, another terminal can
-    measure all of them as if they were hardware.
+    that are network namespaces get an SSH server of their own. Ports with an `interface:` of this
+    machine are joined by it while both have light, and have no carrier without. With --write,
+    another terminal can measure all of them as if they were hardware.
     """
     testbed = load_testbed(file)
     if write is not None and write.resolve() == file.resolve():
         give_up(f"{write} is the file to be served; write to another one", BAD_INPUT)
-    parts = (*testbed.optical_switches, *testbed.instruments, *testbed.servers)
+    elsewhere = {server.name for server in servers_elsewhere(testbed)}
+    servers = [name for name in testbed.servers if name not in elsewhere]
+    parts = (*testbed.optical_switches, *testbed.instruments, *servers)
     if port + len(parts) - 1 > LAST_PORT:
         give_up(f"{len(parts)} ports from {port} on: {LAST_PORT} is the last one", BAD_INPUT)
     with contextlib.ExitStack() as stack:
         over = stack.enter_context(ended_by_signal())
         try:
             stated = stated_logins(testbed)
-            served = lab(lambda: ServedLab(testbed, seed, port, stated))
+            command = None if on_carrier is None else lab(lambda: CarrierCommand(on_carrier))
+            if command is not None:
+                stack.callback(command.close)
+            listener = None if command is None else command.write
+            served = lab(lambda: ServedLab(testbed, seed, port, stated, listener))
         except OSError as error:
             problem = f"port {port} and those after it: {error.strerror}; try another --port"
             give_up(problem, BAD_INPUT)
@@ -78,7 +95,7 @@ def serve(
         if not served.services:
             give_up(f"{file}: none of its instruments has a wire", BAD_INPUT)
         if write is not None:
-            _write(file, write, served, stated)
+            _write(testbed, write, served, stated)
         for line in served.lacking:
             err.print(f"lacking here: {line}", soft_wrap=True)
         if as_json:
@@ -88,6 +105,8 @@ def serve(
         while not over.wait(LOOK_AGAIN_S):
             if served.failure is not None:
                 give_up(f"the simulation has ended: {served.failure}", LAB_ERROR)
+            if command is not None and command.failure is not None:
+                give_up(str(command.failure), LAB_ERROR)
 
 
 def stated_logins(testbed: Testbed) -> dict[str, tuple[str, str]]:
@@ -105,12 +124,12 @@ def stated_logins(testbed: Testbed) -> dict[str, tuple[str, str]]:
     return found
 
 
-def _write(file: Path, target: Path, served: ServedLab, stated: Collection[str]) -> None:
+def _write(testbed: Testbed, target: Path, served: ServedLab, stated: Collection[str]) -> None:
     known_hosts = target.with_name(f"{target.stem}.known_hosts")
     certificates = target.with_name(f"{target.stem}.certificates")
     addresses = {name: service.address for name, service in served.services.items()}
     text = readdressed(
-        file,
+        testbed.path,
         addresses,
         login=f"env:{LOGIN}",
         known_hosts=known_hosts,
@@ -120,7 +139,10 @@ def _write(file: Path, target: Path, served: ServedLab, stated: Collection[str])
     )
     try:
         every = [*served.services.values(), *itertools.chain(*served.further_wires.values())]
-        known_hosts.write_text("".join(f"{s.known_hosts}\n" for s in every if s.known_hosts))
+        lines = [s.known_hosts for s in every if s.known_hosts]
+        if served.interfaces_pid is not None and testbed.known_hosts is not None:
+            lines += testbed.known_hosts.read_text().splitlines()  # of servers that are not served
+        known_hosts.write_text("".join(f"{line}\n" for line in lines))
         if shown := "".join(service.certificate for service in every):
             certificates.write_text(shown)
         target.write_text(text)
@@ -162,6 +184,11 @@ def _print_table(
             table.add_row("", further.address)
     print_folded(f"{file}: simulated, in real time; Ctrl-C ends it")
     print_table(table)
+    if served.interfaces_pid is not None:
+        print_folded(
+            f"interfaces: in the network of process {served.interfaces_pid}; "
+            f"nsenter --net --target {served.interfaces_pid} ip -br link"
+        )
     drawn = {":".join(s.login) for name, s in served.services.items() if name not in stated}
     logins = sorted(drawn)
     if logins:

@@ -9,8 +9,9 @@ from lightrig.instruments.clock import SystemClock
 from lightrig.instruments.namespaces.sshd import NamespaceSshd, sshd_program
 from lightrig.instruments.simulated.hosts.host_shell import shell_obstacle
 from lightrig.instruments.simulated.lab import SimulatedLab
+from lightrig.instruments.simulated.namespaces.fiber_plant import CarrierListener
 from lightrig.instruments.simulated.protocols.listeners import Service
-from lightrig.testbeds import LightrigError, Testbed
+from lightrig.testbeds import LightrigError, ServerSpec, Testbed
 
 
 class ServedLab:
@@ -19,12 +20,15 @@ class ServedLab:
     `logins` are credentials by name; one is drawn for all others. Instruments and servers listen on
     consecutive ports from `first_port` on, in the order switches,
     instruments, servers; 0 is any free port. Behind them come the other wires of switches that
-    have several.
+    have several. Servers whose ports have an interface here are joined by those, and not served.
+    `carrier_changed` is called after each change of a carrier.
 
     Attributes:
         world: the simulated lab.
         services: address and credentials by name, on the wire that the file names.
         further_wires: the same for the other wires of a switch.
+        interfaces_pid: a process in the network that interfaces of the testbed have been moved to;
+            None where it names none.
         lacking: what this machine lacks, and what the lab cannot do without it, one a line.
 
     Raises:
@@ -38,7 +42,9 @@ class ServedLab:
         seed: int,
         first_port: int,
         logins: Mapping[str, tuple[str, str]] | None = None,
+        carrier_changed: CarrierListener | None = None,
     ) -> None:
+        self._carrier_changed = carrier_changed
         self._closers: list[Callable[[], None]] = []
         try:
             self._open(testbed, seed, first_port, logins or {})
@@ -67,15 +73,20 @@ class ServedLab:
         self._closers.append(clock.close)
         obstacle = shell_obstacle()
         self.lacking = []
+        self.interfaces_pid: int | None = None
         namespaces = [s for s in testbed.servers.values() if s.is_local_namespace]
+        elsewhere = servers_elsewhere(testbed)
         pids: dict[str, int] = {}
         links = None
         if namespaces:
             sshd_program()  # before anything is made
-            pids, links = kernel_lab(testbed, namespaces, self._closers)
             if shutil.which("ethtool") is None:
                 self.lacking.append("ethtool: ports of namespaces cannot be examined")
-        if obstacle and len(namespaces) < len(testbed.servers):
+        if in_kernel := [*namespaces, *elsewhere]:
+            pids, links = kernel_lab(testbed, in_kernel, self._closers)
+            if elsewhere:
+                self.interfaces_pid = links.plant_pid
+        if obstacle and len(in_kernel) < len(testbed.servers):
             self.lacking.append(f"simulated servers have no shell: {obstacle}")
         self.world = world = SimulatedLab(
             testbed,
@@ -86,6 +97,8 @@ class ServedLab:
             logins=logins,
             stated_identities=True,
             with_shells=obstacle is None,
+            elsewhere=[server.name for server in elsewhere],
+            carrier_changed=self._carrier_changed,
         )
         self._closers.append(world.close)
         self.services = dict(world.services)
@@ -97,3 +110,9 @@ class ServedLab:
             self.services[name] = Service("ssh", *sshd.address, login, sshd.known_hosts_line())
         after = first_port + len(self.services) if first_port else 0
         self.further_wires = world.serve_further_wires(after)
+
+
+def servers_elsewhere(testbed: Testbed) -> list[ServerSpec]:
+    """Return the servers that exist, and are joined by interfaces of this machine."""
+    servers = testbed.servers.values()
+    return [s for s in servers if s.has_interfaces and not s.is_local_namespace]

@@ -5,7 +5,7 @@ The assembly: it makes each device with its part of the world, and serves it on 
 
 import itertools
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from pathlib import Path
 from typing import TypeGuard
@@ -20,7 +20,11 @@ from lightrig.instruments.simulated.hosts.host_shell import HostShell, ShellTool
 from lightrig.instruments.simulated.hosts.host_tools import TOOLS, HostSoftware, HostTools
 from lightrig.instruments.simulated.hosts.simulated_clock import SimulatedServerClock
 from lightrig.instruments.simulated.hosts.simulated_probe import SimulatedProbe
-from lightrig.instruments.simulated.namespaces.fiber_plant import Delay, FiberPlant
+from lightrig.instruments.simulated.namespaces.fiber_plant import (
+    CarrierListener,
+    Delay,
+    FiberPlant,
+)
 from lightrig.instruments.simulated.namespaces.kernel_links import KernelLinks
 from lightrig.instruments.simulated.protocols.device_server import DeviceServer
 from lightrig.instruments.simulated.protocols.listeners import Service, offered, serve
@@ -69,6 +73,8 @@ class SimulatedLab(World):
     `wire_faults` change the replies of switches and instruments. `logins` are the credentials
     that are accepted, by name, instead of one drawn for all. With `stated_identities` devices
     report the model, firmware and serial number that the testbed expects, the number behind SIM.
+    Servers in `elsewhere` exist and are not simulated. `carrier_changed` is called for each port
+    in the `kernel`, and after each change of its carrier.
     One seed gives one world; only passwords and ports differ from run to run, ports unless
     `first_port` is given.
 
@@ -94,6 +100,8 @@ class SimulatedLab(World):
         wire_faults: FaultInjector | None = None,
         logins: Mapping[str, tuple[str, str]] | None = None,
         stated_identities: bool = False,
+        elsewhere: Collection[str] = (),
+        carrier_changed: CarrierListener | None = None,
     ) -> None:
         self._logins = logins or {}
         self._stated_identities = stated_identities
@@ -105,7 +113,7 @@ class SimulatedLab(World):
         self._lab_faults = LabFaults(testbed)
         self.roster: dict[Port, SimulatedPort] = {}
         truth = GroundTruth()
-        self._plant = FiberPlant(kernel, testbed, truth) if kernel else None
+        self._plant = FiberPlant(kernel, testbed, truth, carrier_changed) if kernel else None
         follow = self._plant.hears if self._plant else None
         super().__init__(testbed, clock, Chance(seed), truth, self._lab_faults, follow)
         self._hosts: list[SshServer] = []
@@ -118,7 +126,7 @@ class SimulatedLab(World):
         for spec in specs:
             self.services[spec.name] = self._instrument(spec)
         for server in testbed.servers.values():
-            if server.address.startswith("ssh://"):
+            if server.address.startswith("ssh://") and server.name not in elsewhere:
                 self.services[server.name] = self._host(server)
         self._plan_resets()
         self._delay_writes()

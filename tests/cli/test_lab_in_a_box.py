@@ -16,6 +16,7 @@ from pathlib import Path
 import preloaded
 import pytest
 from kernel.ssh_client import SshClient, write_ending_sshd
+from telnet_session import TelnetSession
 
 from lightrig.harness.bench import Bench, Fabric, bind
 from lightrig.instruments.clock import SystemClock
@@ -122,28 +123,6 @@ def box(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Box]:
         lab.process.send_signal(signal.SIGINT)
         assert lab.process.communicate(timeout=60) == ("", _LACKING)
         assert lab.process.returncode == 0
-
-
-class TelnetSession:
-    """TL1 as a person types it."""
-
-    def __init__(self, address: tuple[str, int], login: tuple[str, str]) -> None:
-        self._socket = socket.create_connection(address, timeout=30)
-        self.command(f"ACT-USER::{login[0]}:1::{login[1]};")
-
-    def command(self, text: str) -> str:
-        self._socket.sendall(text.encode())
-        tag = text.split(":")[3].strip(";")
-        received = b""
-        while f"M  {tag} ".encode() not in received or not received.endswith(b"\r\n;"):
-            data = self._socket.recv(4096)
-            assert data, received
-            received += data
-        assert b"COMPLD" in received, received
-        return received.decode()
-
-    def close(self) -> None:
-        self._socket.close()
 
 
 @pytest.fixture

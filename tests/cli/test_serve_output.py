@@ -37,9 +37,13 @@ class Served:
             "ocs": [service(21, known_hosts="ocs key"), service(22, certificate="CERT2\n")]
         }
         self.lacking = ["no ethtool"]
+        self.interfaces_pid: int | None = None
         self.failure: Any = None
 
-    def made(self, testbed: Any, seed: int, port: int, stated: Any) -> "Served":
+    def made(
+        self, testbed: Any, seed: int, port: int, stated: Any, carrier_changed: object
+    ) -> "Served":
+        assert carrier_changed is None
         self.noted.append((testbed.name, seed, port, stated))
         return self
 

@@ -2,6 +2,7 @@
 
 import threading
 from collections import deque
+from collections.abc import Callable
 from typing import NamedTuple
 
 from lightrig.instruments.clock import Span
@@ -11,6 +12,10 @@ from lightrig.testbeds import LightrigError, Port, Testbed
 
 _MOST_DELAYS = 4096
 """Number of delays that are stored; those of an event are asked for when it is over."""
+
+
+CarrierListener = Callable[[Port, bool, int], None]
+"""Is called with a port, whether it has carrier now, and since when, in ns of CLOCK_MONOTONIC."""
 
 
 class Delay(NamedTuple):
@@ -32,13 +37,22 @@ class FiberPlant:
     with a port of a packet switch is connected to that switch.
 
     The kernel is moved by a thread of its own, always to the newest state: it takes
-    milliseconds, in which more mirrors may come to rest.
+    milliseconds, in which more mirrors may come to rest. `carrier_changed` is called for each
+    port at first, which is dark, and by that thread after each change.
     """
 
-    def __init__(self, kernel: KernelLinks, testbed: Testbed, truth: GroundTruth) -> None:
+    def __init__(
+        self,
+        kernel: KernelLinks,
+        testbed: Testbed,
+        truth: GroundTruth,
+        carrier_changed: CarrierListener | None = None,
+    ) -> None:
+        self._carrier_changed = carrier_changed
         self._kernel = kernel
         self._truth = truth
-        self._keys = {spec.port: f"{spec.port.owner}.{spec.netdev}" for spec in testbed.nic_ports}
+        keys = {spec.port: f"{spec.port.owner}.{spec.netdev}" for spec in testbed.nic_ports}
+        self._keys = {port: key for port, key in keys.items() if key in kernel.keys}
         self._ports = {key: port for port, key in self._keys.items()}
         self._heard: dict[Port, Port] = {}
         self._changed_at: dict[Port, int] = {}
@@ -51,6 +65,10 @@ class FiberPlant:
         self._switching = False
         self._closed = False
         self.failure: LightrigError | None = None
+        if carrier_changed is not None:  # all are dark
+            dark_at = kernel.apply(frozenset(), frozenset()).at[1]
+            for port in self._keys:
+                carrier_changed(port, False, dark_at)
         self._thread = threading.Thread(target=self._run, name="plant", daemon=True)
         self._thread.start()
 
@@ -130,6 +148,8 @@ class FiberPlant:
             for change in applied.changes:
                 at = Span(change.sent_ns, change.done_ns)
                 self._note(change.key, "carrier", up=change.up, at=at)
+                if self._carrier_changed is not None:
+                    self._carrier_changed(self._ports[change.key], change.up, change.done_ns)
             begun = self._note_datagrams(applied, {pair for pair in joined if pair <= lit})
             followed = {self._ports[c.key]: c.done_ns for c in applied.changes}
             with self._changed:

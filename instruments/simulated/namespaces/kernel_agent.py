@@ -1,10 +1,11 @@
 """Agent process in the plant's namespace; `namespaces.kernel_links` sends it requests.
 
-One JSON object a line. The first request names the ports and packet switches, each further
-one the wanted state; every answer is {"ok": {"changes": [[key, up, sent_ns, done_ns], ...],
-"ready": [[key, side, not_yet_ns, since_ns], ...], "at": [began_ns, ended_ns]}} or {"error": text}:
-which carriers changed, which sides of a port have become ready for packets, and when the links
-were switched. When stdin ends, the agent takes its devices away and ends.
+One JSON object a line. The first request names the ports and packet switches, and a process in the
+network that interfaces come from; each further one the wanted state; every answer is
+{"ok": {"changes": [[key, up, sent_ns, done_ns], ...], "ready": [[key, side, not_yet_ns, since_ns],
+...], "at": [began_ns, ended_ns]}} or {"error": text}: which carriers changed, which sides of a port
+have become ready for packets, and when the links were switched. When stdin ends, the agent takes
+its devices away, gives back the interfaces that it was given, and ends.
 
 Devices are made with pyroute2. The requests that move a carrier or a bridge port are
 written by hand: 0.03 to 0.1 ms each, where pyroute2 takes 0.2 to 0.4 ms.
@@ -24,7 +25,7 @@ from typing import Any
 from pyroute2 import IPRoute, NetlinkError
 
 from lightrig.instruments.clock import SystemClock
-from lightrig.instruments.namespaces.agent import network_of
+from lightrig.instruments.namespaces.agent import CLONE_NEWNET, network_of, setns
 
 # Far from what a server's namespace counts up from: where a device and its peer have the
 # same number, the kernel announces a carrier, and acts on it, up to a second late.
@@ -36,6 +37,7 @@ _IFF_UP, _IFLA_MASTER = 0x1, 10
 _TC_ROOT, _TC_HANDLE = 0xFFFFFFFF, 0x10000
 
 _FORWARDING, _OPERATING = b"3", b"u"
+_LINK_LOCAL = 253
 _LONGEST_WAIT_NS = 2_000_000_000
 
 _MOST_URGENT = -20
@@ -120,10 +122,14 @@ class _Plant:
     A bridge is a link of two ports, or a packet switch that stays one.
     """
 
-    def __init__(self, ports: Sequence[Mapping[str, Any]], switches: Sequence[str]) -> None:
+    def __init__(
+        self, ports: Sequence[Mapping[str, Any]], switches: Sequence[str], home_pid: int
+    ) -> None:
+        self._interfaces = _Interfaces(home_pid)
         self._clock = SystemClock()
         self._requests = _Requests()
         self._index: dict[str, int] = {}
+        self._names: dict[str, str] = {}
         self._far_end: dict[str, str] = {}
         self._touched: dict[str, int] = {}
         self._bridge_of: dict[str, int] = {}
@@ -138,7 +144,13 @@ class _Plant:
                 for number, name in enumerate(switches, len(self._bridges)):
                     self._switches[name] = self._make_bridge(route, number)
                 for port in ports:
-                    self._make_port(route, port)
+                    if port["interface"] is None:
+                        self._make_port(route, port)
+                    else:
+                        key, name = port["key"], port["interface"]
+                        self._index[key] = self._interfaces.take(key, name)
+                        self._names[key] = name
+            self._interfaces.outlive_the_namespaces()
         except _Refused:
             self.close()
             raise
@@ -162,11 +174,12 @@ class _Plant:
     def _make_port(self, route: IPRoute, port: Mapping[str, Any]) -> None:
         key, netdev, pid = port["key"], port["netdev"], port["server_pid"]
         index = _FIRST_PORT + len(self._index)
+        self._names[key] = f"p{len(self._index)}"
         try:
             route.link(
                 "add",
                 index=index,
-                ifname=f"p{len(self._index)}",
+                ifname=self._names[key],
                 kind="veth",
                 peer={"ifname": netdev, "net_ns_pid": pid},
             )
@@ -215,6 +228,7 @@ class _Plant:
             for key, sent in self._touched.items()
             if key in self._lit and key in self._bridge_of
             for side in ("bridge", "server")
+            if side == "bridge" or key in self._far_end  # not of a server elsewhere
         }
         ready: list[Ready] = []
         while waiting and self._clock.now() < deadline:
@@ -231,8 +245,7 @@ class _Plant:
     def _is_ready(self, key: str, side: str) -> bool:
         if side == "server":
             return _reads(self._far_end[key], _OPERATING)
-        name = f"p{self._index[key] - _FIRST_PORT}"
-        return _reads(f"/sys/class/net/{name}/brport/state", _FORWARDING)
+        return _reads(f"/sys/class/net/{self._names[key]}/brport/state", _FORWARDING)
 
     def _light(self, key: str, up: bool) -> LinkChange:
         sent = self._touched[key] = self._clock.now()
@@ -273,13 +286,82 @@ class _Plant:
         return place
 
     def close(self) -> None:
-        for index in (*self._index.values(), *self._bridges, *self._switches.values()):
+        self._interfaces.give_back()
+        made = [index for key, index in self._index.items() if key in self._far_end]
+        for index in (*made, *self._bridges, *self._switches.values()):
             try:
                 self._requests.delete(index)
             except OSError as error:
                 # A port goes with its server's namespace, which may have ended before.
                 if error.errno != errno.ENODEV:
                     raise
+
+
+class _Interfaces:
+    """Interfaces of the network of `home_pid` that are lent to this namespace.
+
+    The kernel destroys a tap with the namespace that it is in, so they are given back first.
+    """
+
+    def __init__(self, home_pid: int) -> None:
+        self._home_pid = home_pid
+        self._home: int | None = None
+        self._there: IPRoute | None = None
+        self._here: IPRoute | None = None
+        self._taken: list[tuple[str, int, bool]] = []
+
+    def take(self, key: str, name: str) -> int:
+        """Move the interface `name` to here, and return its index; raises `_Refused`."""
+        try:
+            there, here = self._open()
+            index, was_up = self._unused(there, name)
+            there.link("set", index=index, net_ns_pid=os.getpid())
+            index = int(here.link_lookup(ifname=name)[0])
+        except (NetlinkError, OSError) as error:
+            raise _Refused(f"port {key}: {name} cannot be taken: {error}") from error
+        except _Refused as error:
+            raise _Refused(f"port {key}: {error}") from error
+        self._taken.append((name, index, was_up))
+        return index
+
+    def outlive_the_namespaces(self) -> None:
+        """Leave the plant's network, whose processes are killed with it; the sockets stay."""
+        if self._home is not None:
+            setns(self._home, CLONE_NEWNET)
+
+    def give_back(self) -> None:
+        """Move all interfaces back, as they were; one that no longer exists is left out."""
+        if self._home is None or self._here is None or self._there is None:
+            return
+        while self._taken:
+            name, index, was_up = self._taken.pop()
+            with contextlib.suppress(NetlinkError):
+                self._here.link("set", index=index, net_ns_fd=self._home)
+                if was_up:
+                    (index,) = self._there.link_lookup(ifname=name)
+                    self._there.link("set", index=index, state="up")
+
+    def _open(self) -> tuple[IPRoute, IPRoute]:
+        if self._here is None or self._there is None:
+            self._home = os.open(f"/proc/{self._home_pid}/ns/net", os.O_RDONLY)
+            self._here = IPRoute()
+            with network_of(self._home_pid):
+                self._there = IPRoute()
+        return self._there, self._here
+
+    def _unused(self, there: IPRoute, name: str) -> tuple[int, bool]:
+        """Return index and state of an interface that nothing uses; raises `_Refused`."""
+        found = there.link_lookup(ifname=name)
+        if not found:
+            raise _Refused(f"this machine has no interface {name}")
+        (link,) = there.link("get", index=found[0])
+        if link.get_attr("IFLA_MASTER"):
+            raise _Refused(f"{name} is in use: it is in a bridge or a bond")
+        for address in there.get_addr(index=found[0]):
+            if address["scope"] != _LINK_LOCAL:
+                text = f"{address.get_attr('IFA_ADDRESS')}/{address['prefixlen']}"
+                raise _Refused(f"{name} is in use: it has the address {text}")
+        return found[0], bool(link["flags"] & _IFF_UP)
 
 
 class _Refused(Exception):  # noqa: N818 - becomes the text of an error reply
@@ -300,7 +382,7 @@ def main() -> int:
         try:
             applied: dict[str, Any] = {"changes": [], "ready": [], "at": [0, 0]}
             if plant is None:
-                plant = _Plant(request["ports"], request["switches"])
+                plant = _Plant(request["ports"], request["switches"], request["home_pid"])
             else:
                 wanted = set(request["lit"]), request["joined"], request["switched"]
                 applied = plant.apply(*wanted)

@@ -6,6 +6,7 @@ a link. A bridge of more is a packet switch, whose ports are those at the other 
 process inside the plant's namespace makes and switches them.
 """
 
+import os
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -22,18 +23,24 @@ class KernelLinksError(LightrigError):
 
 @dataclass(frozen=True, slots=True)
 class KernelPort:
-    """A port of a server that is a namespace.
+    """A port of a server that is a namespace, or of one behind an interface that exists.
 
     `server_pid` is a process in the server's namespaces, `address` its IPv4 address with
     the prefix length ("192.0.2.1/24"), `rate_bps` the link's rate in bit/s in either
     direction, None for as fast as the machine.
+
+    `interface` is an interface of this process's network, such as the tap of a virtual machine.
+    It is moved into the plant's namespace, where it is the fiber's end, and is moved back by
+    `KernelLinks.close`, or when this process has ended; `server_pid` is None and the other fields
+    but `server` and `netdev` mean nothing then.
     """
 
     server: str
-    server_pid: int
+    server_pid: int | None
     netdev: str
     address: str
     rate_bps: int | None = None
+    interface: str | None = None
 
     @property
     def key(self) -> str:
@@ -78,6 +85,8 @@ class KernelLinks(AgentProcess):
     """The links among `ports` and to packet `switches`, until closed; at first there are none.
 
     `plant_pid` is a process in the namespace that stands for everything between the servers.
+    Interfaces that exist are refused where they are in use: they have an address, or are in a
+    bridge or bond.
     Raises `KernelLinksError`, naming the port, when the kernel refuses one.
     """
 
@@ -86,6 +95,7 @@ class KernelLinks(AgentProcess):
     ) -> None:
         self._keys = frozenset(port.key for port in ports)
         self._switches = tuple(switches)
+        self.plant_pid = plant_pid
         if len(self._keys) != len(ports):
             raise KernelLinksError("two of the ports have the same server and netdev")
         agent = [sys.executable, "-m", "lightrig.instruments.simulated.namespaces.kernel_agent"]
@@ -94,10 +104,15 @@ class KernelLinks(AgentProcess):
         )
         try:
             described = [asdict(port) | {"key": port.key} for port in ports]
-            self._switch({"ports": described, "switches": self._switches})
+            self._switch({"ports": described, "switches": self._switches, "home_pid": os.getpid()})
         except KernelLinksError:
             self.close()
             raise
+
+    @property
+    def keys(self) -> frozenset[str]:
+        """Keys of all ports."""
+        return self._keys
 
     def apply(
         self,
