@@ -25,7 +25,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: install docs night affected reach test test-named test-long test-asserted claims clients test-clients \
         public-sources object-store test-object-store test-torch test-labgrid test-dask suites-simulated suites-traffic \
-        suites-training test-container everything fuzz mutants mistakes generated hashes install-verified \
+        suites-training test-container virtual-lab test-virtual-lab everything fuzz mutants mistakes generated hashes install-verified \
         audit lint bench clean
 
 install: $(READY)
@@ -150,6 +150,16 @@ suites-traffic: $(EXTRAS)/torch/.ready
 suites-training: $(EXTRAS)/torch/.ready
 	$(TORCH) $(SYSTEMS) $(SKIPS) --testbed testbeds/acos_train4.yaml \
 	    --testbed testbeds/mixnet6.yaml --testbed testbeds/rails4.yaml --testbed testbeds/rails4x2.yaml
+
+# Two virtual machines behind a served switch, until Ctrl-C. Root and image are built where their
+# scripts have changed; docs/how-to/virtual-lab.md.
+virtual-lab: $(READY)
+	$(BIN)/python -m tests.virtual_lab
+
+# PARTS of what is tried on it, each with a truth of its own.
+PARTS ?= all
+test-virtual-lab: $(READY)
+	$(BIN)/python -m tests.virtual_lab $(PARTS)
 
 # The image of the Containerfile, whose suites make namespaces in it.
 test-container:

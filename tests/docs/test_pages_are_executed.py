@@ -64,6 +64,11 @@ ELSEWHERE = {
     "pytest test_launched_power.py *": "tests/structure/test_public_modules.py",
     "pytest tests/conformance": ".ci/run",
     "make generated": "rewrites files of the checkout",
+    "make test-virtual-lab *": ".github/workflows/virtual-lab.yml",
+    "make virtual-lab": ".github/workflows/virtual-lab.yml",
+    "apt install *": "changes the machine, as root",
+    ". build/virtual-lab/environment": "needs the virtual lab",
+    "* build/virtual-lab/*": "needs the virtual lab; .github/workflows/virtual-lab.yml",
     "make affected": "runs the tests of a whole checkout: tests/structure/test_affected.py",
 }
 

@@ -1,0 +1,237 @@
+"""What is tried on the virtual lab, each part with a truth of its own.
+
+A part returns the lines that tell what was seen, and raises `AssertionError` where that is wrong.
+"""
+
+import contextlib
+import os
+import re
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Sequence
+
+from .lab import LIGHTRIG, SERVERS, VirtualLab
+from .runs import compared_run, pytest_command, pytest_on
+from .steps import ROOT, VirtualLabError
+
+EVENTS = 2
+_OURS = "lightrig-probe|ib_send|ib_write|ib_read|iperf3|lightrig"
+_LEFT_SECONDS = 30
+
+Part = Callable[[VirtualLab], list[str]]
+
+
+def conformance(lab: VirtualLab) -> list[str]:
+    """Conformance of the switch: its own suite passes."""
+    status, said = pytest_on(lab, ["suites/test_conformance.py"])
+    assert status == 0, said[-4000:]
+    return [_last(said)]
+
+
+def reconfiguration(lab: VirtualLab) -> list[str]:
+    """Each row of carriers, datagrams and whole events holds the truth of links and taps."""
+    return _reconfiguration(lab, "reconfiguration", EVENTS)
+
+
+def hundred_events(lab: VirtualLab) -> list[str]:
+    """The same, with a hundred events."""
+    return _reconfiguration(lab, "hundred_events", 100)
+
+
+def outage_with_netem(lab: VirtualLab) -> list[str]:
+    """The same while datagrams are delayed, reordered, doubled and lost in one server's kernel."""
+    lines = []
+    for options in (
+        "delay 10ms reorder 25% 50%",
+        "duplicate 5%",
+        "loss 2%",
+        "delay 20ms 5ms",
+    ):
+        with netem(lab, 0, options):
+            name = "netem_" + re.sub(r"\W+", "_", options)
+            lines += [f"netem {options}:", *_reconfiguration(lab, name, EVENTS)]
+    return lines
+
+
+def rdma(lab: VirtualLab) -> list[str]:
+    """perftest over rxe: the kernel has counted what was sent, and no program is left."""
+    before = _rdma_counts(lab)
+    status, said = pytest_on(lab, ["suites/jobs/test_rdma.py", "--samples", "1"])
+    sent = {key: count - before[key] for key, count in _rdma_counts(lab).items()}
+    assert status == 0, said[-4000:]
+    assert all(count > 0 for count in sent.values()), f"packets by the kernel: {sent}"
+    _assert_nothing_is_left(lab)
+    return [_last(said), f"RDMA packets by the kernel: {sent}"]
+
+
+def doctor(lab: VirtualLab) -> list[str]:
+    """doctor calls nothing of a sound lab wrong, but what a virtual machine cannot have."""
+    status, said = _lightrig(lab, "doctor", str(lab.testbed), "--yes")
+    wrong = [line for line in said.splitlines() if line.strip().startswith("wrong")]
+    unexpected = [line for line in wrong if "module" not in line and "NIC" not in line]
+    assert not unexpected, said
+    return [f"doctor: status {status}, {len(wrong)} of ports without a module", *wrong]
+
+
+def kills(lab: VirtualLab) -> list[str]:
+    """pytest is killed at random moments: nothing is left on the servers, restore is right."""
+    return _kills(lab, moments=(3.0, 8.0, 14.0))
+
+
+def thirty_kills(lab: VirtualLab) -> list[str]:
+    """The same, thirty times."""
+    return _kills(lab, moments=[2.0 + 0.7 * number for number in range(30)])
+
+
+def paused_server(lab: VirtualLab) -> list[str]:
+    """A server that is paused as circuits change makes no row that its truth contradicts."""
+    from .carrier import Monitor
+
+    monitor = Monitor(lab.monitor_path(0))
+    process = subprocess.Popen(
+        pytest_command(lab, ["suites/test_reconfiguration.py", "--samples", "1"]),
+        cwd=ROOT,
+        env=os.environ | lab.environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    try:
+        moves = lab.notes.stat().st_size
+        while process.poll() is None and lab.notes.stat().st_size == moves:
+            time.sleep(0.01)
+        monitor.command("stop")
+        time.sleep(1.5)
+        monitor.command("cont")
+        said, _ = process.communicate(timeout=600)
+    finally:
+        process.kill()
+        monitor.close()
+    assert process.returncode in (0, 1, 5), said[-4000:]
+    return [_last(said)]
+
+
+PARTS: dict[str, Part] = {
+    "conformance": conformance,
+    "reconfiguration": reconfiguration,
+    "netem": outage_with_netem,
+    "rdma": rdma,
+    "doctor": doctor,
+    "kills": kills,
+    "paused": paused_server,
+}
+LONG_PARTS: dict[str, Part] = {"hundred-events": hundred_events, "thirty-kills": thirty_kills}
+
+
+@contextlib.contextmanager
+def netem(lab: VirtualLab, server: int, options: str) -> Iterator[None]:
+    """Let the kernel of a server disturb what both of its ports send."""
+    for device in ("fabric0", "fabric1"):
+        lab.run(server, f"tc qdisc replace dev {device} root netem {options}", "root")
+    try:
+        yield
+    finally:
+        for device in ("fabric0", "fabric1"):
+            lab.run(server, f"tc qdisc del dev {device} root", "root")
+
+
+def _reconfiguration(lab: VirtualLab, name: str, events: int) -> list[str]:
+    from .comparison import summary
+
+    arguments = ["suites/test_reconfiguration.py", "-k", "between_plans", "--samples", str(events)]
+    run = compared_run(lab, name, arguments)
+    assert run.verdicts, run.said[-4000:]
+    assert not run.wrong, "\n".join(run.wrong)
+    left_out = f"{len(run.without_row)} ports without a row, {run.merged} moves not noticed"
+    return [f"pytest: {_last(run.said)}", *summary(run.verdicts), left_out]
+
+
+def _rdma_counts(lab: VirtualLab) -> dict[str, int]:
+    """Packets that each server's RDMA devices have sent, by its kernel."""
+    counts = {}
+    for number, server in enumerate(SERVERS):
+        for device in ("rxe0", "rxe1"):
+            said = lab.run(
+                number, f"cat /sys/class/infiniband/{device}/ports/1/hw_counters/sent_pkts"
+            )
+            counts[f"{server}.{device}"] = int(said)
+    return counts
+
+
+def _kills(lab: VirtualLab, moments: Sequence[float]) -> list[str]:
+    left: list[str] = []
+    settings = _settings(lab)
+    for seconds in moments:
+        process = subprocess.Popen(
+            pytest_command(lab, ["suites/test_reconfiguration.py", "suites/jobs/test_rdma.py"]),
+            cwd=ROOT,
+            env=os.environ | lab.environment,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        time.sleep(seconds)
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        left += [f"killed after {seconds} s: {one}" for one in _left(lab)]
+        status, said = _lightrig(lab, "restore", str(lab.testbed))
+        if status != 0:
+            left.append(f"killed after {seconds} s: restore ended with {status}: {said}")
+    if (after := _settings(lab)) != settings:
+        left.append(f"settings of the servers: {settings} before, {after} after")
+    assert not left, "\n".join(left)
+    return [f"{len(moments)} kills: nothing was left after {_LEFT_SECONDS} s"]
+
+
+def _settings(lab: VirtualLab) -> list[str]:
+    """Routes, addresses and kernel settings of each server that a run could have changed."""
+    command = "ip -o addr; ip rule; ip route show table all; sysctl -a 2>/dev/null | grep -E "
+    wanted = "'ip_forward|rp_filter|arp_(ignore|announce)|tcp_retries2|tcp_syn_retries'"
+    said = [lab.run(number, command + wanted, "root") for number in range(len(SERVERS))]
+    return [re.sub(r"valid_lft \S+", "", one) for one in said]
+
+
+def _left(lab: VirtualLab) -> list[str]:
+    """Return the programs of Lightrig that still run on a server after some time."""
+    deadline = time.monotonic() + _LEFT_SECONDS
+    while True:
+        found = [
+            f"{server}: {line}"
+            for number, server in enumerate(SERVERS)
+            for line in _programs(lab, number)
+        ]
+        if not found or time.monotonic() > deadline:
+            return found
+        time.sleep(1)
+
+
+def _programs(lab: VirtualLab, server: int) -> list[str]:
+    lines = lab.run(server, "ps -eo args").splitlines()
+    return [line for line in lines if re.search(_OURS, line) and "ps -eo" not in line]
+
+
+def _assert_nothing_is_left(lab: VirtualLab) -> None:
+    left = _left(lab)
+    assert not left, "\n".join(left)
+
+
+def _lightrig(lab: VirtualLab, *arguments: str) -> tuple[int, str]:
+    done = subprocess.run(
+        [*LIGHTRIG, *arguments],
+        cwd=ROOT,
+        env=os.environ | lab.environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=600,
+        check=False,
+    )
+    return done.returncode, done.stdout
+
+
+def _last(said: str) -> str:
+    lines = [line for line in said.splitlines() if line.strip()]
+    if not lines:
+        raise VirtualLabError("pytest printed nothing")
+    return lines[-1].strip("= ")

@@ -1,0 +1,124 @@
+"""The comparison of rows with notes of links and captures, on notes and packets written by hand."""
+
+import struct
+from pathlib import Path
+
+import pytest
+
+from lightrig.harness.record.row import Row
+
+from .captures import Capture, Datagram, packets
+from .comparison import (
+    Interval,
+    PortTruth,
+    compare,
+    parse_moves,
+    summary,
+    truth_of_ports,
+    without_row,
+)
+from .steps import VirtualLabError
+
+MS = 1_000_000
+SENT = 1_000 * MS
+PORTS = "server0.nic0.p0", "server1.nic0.p0"
+NOTES = f"""\
+{PORTS[0]} down 900000000 901000000
+{PORTS[0]} up 950000000 951000000
+{PORTS[0]} down 1010000000 1011000000
+{PORTS[1]} down 1012000000 1013000000
+{PORTS[0]} up 1100000000 1101000000
+{PORTS[1]} up 1400000000 1402000000
+{PORTS[0]} down 1500000000 1501000000
+"""
+"""In ms after SENT: port 0 is dark from 10 … 11 to 100 … 101, port 1 from 12 … 13 to 400 … 402."""
+
+
+def row(quantity: str, subject: str, lower: float, upper: float) -> Row:
+    least, most = round(lower * MS), round(upper * MS)
+    return Row(subject, quantity, least, least, most, "ns", SENT, {"event": 0})
+
+
+COMMAND = row("reconfiguration.acknowledged", "ocs", 90, 95)
+
+
+def held(found: Row, received: dict[str, list[Datagram]] | None = None) -> bool:
+    verdicts = list(compare([COMMAND, found], parse_moves(NOTES), received or {}))
+    assert len(verdicts) == 1
+    return verdicts[0].held
+
+
+def test_the_truth_is_the_first_darkness_after_the_command() -> None:
+    assert truth_of_ports(parse_moves(NOTES), SENT) == {
+        PORTS[0]: PortTruth(Interval(10 * MS, 11 * MS), Interval(100 * MS, 101 * MS)),
+        PORTS[1]: PortTruth(Interval(12 * MS, 13 * MS), Interval(400 * MS, 402 * MS)),
+    }
+
+
+@pytest.mark.parametrize(
+    ("quantity", "subject", "lower", "upper", "holds"),
+    [
+        ("carrier_up", PORTS[0], 90, 120, True),
+        ("carrier_up", PORTS[0], 0, 99.9, False),  # before the link was moved
+        ("carrier_up", PORTS[0], 301.1, 400, False),  # 200 ms after it and later
+        ("carrier_down", PORTS[1], 12.5, 12.6, True),
+        ("carrier_down", PORTS[1], 0, 11.9, False),
+        ("reconfiguration.carrier_up", "testbed", 94.5, 163.0, False),  # port 1 is left out
+        ("reconfiguration.carrier_up", "testbed", 350, 401, True),
+    ],
+)
+def test_carriers(quantity: str, subject: str, lower: float, upper: float, holds: bool) -> None:
+    assert held(row(quantity, subject, lower, upper)) == holds
+
+
+def datagrams(*at_ms: float) -> list[Datagram]:
+    return [Datagram(SENT + round(at * MS), 7, number) for number, at in enumerate(at_ms)]
+
+
+@pytest.mark.parametrize(
+    ("lower", "upper", "holds"),
+    [(0, 1078, True), (387.5, 400, True), (0, 386.9, False), (620, 630, False)],
+)
+def test_an_outage_is_between_the_darkness_and_the_gap_on_the_tap(
+    lower: float, upper: float, holds: bool
+) -> None:
+    """Dark for 387 ms at least (400 - 13), and 418 ms without datagrams (423 - 5), 200 allowed."""
+    received = {PORTS[1]: datagrams(1, 5, 423, 424)}
+    found = row("outage.packets", f"{PORTS[0]} > {PORTS[1]} < {PORTS[0]}", lower, upper)
+    assert held(found, received) == holds
+
+
+@pytest.mark.parametrize(("lower", "upper", "holds"), [(300, 430, True), (0, 122, False)])
+def test_the_first_datagram_is_that_of_the_last_port(
+    lower: float, upper: float, holds: bool
+) -> None:
+    received = {PORTS[0]: datagrams(5, 120), PORTS[1]: datagrams(5, 423)}
+    assert held(row("reconfiguration.first_datagram", "testbed", lower, upper), received) == holds
+
+
+def test_ports_that_are_left_out_are_found() -> None:
+    rows = [COMMAND, row("carrier_up", PORTS[0], 90, 120)]
+    whole = row("reconfiguration.carrier_up", "testbed", 90, 500)
+    assert without_row(rows, parse_moves(NOTES)) == [], "the event says that it is incomplete"
+    assert without_row([*rows, whole], parse_moves(NOTES)) == [(0, PORTS[1])]
+
+
+def test_the_summary_counts_and_has_the_median_width() -> None:
+    rows = [COMMAND, *[row("carrier_up", PORTS[0], 90, 90 + width) for width in (1, 15, 40)]]
+    verdicts = list(compare(rows, parse_moves(NOTES), {}))
+    assert summary(verdicts) == ["carrier_up: 2 of 3 hold, median width 15.0 ms", "1 events"]
+
+
+def test_a_capture_is_read_up_to_a_torn_packet(tmp_path: Path) -> None:
+    probe = struct.pack("!4sI16sQQQ", b"LRP1", 77, bytes(16), 41, 0, 0)
+    data = bytes.fromhex("4d3cb2a1") + bytes(20)
+    for second, index, kind in ((5, 8, 4), (6, 8, 0), (7, 9, 4), (8, 8, 4), (9, 8, 4)):
+        packet = struct.pack("!HHIHBB8x", 0x0800, 0, index, 1, kind, 6) + probe
+        data += struct.pack("<IIII", second, 250, len(packet), len(packet)) + packet
+    file = tmp_path / "taps.pcap"
+    file.write_bytes(data[:-1])
+    capture = Capture(file, {PORTS[0]: 8, PORTS[1]: 7}, realtime_ahead_ns=50)
+    datagrams = [Datagram(5_000_000_200, 77, 41), Datagram(8_000_000_200, 77, 41)]
+    assert capture.received() == {PORTS[0]: datagrams, PORTS[1]: []}
+    with pytest.raises(VirtualLabError):
+        list(packets(b"no pcap"))
