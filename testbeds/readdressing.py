@@ -25,13 +25,15 @@ def readdressed(
     target: Path,
     keep_login: Collection[str] = (),
     certificates: Path | None = None,
+    keep_ssh_config: bool = False,
 ) -> str:
     """Return the text of the valid file at `path`, adapted for a file at `target`.
 
     `certificates` is a file of trusted certificates for those that are reached over gNMI.
     Instruments in `addresses` get their address there, with the credential `login`
     ("env:LAB_LOGIN") and without an expected identity: they are other specimens, which no other
-    host shares. Those in `keep_login` keep the credential that the file names. Ranges of names are
+    host shares. Those in `keep_login` keep the credential that the file names. `keep_ssh_config`
+    is for servers that exist, which are reached as the file says. Ranges of names are
     expanded; comments stay, except within braces.
     """
     yaml = YAML()
@@ -50,7 +52,11 @@ def readdressed(
             plan["file"] = os.path.relpath(path.parent / plan["file"], target.parent)
     document.pop("lab_folder", None)
     document.pop("labgrid", None)
-    document["ssh_config"] = os.devnull  # neither aliases nor jump hosts lead to the simulation
+    if not keep_ssh_config:
+        document["ssh_config"] = os.devnull  # neither aliases nor jump hosts lead to the simulation
+    elif "ssh_config" in document:
+        stated = path.parent / document["ssh_config"]
+        document["ssh_config"] = os.path.relpath(stated, target.parent)
     document["known_hosts"] = os.path.relpath(known_hosts, target.parent)
     written = io.StringIO()
     yaml.dump(document, written)

@@ -136,6 +136,7 @@ def _write(testbed: Testbed, target: Path, served: ServedLab, stated: Collection
         target=target,
         keep_login=stated,
         certificates=certificates,
+        keep_ssh_config=served.interfaces_pid is not None,
     )
     try:
         every = [*served.services.values(), *itertools.chain(*served.further_wires.values())]

@@ -227,14 +227,18 @@ def test_a_carrier_command_that_does_not_run_ends_the_lab(
     assert problem in " ".join(errors.split())
 
 
-def test_known_hosts_of_servers_elsewhere_are_kept(machine: Machine) -> None:
+def test_servers_elsewhere_are_reached_as_the_testbed_says(machine: Machine) -> None:
     key = "server0.invalid ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIKb2LUhYQ1Wb5cq9yY9VzJ3vC0mTt0X0"
     (machine.folder / "lab_hosts").write_text(f"{key}\n")
     lab = machine.folder / "lab.yaml"
-    lab.write_text(f"{LAB}known_hosts: lab_hosts\n")
-    written = machine.folder / "served.yaml"
+    lab.write_text(f"{LAB}known_hosts: lab_hosts\nssh_config: aliases\n")
+    (machine.folder / "aliases").write_text("Host server0.invalid\n  Port 2222\n")
+    written = machine.folder / "away" / "served.yaml"
+    written.parent.mkdir()
     with machine.served("--write", str(written)):
-        assert key in (machine.folder / "served.known_hosts").read_text().splitlines()
+        assert key in written.with_name("served.known_hosts").read_text().splitlines()
     served = load(written)
     addresses = [server.address for server in served.servers.values()]
+    assert served.ssh_config is not None
+    assert served.ssh_config.samefile(machine.folder / "aliases")
     assert addresses == ["ssh://bench@server0.invalid", "ssh://bench@server1.invalid"]

@@ -27,7 +27,7 @@ for unit in rdma-load-modules@.service rdma-ndd.service iwpmd.service rdma-hw.ta
     systemctl mask $unit >/dev/null 2>&1 || true
 done
 systemctl enable ssh >/dev/null 2>&1
-rm -f /etc/ssh/ssh_host_*
+rm -f /etc/ssh/ssh_host_* /home/bench/.ssh/id_ed25519
 # One key of the cheapest kind for both: a key of RSA takes a minute under emulation.
 ssh-keygen -q -t ed25519 -N '' -C '' -f /etc/ssh/ssh_host_ed25519_key
 # With the same key the servers reach each other, as the nodes of a cluster do.
@@ -54,12 +54,13 @@ name() { # name the interface with any of these addresses
 name fabric0 '52:54:00:77:00:00 52:54:00:77:01:00'
 name fabric1 '52:54:00:77:00:01 52:54:00:77:01:01'
 name control '52:54:00:77:00:ff 52:54:00:77:01:ff'
+name house '52:54:00:77:00:fe 52:54:00:77:01:fe'
 cat > "$root/usr/local/sbin/virtual-lab-setup" <<'SETUP'
 #!/bin/bash
 # Addresses and RDMA links of a server of the virtual lab; its number is on the kernel's command line.
 n=$(sed -n 's/.*virtual_lab=\([0-9]\).*/\1/p' /proc/cmdline)
 hostname server$n
-for device in control fabric0 fabric1; do
+for device in control house fabric0 fabric1; do
     for _ in $(seq 100); do [ -e /sys/class/net/$device ] && break; sleep 0.1; done
 done
 # Two ports in one subnet, as on any server with several rails.
@@ -67,6 +68,8 @@ sysctl -q net.ipv4.conf.all.arp_ignore=1 net.ipv4.conf.all.arp_announce=2 \
     net.ipv4.conf.all.rp_filter=2 net.ipv4.conf.default.rp_filter=2
 ip addr add 10.0.2.15/24 dev control
 ip link set control up
+ip addr add 192.168.77.$((n + 1))/24 dev house
+ip link set house up
 ip route add default via 10.0.2.2
 modprobe rdma_rxe
 for p in 0 1; do
@@ -94,7 +97,7 @@ ExecStart=/usr/local/sbin/virtual-lab-setup
 WantedBy=multi-user.target
 UNIT
 chroot "$root" systemctl enable virtual-lab >/dev/null 2>&1
-printf '127.0.0.1 localhost\n192.0.2.1 server0\n192.0.2.3 server1\n' > "$root/etc/hosts"
+printf '127.0.0.1 localhost\n192.168.77.1 server0\n192.168.77.2 server1\n' > "$root/etc/hosts"
 rm -rf "$root"/var/cache/apt/archives/*.deb "$root"/var/lib/apt/lists/* "$root"/usr/share/{doc,man,locale}/*
 
 # Under emulation unpacking costs more than reading: a small initrd, and the kernel as an ELF file.

@@ -110,6 +110,11 @@ def booted(folder: Path, accelerator: str = "tcg") -> Iterator[VirtualLab]:
     key = (image / "host_key.pub").read_text().strip()
     known = "".join(f"[{host}]:{SSH_PORT} {key}\n" for host in SSH_HOSTS)
     (folder / "known_hosts").write_text(known)
+    aliases = zip(SERVERS, SSH_HOSTS, strict=True)
+    key_file = f"  IdentityFile {image.resolve() / 'id_bench'}\n"
+    key_file += f"  UserKnownHostsFile {folder.resolve() / 'known_hosts'}\n"
+    text = "".join(f"Host {s}\n  HostName {h}\n  Port {SSH_PORT}\n{key_file}" for s, h in aliases)
+    (folder / "ssh_config").write_text(text)
     (folder / "virtual_lab.yaml").write_text((HERE / "virtual_lab.yaml").read_text())
     lab.notes.write_text("")
     lab.environment = {"VIRTUAL_LAB_LOGIN": LOGIN}
@@ -158,6 +163,11 @@ def _machine(lab: VirtualLab, server: int, accelerator: str) -> list[str]:
     ssh = f"hostfwd=tcp:{SSH_HOSTS[server]}:{SSH_PORT}-:22"
     nics = ["-netdev", f"user,id=control,{ssh}"]
     nics += ["-device", f"virtio-net-pci,netdev=control,mac={mac}:ff"]
+    # The network of the house, by which servers find each other: two ends of one cable.
+    ends = [f"local.type=unix,local.path={lab.folder / f'house{server}'}"]
+    ends += [f"remote.type=unix,remote.path={lab.folder / f'house{1 - server}'}"]
+    nics += ["-netdev", ",".join(("dgram,id=house", *ends))]
+    nics += ["-device", f"virtio-net-pci,netdev=house,mac={mac}:fe"]
     for port in (0, 1):
         tap = f"tap,id=data{port},ifname={_tap(server, port)},script=no,downscript=no"
         nics += ["-netdev", tap, "-device", f"virtio-net-pci,netdev=data{port},mac={mac}:0{port}"]

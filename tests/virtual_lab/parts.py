@@ -11,6 +11,8 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator, Sequence
 
+from .carrier import Monitor
+from .comparison import Move, PortTruth, parse_moves, summary
 from .lab import LIGHTRIG, SERVERS, VirtualLab
 from .runs import compared_run, pytest_command, pytest_on
 from .steps import ROOT, VirtualLabError
@@ -18,6 +20,7 @@ from .steps import ROOT, VirtualLabError
 EVENTS = 2
 _OURS = "lightrig-probe|ib_send|ib_write|ib_read|iperf3|lightrig"
 _LEFT_SECONDS = 30
+_CUT_SECONDS = 0.9
 
 Part = Callable[[VirtualLab], list[str]]
 
@@ -86,8 +89,6 @@ def thirty_kills(lab: VirtualLab) -> list[str]:
 
 def paused_server(lab: VirtualLab) -> list[str]:
     """A server that is paused as circuits change makes no row that its truth contradicts."""
-    from .carrier import Monitor
-
     monitor = Monitor(lab.monitor_path(0))
     process = subprocess.Popen(
         pytest_command(lab, ["suites/test_reconfiguration.py", "--samples", "1"]),
@@ -112,6 +113,38 @@ def paused_server(lab: VirtualLab) -> list[str]:
     return [_last(said)]
 
 
+def survive(lab: VirtualLab) -> list[str]:
+    """A job over TCP outlives a cut of one second, which the links show; the servers are as before.
+
+    The servers are used as root, and as namespaces behind SSH, whose routes are the run's.
+    """
+    text = lab.testbed.read_text()
+    text = text.replace("ssh://bench@{name}", "ssh://root@{name}\n    kind: namespace")
+    file = lab.testbed.with_name("served_as_root.yaml")
+    file.write_text(re.sub(r" *login: env:VIRTUAL_LAB_LOGIN\n| *become: true\n", "", text))
+    before, noted = _settings(lab), len(lab.notes.read_text().splitlines())
+    status, said = _lightrig(
+        lab, "survive", str(file), "--library", "tcp", "--fault", "cut:1s", "--number", "1"
+    )
+    assert status == 0, said
+    moves = parse_moves("\n".join(lab.notes.read_text().splitlines()[noted:]))
+    longest = max((truth.up.latest - truth.down.earliest) / 1e9 for truth in _darkness(moves))
+    assert longest >= _CUT_SECONDS, f"no link was dark for longer than {longest:.3f} s"
+    _assert_nothing_is_left(lab)
+    assert _settings(lab) == before
+    return [*said.splitlines(), f"the links: dark for {longest:.3f} s"]
+
+
+def _darkness(moves: Sequence[Move]) -> Iterator[PortTruth]:
+    """Yield each time in which a link was down."""
+    down: dict[str, Move] = {}
+    for move in moves:
+        if not move.up:
+            down.setdefault(move.port, move)
+        elif move.port in down:
+            yield PortTruth(down.pop(move.port).at, move.at)
+
+
 PARTS: dict[str, Part] = {
     "conformance": conformance,
     "reconfiguration": reconfiguration,
@@ -119,6 +152,7 @@ PARTS: dict[str, Part] = {
     "rdma": rdma,
     "doctor": doctor,
     "kills": kills,
+    "survive": survive,
     "paused": paused_server,
 }
 LONG_PARTS: dict[str, Part] = {"hundred-events": hundred_events, "thirty-kills": thirty_kills}
@@ -137,8 +171,6 @@ def netem(lab: VirtualLab, server: int, options: str) -> Iterator[None]:
 
 
 def _reconfiguration(lab: VirtualLab, name: str, events: int) -> list[str]:
-    from .comparison import summary
-
     arguments = ["suites/test_reconfiguration.py", "-k", "between_plans", "--samples", str(events)]
     run = compared_run(lab, name, arguments)
     assert run.verdicts, run.said[-4000:]
