@@ -56,7 +56,7 @@ def possible() -> None:
     if reason := kernel.available():
         pytest.skip(reason)
     if not kernel.is_root():
-        pytest.skip("network namespaces cannot be made here: interfaces are moved by root")
+        pytest.skip("only root moves interfaces of a machine")
 
 
 @dataclass

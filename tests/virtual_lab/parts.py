@@ -5,6 +5,7 @@ A part returns the lines that tell what was seen, and raises `AssertionError` wh
 
 import contextlib
 import os
+import random
 import re
 import signal
 import subprocess
@@ -79,12 +80,13 @@ def doctor(lab: VirtualLab) -> list[str]:
 
 def kills(lab: VirtualLab) -> list[str]:
     """pytest is killed at random moments: nothing is left on the servers, restore is right."""
-    return _kills(lab, moments=(3.0, 8.0, 14.0))
+    return _kills(lab, moments=(0.0, 1.0, 20.0))
 
 
 def thirty_kills(lab: VirtualLab) -> list[str]:
     """The same, thirty times."""
-    return _kills(lab, moments=[2.0 + 0.7 * number for number in range(30)])
+    draws = random.Random(30)
+    return _kills(lab, moments=[draws.uniform(0, 40) for _ in range(30)])
 
 
 def paused_server(lab: VirtualLab) -> list[str]:
@@ -99,9 +101,7 @@ def paused_server(lab: VirtualLab) -> list[str]:
         text=True,
     )
     try:
-        moves = lab.notes.stat().st_size
-        while process.poll() is None and lab.notes.stat().st_size == moves:
-            time.sleep(0.01)
+        _await_move(lab, process)
         monitor.command("stop")
         time.sleep(1.5)
         monitor.command("cont")
@@ -201,8 +201,10 @@ def _kills(lab: VirtualLab, moments: Sequence[float]) -> list[str]:
             env=os.environ | lab.environment,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
+            text=True,
             start_new_session=True,
         )
+        _await_move(lab, process)
         time.sleep(seconds)
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
@@ -216,12 +218,19 @@ def _kills(lab: VirtualLab, moments: Sequence[float]) -> list[str]:
     return [f"{len(moments)} kills: nothing was left after {_LEFT_SECONDS} s"]
 
 
+def _await_move(lab: VirtualLab, process: "subprocess.Popen[str]") -> None:
+    """Wait until the first link moves, or the process has ended."""
+    size = lab.notes.stat().st_size
+    while process.poll() is None and lab.notes.stat().st_size == size:
+        time.sleep(0.01)
+
+
 def _settings(lab: VirtualLab) -> list[str]:
     """Routes, addresses and kernel settings of each server that a run could have changed."""
-    command = "ip -o addr; ip rule; ip route show table all; sysctl -a 2>/dev/null | grep -E "
+    command = "ip -4 -o addr; ip rule; ip -4 route show table all; sysctl -a 2>/dev/null | grep -E "
     wanted = "'ip_forward|rp_filter|arp_(ignore|announce)|tcp_retries2|tcp_syn_retries'"
     said = [lab.run(number, command + wanted, "root") for number in range(len(SERVERS))]
-    return [re.sub(r"valid_lft \S+", "", one) for one in said]
+    return [re.sub(r"valid_lft \S+| (linkdown|dead)\b", "", one) for one in said]
 
 
 def _left(lab: VirtualLab) -> list[str]:
