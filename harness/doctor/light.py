@@ -162,7 +162,7 @@ class _Side:
                 continue
             try:
                 arrives[port] = self._try(server, port, ingress, fiber.loss_db, monitors, before)
-            except InstrumentError as error:
+            except LightrigError as error:
                 self._findings.note(str(port), "light", str(error).splitlines()[0])
         self._misplaced(arrives)
 

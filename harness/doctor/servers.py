@@ -5,8 +5,13 @@ import math
 from lightrig.harness.doctor.findings import Findings
 from lightrig.harness.findings import INSTRUMENT
 from lightrig.instruments.clock import Clock
-from lightrig.instruments.servers.host.commands import PACKAGES, ToolMissingError
+from lightrig.instruments.servers.host.commands import (
+    PACKAGES,
+    ToolFailedError,
+    ToolMissingError,
+)
 from lightrig.instruments.servers.host.linux import LinuxServer
+from lightrig.instruments.servers.tools.output import ToolOutputError
 from lightrig.testbeds import LightrigError, ServerSpec
 
 _BETWEEN = 5_000_000_000
@@ -16,28 +21,28 @@ _MOST_PPM = 200.0
 
 def examine_server(server: LinuxServer, spec: ServerSpec, clock: Clock, findings: Findings) -> None:
     """Tools, clock, and the link and transceiver of every NIC port."""
-    ports = [port for nic in spec.nics.values() for port in nic.ports]
-    missing = examine_tools(server, spec, any(port.rdma for port in ports), findings)
+    missing = examine_tools(server, spec, findings)
     examine_shell(server, findings)
     _clock(server, clock, findings)
     if "ethtool" in missing:
         findings.note(server.name, "NIC", "its ports cannot be examined without ethtool")
         return
-    for port in ports:
-        if spec.is_namespace:
-            _kernel_port(server, str(port.port), port.netdev, findings)
-        else:
-            _port(server, str(port.port), port.netdev, findings)
+    examine_ports(server, spec, findings)
 
 
-def examine_tools(
-    server: LinuxServer, spec: ServerSpec, rdma: bool, findings: Findings
-) -> set[str]:
-    """Note which programs a server lacks, and return them; rdma: whether it has RDMA devices."""
+def examine_tools(server: LinuxServer, spec: ServerSpec, findings: Findings) -> set[str]:
+    """Note which programs a server lacks, and return them.
+
+    The program rdma is needed by ports with RDMA devices, mlxlink by those of Mellanox alone.
+    """
     missing = set()
-    for tool in ("ethtool", "ip", *(("rdma", "mlxlink") if rdma else ())):
+    devices = [port.netdev for nic in spec.nics.values() for port in nic.ports if port.rdma]
+    tools = ["ethtool", "ip", *(["rdma"] if devices else [])]
+    for tool in tools:
         try:
             server.commands.run([tool, "--version"])  # any answer shows that it is installed
+            if tool == "ethtool" and any(_is_of_mellanox(server, each) for each in devices):
+                tools.append("mlxlink")
         except ToolMissingError:
             missing.add(tool)
             package = PACKAGES.get(tool, tool)
@@ -49,6 +54,20 @@ def examine_tools(
     if not missing:
         findings.ok(server.name, "tools", "all installed")
     return missing
+
+
+def _is_of_mellanox(server: LinuxServer, netdev: str) -> bool:
+    try:
+        return server.nic.driver(netdev).value.of_mellanox
+    except (ToolFailedError, ToolOutputError):
+        return False  # no such device, or a driver that does not tell: said with its port
+
+
+def examine_ports(server: LinuxServer, spec: ServerSpec, findings: Findings) -> None:
+    """Check link and transceiver of every NIC port; a namespace's has no transceiver."""
+    for nic in spec.nics.values():
+        for port in nic.ports:
+            _port(server, str(port.port), port.netdev, findings, transceiver=not spec.is_namespace)
 
 
 def examine_shell(server: LinuxServer, findings: Findings) -> None:
@@ -86,17 +105,29 @@ def _clock(server: LinuxServer, clock: Clock, findings: Findings) -> None:
         findings.ok(server.name, "clock", state)
 
 
-def _port(server: LinuxServer, port: str, netdev: str, findings: Findings) -> None:
+def _port(
+    server: LinuxServer, port: str, netdev: str, findings: Findings, *, transceiver: bool
+) -> None:
+    """Check a port: first its device, since what its transceiver answers says nothing of that."""
     try:
-        module = server.nic.module(netdev).value
         device = server.nic.device(netdev).value
     except LightrigError as error:
-        _unreadable(port, netdev, error, findings)
+        missing = isinstance(error, ToolFailedError) and not error.forbidden
+        fix = f"is `netdev: {netdev}` right for {port}?" if missing else _advice(error)
+        findings.wrong(port, "NIC", str(error).splitlines()[0], fix, INSTRUMENT)
+        return
+    carrier = "carrier" if device.carrier else "no carrier"
+    if not transceiver:
+        findings.ok(port, "NIC", f"{netdev}: a kernel device without transceiver, {carrier}")
+        return
+    try:
+        module = server.nic.module(netdev).value
+    except LightrigError as error:
+        _unreadable(server, port, netdev, carrier, error, findings)
         return
     lanes = module.lanes_in_use
     sent = [lane.tx_power_dbm for lane in lanes if lane.tx_power_dbm is not None]
     got = [lane.rx_power_dbm for lane in lanes if lane.rx_power_dbm is not None]
-    carrier = "carrier" if device.carrier else "no carrier"
     findings.ok(
         port,
         "NIC",
@@ -105,22 +136,35 @@ def _port(server: LinuxServer, port: str, netdev: str, findings: Findings) -> No
     )
 
 
-def _kernel_port(server: LinuxServer, port: str, netdev: str, findings: Findings) -> None:
-    """Check a port of a namespace, which has no transceiver."""
-    try:
-        device = server.nic.device(netdev).value
-    except LightrigError as error:
-        _unreadable(port, netdev, error, findings)
-        return
-    carrier = "carrier" if device.carrier else "no carrier"
-    findings.ok(port, "NIC", f"{netdev}: a kernel device without transceiver, {carrier}")
+def _unreadable(
+    server: LinuxServer,
+    port: str,
+    netdev: str,
+    carrier: str,
+    error: LightrigError,
+    findings: Findings,
+) -> None:
+    """Say why the transceiver of a device that is there cannot be read."""
+    if isinstance(error, ToolOutputError):
+        text = f"{error.where} printed {error.found or 'nothing'!r}, not {error.expected}"
+        findings.wrong(port, "NIC", text, "report it, with all that this command prints")
+    elif not isinstance(error, ToolFailedError):
+        findings.wrong(port, "NIC", str(error).splitlines()[0], _advice(error), INSTRUMENT)
+    elif error.unsupported:
+        try:
+            driver = f" {server.nic.driver(netdev).value.driver}"
+        except LightrigError:
+            driver = ""
+        text = f"{netdev}: no transceiver that its driver{driver} reads ({error.last}), {carrier}"
+        findings.note(port, "NIC", text)
+    else:
+        fix = error.advice or f"is a transceiver plugged in? `ethtool -m {netdev}` by hand"
+        findings.wrong(port, "NIC", str(error).splitlines()[0], fix, INSTRUMENT)
 
 
-def _unreadable(port: str, netdev: str, error: LightrigError, findings: Findings) -> None:
-    findings.wrong(
-        *(port, "NIC", str(error).splitlines()[0], f"is `netdev: {netdev}` right for {port}?"),
-        INSTRUMENT,
-    )
+def _advice(error: LightrigError) -> str:
+    """Return what the error itself advises."""
+    return (isinstance(error, ToolFailedError) and error.advice) or "see its trace"
 
 
 def _dbm(lanes: list[float]) -> str:

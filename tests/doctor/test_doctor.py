@@ -235,9 +235,7 @@ def test_a_tool_that_a_namespace_lacks_is_a_note(tmp_path: Path, address: str, g
 
     findings = Findings(Components(None))
     server: Any = WithoutEthtool()
-    assert examine_tools(server, load(path).servers["a"], rdma=False, findings=findings) == {
-        "ethtool"
-    }
+    assert examine_tools(server, load(path).servers["a"], findings=findings) == {"ethtool"}
     (found,) = findings.found
     assert (found.grade, found.text, found.fix) == (
         grade,

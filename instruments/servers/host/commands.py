@@ -21,7 +21,9 @@ DEFAULT_TIMEOUT = 30_000_000_000
 """Time allowed for a program, in ns."""
 
 _FORBIDDEN = re.compile("operation not permitted|permission denied|must be root", re.IGNORECASE)
+_UNSUPPORTED = re.compile("operation not supported", re.IGNORECASE)
 _SYSTEM_DIRECTORY = "/usr/sbin/"
+_LONGEST_COMMAND = 60
 
 PACKAGES = {
     "ethtool": "the package ethtool",
@@ -57,6 +59,10 @@ class ToolFailedError(InstrumentError):
     Attributes:
         status: that status.
         stderr: its standard error.
+        last: the last line that it printed, on standard error if there is one.
+        forbidden: whether it lacked a right.
+        unsupported: whether the kernel or a driver does not know the operation (EOPNOTSUPP).
+        advice: what to try; empty where nothing is known.
     """
 
     def __init__(
@@ -69,21 +75,26 @@ class ToolFailedError(InstrumentError):
         """`become` is the prefix with which the command ran; None where none would help."""
         self.status = result.status
         self.stderr = result.stderr
+        self.forbidden = _FORBIDDEN.search(result.stderr) is not None
+        self.unsupported = _UNSUPPORTED.search(result.stderr) is not None
+        self.advice = ""
         printed_lines = (result.stderr or result.stdout).strip().splitlines() or ["nothing"]
+        self.last = printed_lines[-1].strip()
         details = [("printed", line) for line in printed_lines[-5:]]
-        problem = f"ran a program that failed with status {result.status}"
         tool = command.partition(" ")[0]
+        if not tool.isprintable() or "=" in tool:  # a script
+            tool = "sh"
+        ran = f"`{command}`" if len(command) <= _LONGEST_COMMAND and command.isprintable() else tool
+        problem = f"ran {ran}, which failed with status {result.status}: {self.last}"
         if become and result.stderr.startswith("sudo: "):
-            problem = f"could not run {tool} by sudo: {printed_lines[-1]}"
-            details.append(
-                ("try", f"allow `{shlex.join(become)} {tool}` to this account, NOPASSWD")
-            )
-        elif _FORBIDDEN.search(result.stderr):
-            problem = f"may not do what {tool} needs: {printed_lines[-1]}"
+            problem = f"could not run {tool} by sudo: {self.last}"
+            self.advice = f"allow `{shlex.join(become)} {tool}` to this account, NOPASSWD"
+        elif self.forbidden:
+            problem = f"may not do what {tool} needs: {self.last}"
             if become is not None and not become:
-                details.append(
-                    ("try", "`become: true` of the server in the testbed file: it runs by sudo -n")
-                )
+                self.advice = "`become: true` of the server in the testbed file: it runs by sudo -n"
+        if self.advice:
+            details.append(("try", self.advice))
         super().__init__(server, problem, command=command, details=details)
 
 

@@ -11,6 +11,7 @@ from lightrig.instruments.servers.ports.mlxlink_tool import MlxlinkTool
 from lightrig.instruments.servers.tools import (
     cmis_diagnostics,
     ethtool_counters,
+    ethtool_driver,
     ethtool_fec,
     ethtool_link,
     ethtool_module,
@@ -18,6 +19,7 @@ from lightrig.instruments.servers.tools import (
     ip_link,
     rdma_link,
 )
+from lightrig.instruments.servers.tools.ethtool_driver import DriverReading
 from lightrig.instruments.servers.tools.ethtool_fec import FecReading
 from lightrig.instruments.servers.tools.ethtool_link import LinkSettings
 from lightrig.instruments.servers.tools.infiniband_sysfs import InfinibandPort
@@ -72,6 +74,9 @@ class Nic(Protocol):
 
     def device(self, netdev: str) -> Reading[IpLink]:
         """The kernel's view: carrier, changes of carrier, packets and errors."""
+
+    def driver(self, netdev: str) -> Reading[DriverReading]:
+        """The port's driver, and the firmware of its NIC."""
 
     def rdma_links(self) -> Reading[tuple[RdmaLink, ...]]:
         """The state of every RDMA port of the server."""
@@ -154,6 +159,10 @@ class NicTools:
             return self._commands.read(counted, ethtool_fec.parse)
         except ToolFailedError:
             return self._commands.read(["ethtool", "--show-fec", netdev], ethtool_fec.parse)
+
+    def driver(self, netdev: str) -> Reading[DriverReading]:
+        """`ethtool -i IF`."""
+        return self._commands.read(["ethtool", "-i", netdev], ethtool_driver.parse)
 
     def set_device(self, netdev: str, *, up: bool) -> None:
         """`ip link set dev IF up|down`; most NICs switch their laser with it."""
