@@ -8,8 +8,10 @@ from lightrig.harness.doctor.findings import Findings
 from lightrig.harness.doctor.light import examine_light, stale_circuits
 from lightrig.harness.doctor.servers import examine_server
 from lightrig.harness.findings import INSTRUMENT
+from lightrig.harness.port_differences import kernels, port_differences
 from lightrig.instruments.servers.host.linux import LinuxServer
-from lightrig.testbeds import LightrigError, Testbed
+from lightrig.instruments.servers.ports.port_settings import PortSettings
+from lightrig.testbeds import LightrigError, Port, Testbed
 
 
 def examine(
@@ -30,13 +32,17 @@ def examine(
     try:
         contact(lab, findings)
         _sizes(bench, findings)
+        ports: dict[Port, PortSettings] = {}
         for name, server in bench.servers.items():
             if isinstance(server, LinuxServer):
+                spec = testbed.servers[name]
                 try:
-                    examine_server(server, testbed.servers[name], bench.clock, findings)
+                    ports |= examine_server(server, spec, bench.clock, findings)
                 except LightrigError as error:
                     first = str(error).splitlines()[0]
                     findings.wrong(name, "server", first, "see its trace", INSTRUMENT)
+        for finding in port_differences(testbed, ports, kernels(bench)):
+            findings.add("settings", finding)
         for name in bench.switches:
             stale_circuits(bench, name, findings)
         if read_only:

@@ -72,6 +72,14 @@ class Findings:
         located = found.located(self.components)
         self.found.append(Check(subject, check, "wrong", text, fix, located))
 
+    def add(self, check: str, finding: Finding) -> None:
+        """Add a finding whose subjects and components are known."""
+        located = finding.located(self.components)
+        subject = finding.subjects[0]
+        self.found.append(
+            Check(subject, check, "wrong", finding.evidence, located.next_step, located)
+        )
+
     @property
     def problems(self) -> list[Check]:
         """The checks that found something wrong."""

@@ -11,23 +11,31 @@ from lightrig.instruments.servers.host.commands import (
     ToolMissingError,
 )
 from lightrig.instruments.servers.host.linux import LinuxServer
+from lightrig.instruments.servers.ports.port_settings import PortSettings, read_settings
+from lightrig.instruments.servers.tools.module import ModuleReading
 from lightrig.instruments.servers.tools.output import ToolOutputError
-from lightrig.testbeds import LightrigError, ServerSpec
+from lightrig.testbeds import LightrigError, Port, ServerSpec
 
 _BETWEEN = 5_000_000_000
 _MOST_PPM = 200.0
 """Greatest rate error of a synchronised clock, in ppm."""
 
 
-def examine_server(server: LinuxServer, spec: ServerSpec, clock: Clock, findings: Findings) -> None:
-    """Tools, clock, and the link and transceiver of every NIC port."""
+def examine_server(
+    server: LinuxServer, spec: ServerSpec, clock: Clock, findings: Findings
+) -> dict[Port, PortSettings]:
+    """Tools, clock, and every NIC port; return the ports' settings as far as they were read."""
     missing = examine_tools(server, spec, findings)
     examine_shell(server, findings)
     _clock(server, clock, findings)
-    if "ethtool" in missing:
-        findings.note(server.name, "NIC", "its ports cannot be examined without ethtool")
-        return
-    examine_ports(server, spec, findings)
+    if "ethtool" not in missing:
+        return examine_ports(server, spec, findings)
+    findings.note(server.name, "NIC", "its ports cannot be examined without ethtool")
+    return {
+        port.port: read_settings(server.nic, port.netdev, transceiver=False)
+        for nic in spec.nics.values()
+        for port in nic.ports
+    }
 
 
 def examine_tools(server: LinuxServer, spec: ServerSpec, findings: Findings) -> set[str]:
@@ -63,11 +71,20 @@ def _is_of_mellanox(server: LinuxServer, netdev: str) -> bool:
         return False  # no such device, or a driver that does not tell: said with its port
 
 
-def examine_ports(server: LinuxServer, spec: ServerSpec, findings: Findings) -> None:
-    """Check link and transceiver of every NIC port; a namespace's has no transceiver."""
-    for nic in spec.nics.values():
-        for port in nic.ports:
-            _port(server, str(port.port), port.netdev, findings, transceiver=not spec.is_namespace)
+def examine_ports(
+    server: LinuxServer, spec: ServerSpec, findings: Findings
+) -> dict[Port, PortSettings]:
+    """Check link and transceiver of every NIC port, and return what each is set to.
+
+    A namespace's has no transceiver.
+    """
+    return {
+        port.port: _port(
+            server, str(port.port), port.netdev, findings, transceiver=not spec.is_namespace
+        )
+        for nic in spec.nics.values()
+        for port in nic.ports
+    }
 
 
 def examine_shell(server: LinuxServer, findings: Findings) -> None:
@@ -107,33 +124,36 @@ def _clock(server: LinuxServer, clock: Clock, findings: Findings) -> None:
 
 def _port(
     server: LinuxServer, port: str, netdev: str, findings: Findings, *, transceiver: bool
-) -> None:
+) -> PortSettings:
     """Check a port: first its device, since what its transceiver answers says nothing of that."""
+    nic, module = server.nic, None
     try:
-        device = server.nic.device(netdev).value
+        device = nic.device(netdev).value
     except LightrigError as error:
         missing = isinstance(error, ToolFailedError) and not error.forbidden
         fix = f"is `netdev: {netdev}` right for {port}?" if missing else _advice(error)
         findings.wrong(port, "NIC", str(error).splitlines()[0], fix, INSTRUMENT)
-        return
+        return read_settings(nic, netdev, transceiver=False)
     carrier = "carrier" if device.carrier else "no carrier"
     if not transceiver:
         findings.ok(port, "NIC", f"{netdev}: a kernel device without transceiver, {carrier}")
-        return
-    try:
-        module = server.nic.module(netdev).value
-    except LightrigError as error:
-        _unreadable(server, port, netdev, carrier, error, findings)
-        return
+    else:
+        try:
+            module = nic.module(netdev).value
+        except LightrigError as error:
+            _unreadable(server, port, netdev, carrier, error, findings)
+        else:
+            findings.ok(port, "NIC", f"{netdev}: {_light(module)}, {carrier}")
+    settings = read_settings(nic, netdev, transceiver=False, device=device, module=module)
+    findings.ok(port, "settings", str(settings))
+    return settings
+
+
+def _light(module: ModuleReading) -> str:
     lanes = module.lanes_in_use
     sent = [lane.tx_power_dbm for lane in lanes if lane.tx_power_dbm is not None]
     got = [lane.rx_power_dbm for lane in lanes if lane.rx_power_dbm is not None]
-    findings.ok(
-        port,
-        "NIC",
-        f"{netdev}: {module.vendor} {module.part}, sends {_dbm(sent)}, receives {_dbm(got)}, "
-        f"{carrier}",
-    )
+    return f"{module.vendor} {module.part}, sends {_dbm(sent)}, receives {_dbm(got)}"
 
 
 def _unreadable(

@@ -163,7 +163,7 @@ def bench(lightrig_testbed: Testbed, pytestconfig: pytest.Config) -> Iterator[Be
         pytest.exit(str(error), LAB_ERROR)
     pytestconfig.stash[BENCHES][testbed.name] = bound
     pytestconfig.stash[SETTINGS][testbed.name] = settings
-    for note in (*testbed.notes, *bound.notes):
+    for note in (*testbed.notes, *bound.notes, *_stored_ports(bound, pytestconfig)):
         pytestconfig.stash[RUN].note(testbed.name, note, in_report=True)
     yield bound
     changed = pytestconfig.stash[UNRESTORED].pop(testbed.name, frozenset())
@@ -178,6 +178,22 @@ def bench(lightrig_testbed: Testbed, pytestconfig: pytest.Config) -> Iterator[Be
     )
     del pytestconfig.stash[BENCHES][testbed.name], pytestconfig.stash[SETTINGS][testbed.name]
     bound.close()
+
+
+def _stored_ports(bench: Bench, config: pytest.Config) -> list[str]:
+    """Store what the servers' ports are set to with the run; return how they differ."""
+    from lightrig.harness.port_differences import kernels, port_differences, read_ports
+    from lightrig.harness.record.run_folder import store_ports
+
+    if not (ports := read_ports(bench)):
+        return []
+    document = {
+        "kernels": kernels(bench),
+        "ports": {str(port): settings.document() for port, settings in ports.items()},
+    }
+    store_ports(config.stash[RUN].folder, bench.testbed.name, document)
+    found = port_differences(bench.testbed, ports, kernels(bench))
+    return [finding.evidence for finding in found]
 
 
 @pytest.fixture(scope="session")

@@ -8,6 +8,7 @@ A journal must be on a disk of its machine to survive a kill, and an object stor
 appending: a run is recorded locally first, and published (copied) when it has ended.
 """
 
+import json
 import math
 import os
 from collections import Counter
@@ -36,6 +37,7 @@ from lightrig.testbeds.yaml_positions import read
 
 FACTS_SCHEMA = 1
 FACTS = "run.json"
+PORTS = "ports.json"
 
 State: TypeAlias = Literal["complete", "interrupted", "recovered", "ended", "killed", "running"]
 SETTLED: frozenset[State] = frozenset(("complete", "interrupted", "recovered"))
@@ -288,6 +290,19 @@ def store_descriptions(files: Mapping[str, str], folder: Path) -> dict[str, str]
             _copy(part, folder / into / part.relative_to(base))
         stored[name] = str(into / path.relative_to(base))
     return stored
+
+
+def store_ports(folder: Path, testbed: str, document: Mapping[str, Any]) -> None:
+    """Write what the ports of a testbed's servers are set to beside its description.
+
+    Raises `RecordError` for what cannot be written.
+    """
+    path = folder / "testbeds" / testbed / PORTS
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(document, indent=1), encoding="utf-8")
+    except OSError as error:
+        raise RecordError(f"{path}: {error.strerror}") from error
 
 
 def load_descriptions(record: RunRecord) -> dict[str, Testbed]:

@@ -2,6 +2,7 @@
 
 import shlex
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from typing import Protocol, TypeVar
 
 from lightrig.instruments.clock import Span
@@ -15,18 +16,22 @@ from lightrig.instruments.servers.tools import (
     ethtool_fec,
     ethtool_link,
     ethtool_module,
+    ethtool_pause,
     infiniband_sysfs,
     ip_link,
+    port_files,
     rdma_link,
 )
 from lightrig.instruments.servers.tools.ethtool_driver import DriverReading
 from lightrig.instruments.servers.tools.ethtool_fec import FecReading
 from lightrig.instruments.servers.tools.ethtool_link import LinkSettings
+from lightrig.instruments.servers.tools.ethtool_pause import PauseReading
 from lightrig.instruments.servers.tools.infiniband_sysfs import InfinibandPort
 from lightrig.instruments.servers.tools.ip_link import IpLink
 from lightrig.instruments.servers.tools.mlxlink import MlxlinkReport, PrbsTest
 from lightrig.instruments.servers.tools.module import ModuleReading
 from lightrig.instruments.servers.tools.output import ToolOutputError
+from lightrig.instruments.servers.tools.port_files import PortFiles
 from lightrig.instruments.servers.tools.rdma_link import RdmaLink
 
 T = TypeVar("T")
@@ -77,6 +82,12 @@ class Nic(Protocol):
 
     def driver(self, netdev: str) -> Reading[DriverReading]:
         """The port's driver, and the firmware of its NIC."""
+
+    def pause(self, netdev: str) -> Reading[PauseReading]:
+        """Flow control by pause frames."""
+
+    def files(self, netdev: str) -> Reading[PortFiles]:
+        """The kernel's settings of IP that hold for the port, and its NIC's numbers on PCI."""
 
     def rdma_links(self) -> Reading[tuple[RdmaLink, ...]]:
         """The state of every RDMA port of the server."""
@@ -163,6 +174,18 @@ class NicTools:
     def driver(self, netdev: str) -> Reading[DriverReading]:
         """`ethtool -i IF`."""
         return self._commands.read(["ethtool", "-i", netdev], ethtool_driver.parse)
+
+    def pause(self, netdev: str) -> Reading[PauseReading]:
+        """`ethtool -a IF`."""
+        return self._commands.read(["ethtool", "-a", netdev], ethtool_pause.parse)
+
+    def files(self, netdev: str) -> Reading[PortFiles]:
+        """`grep -Hs .` of files below /proc/sys/net/ipv4/conf and /sys/class/net/IF/device."""
+        command = ["grep", "-Hs", ".", *port_files.ip_files(netdev)]
+        result = self._commands.run(command)
+        numbers = self._commands.run(["grep", "-Hs", ".", *port_files.pci_files(netdev)])
+        result = replace(result, stdout=result.stdout + numbers.stdout)
+        return self._commands.parsed(command, result, port_files.parse)
 
     def set_device(self, netdev: str, *, up: bool) -> None:
         """`ip link set dev IF up|down`; most NICs switch their laser with it."""

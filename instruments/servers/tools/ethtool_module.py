@@ -100,6 +100,7 @@ class _Text:
             thresholds=self.thresholds,
             alarms=self._alarms(),
             alarms_reported=bool(self.flags),
+            firmware=self.plain.get("Active firmware version"),
         )
         if not reading.lanes and not any(
             (reading.identifier, reading.vendor, reading.part, reading.temperature_c)

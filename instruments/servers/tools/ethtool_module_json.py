@@ -109,7 +109,16 @@ class _Module:
             },
             alarms=alarms,
             alarms_reported=any(key.endswith(LEVELS) for key in self._values),
+            firmware=self._firmware(),
         )
+
+    def _firmware(self) -> str | None:
+        """Return the version that runs: major and minor number of a CMIS module."""
+        found = self._only("active_firmware_version", Repeated)
+        if found is None:
+            return None
+        inner = _Module(found)
+        return f"{inner._only('major', int)}.{inner._only('minor', int)}"
 
     def _only(self, key: str, kind: type | tuple[type, ...]) -> Any:
         """The one value of `key` that is of `kind`; None where there is none."""

@@ -103,6 +103,7 @@ class ModuleReading:
         thresholds: by quantity and level, in °C, V, mA and dBm.
         alarms: the flags that are on; they latch, so one may be of the past.
         alarms_reported: whether the tool printed flags at all.
+        firmware: version of the firmware that runs in a CMIS module, such as `2.9`.
     """
 
     identifier: int | None
@@ -119,6 +120,7 @@ class ModuleReading:
     thresholds: Mapping[Quantity, Mapping[Level, float]] = field(default_factory=dict)
     alarms: frozenset[Alarm] = frozenset()
     alarms_reported: bool = False
+    firmware: str | None = None
 
     @property
     def lanes_in_use(self) -> tuple[Lane, ...]:

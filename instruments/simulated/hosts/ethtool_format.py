@@ -35,6 +35,12 @@ def driver(index: int, name: str) -> str:
     return render("ethtool_driver", name=name, bus=_FIRST_BUS + index)
 
 
+def pause(port: SimulatedPort) -> str:
+    """`ethtool -a IF`, as mlx5_core has it by default."""
+    values = ("Autonegotiate:\toff", "RX:\t\ton", "TX:\t\ton")
+    return "\n".join((f"Pause parameters for {port.spec.netdev}:", *values, "", ""))
+
+
 def statistics(port: SimulatedPort, driver: str) -> str:
     """`ethtool -S IF`, by the names of a driver."""
     port.accrue()

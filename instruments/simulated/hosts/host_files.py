@@ -1,4 +1,4 @@
-"""The files below /sys of a simulated server: its network and RDMA devices."""
+"""Files below /sys and /proc/sys of a simulated server: its network and RDMA devices."""
 
 from collections.abc import Iterable, Sequence
 
@@ -29,7 +29,13 @@ def files(ports: Iterable[SimulatedPort]) -> dict[str, str]:
 def _network(port: SimulatedPort, index: int) -> dict[str, str]:
     up = port.is_up("carrier")
     folder = f"/sys/class/net/{port.spec.netdev}"
+    settings = {
+        f"/proc/sys/net/ipv4/conf/{name}/{setting}": value
+        for name in ("all", port.spec.netdev)
+        for setting, value in (("arp_announce", "0"), ("arp_ignore", "0"), ("rp_filter", "2"))
+    }
     return {
+        **settings,
         f"{folder}/address": f"02:00:00:00:00:{index:02x}",
         f"{folder}/carrier": "1" if up else "0",
         f"{folder}/carrier_changes": str(port.carrier_changes),

@@ -170,7 +170,8 @@ class HostTools:
 
     def class_files(self) -> dict[str, str]:
         """Return the files below /sys/class as they are now."""
-        return host_files.files(self.ports)
+        found = host_files.files(self.ports)
+        return {path: text for path, text in found.items() if path.startswith("/sys/class/")}
 
     def _installed(self, program: str) -> str | None:
         name = program.rpartition("/")[2]
@@ -209,6 +210,8 @@ class HostTools:
             case "-i" | "--driver":
                 text = ethtool_format.driver(self.ports.index(port), self._software.driver)
                 return ProgramOutcome(text, took=_TOOK["ethtool"])
+            case "-a" | "--show-pause":
+                return ProgramOutcome(ethtool_format.pause(port), took=_TOOK["ethtool"])
             case "--show-fec":
                 text = ethtool_format.fec(
                     port,
@@ -341,8 +344,8 @@ class HostTools:
 
     def _grep(self, arguments: Sequence[str]) -> ProgramOutcome:
         flags, pattern, *paths = arguments
-        if (flags, pattern) != ("-rHs", "."):
-            raise _Failure(2, "grep: this simulated one knows `-rHs .` only\n")
+        if flags not in ("-rHs", "-Hs") or pattern != ".":
+            raise _Failure(2, "grep: this simulated one knows `-rHs .` and `-Hs .` only\n")
         return ProgramOutcome(*host_files.grep(host_files.files(self.ports), paths))
 
     def _uname(self, arguments: Sequence[str]) -> ProgramOutcome:
