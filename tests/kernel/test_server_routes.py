@@ -30,7 +30,8 @@ CONNECT = (
 )
 STATE = (
     "ls /sys/class/net; cat /proc/sys/net/ipv4/ip_forward /proc/sys/net/ipv4/conf/*/rp_filter "
-    "/proc/sys/net/ipv4/conf/all/arp_ignore "
+    "/proc/sys/net/ipv4/conf/*/arp_ignore /proc/sys/net/ipv4/conf/*/arp_filter "
+    "/proc/sys/net/ipv4/conf/*/accept_redirects /proc/sys/net/ipv4/conf/*/forwarding "
     "/proc/sys/net/ipv4/neigh/*/retrans_time_ms; cat /proc/net/route"
 )
 
@@ -84,6 +85,47 @@ def test_a_server_in_between_passes_packets_on(
         for each in routes.values():
             each.close()
     assert state() == before
+
+
+MULTI_RAIL = {
+    "all/arp_ignore": 1, "fabric0/arp_ignore": 2, "fabric1/arp_ignore": 2,
+    "all/arp_announce": 2, "all/arp_filter": 1, "all/rp_filter": 1, "all/accept_redirects": 0,
+}  # fmt: skip
+"""Usual on servers with several ports in one subnet, so that each port speaks for itself alone."""
+
+
+def test_packets_pass_servers_that_answer_for_a_port_alone(
+    servers: dict[str, LinuxServer],
+    links: KernelLinks,
+    namespaces: kernel.Namespaces,
+    run: Callable[..., str],
+) -> None:
+    folder = "/proc/sys/net/ipv4/conf"
+    links.apply(LIT, CHAIN)
+    found = {}
+    for name in servers:
+        pid = namespaces.pid(name)
+        for setting, value in MULTI_RAIL.items():
+            found[name, setting] = run(pid, "cat", f"{folder}/{setting}").strip()
+            run(pid, "sh", "-c", f"echo {value} >{folder}/{setting}")
+    before = [run(namespaces.pid(name), "sh", "-c", STATE) for name in servers]
+    routes = {name: ServerRoutes(server.commands) for name, server in servers.items()}
+    a, b, c = ADDRESS.values()
+    try:
+        for name in servers:
+            routes[name].open(ADDRESS[name], ["fabric0", "fabric1"])
+        routes["a"].set([Route(b, b, "fabric0"), Route(c, b, "fabric0")])
+        routes["b"].set([Route(a, a, "fabric0"), Route(c, c, "fabric1")])
+        routes["c"].set([Route(b, b, "fabric1"), Route(a, b, "fabric1")])
+        for address in (b, c):
+            printed = run(namespaces.pid("a"), sys.executable, "-c", CONNECT, address).strip()
+            assert printed == "ConnectionRefusedError"
+    finally:
+        close_all(routes.values())
+        after = [run(namespaces.pid(name), "sh", "-c", STATE) for name in servers]
+        for (name, setting), value in found.items():
+            run(namespaces.pid(name), "sh", "-c", f"echo {value} >{folder}/{setting}")
+    assert after == before
 
 
 @pytest.mark.long

@@ -20,11 +20,17 @@ _ARP_RETRANS_MS = 50
 
 
 def _settings(netdevs: Sequence[str], *, by_port: bool) -> dict[str, int]:
-    """Return the settings under /proc/sys/net/ipv4 of a server that forwards."""
-    settings = {"ip_forward": 1, "conf/all/rp_filter": 0}
-    if by_port:
-        settings["conf/all/arp_ignore"] = 1
+    """Return the settings under /proc/sys/net/ipv4 of a server that forwards.
+
+    Of the settings of ARP and of rp_filter the greater value of `all` and of the port holds
+    (Documentation/networking/ip-sysctl.rst), so both are set.
+    """
+    # The kernel sets accept_redirects with ip_forward, and does not put it back.
+    settings = {"ip_forward": 1, "conf/all/accept_redirects": 0, "conf/all/rp_filter": 0}
+    # Next hops have addresses of devices without links, for which any port replies.
+    settings |= {"conf/all/arp_ignore": int(by_port), "conf/all/arp_filter": 0}
     for netdev in netdevs:
+        settings |= {f"conf/{netdev}/{name}": 0 for name in ("arp_ignore", "arp_filter")}
         # Routing is asymmetric: packets may come in by another port than replies go out.
         settings[f"conf/{netdev}/rp_filter"] = 0
         # An ARP request that was lost while circuits moved is repeated after this time. With the
@@ -54,8 +60,8 @@ class ServerRoutes:
     takes far longer than the changes.
 
     It creates devices with addresses and routes, and changes kernel settings, which it restores:
-    forwarding, reverse-path filtering, ARP replies by port, ARP retransmission time, and what a
-    caller adds. It needs root.
+    forwarding, redirects, reverse-path filtering, which ports reply to ARP, ARP retransmission
+    time, and what a caller adds. It needs root.
 
     Args:
         commands: runs programs on the server.
