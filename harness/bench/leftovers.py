@@ -28,16 +28,16 @@ from lightrig.harness.bench.restoring import (
 from lightrig.harness.bench.saved_state import (
     TIME,
     SavedCircuits,
-    SavedSettings,
     SavedState,
     SavedStateError,
     SavedStates,
     StateConflictError,
 )
+from lightrig.harness.bench.server_settings import SavedServers
 from lightrig.harness.bench.settings import SavedInstruments
 from lightrig.harness.machine_folder import FALLBACK, VARIABLE
 from lightrig.instruments.clock import SystemClock, wall_time
-from lightrig.testbeds import InstrumentSpec, LightrigError, SwitchSpec, Testbed
+from lightrig.testbeds import InstrumentSpec, LightrigError, ServerSpec, SwitchSpec, Testbed
 
 SETTLING = 2
 """Seconds after the last command of a killed run in which an instrument may still carry it out."""
@@ -123,8 +123,12 @@ def leftovers(testbed: Testbed, owners: Collection[int] = ()) -> Found:
     for state in known:
         origin, of_switch = state.origin, isinstance(state, SavedCircuits)
         # A switch and an attenuator may be parts of one box, at one address.
-        specs: Mapping[str, SwitchSpec | InstrumentSpec]
-        specs = testbed.optical_switches if of_switch else testbed.instruments
+        specs: Mapping[str, SwitchSpec | InstrumentSpec | ServerSpec]
+        settable: dict[str, InstrumentSpec | ServerSpec] = {
+            **testbed.instruments,
+            **testbed.servers,
+        }
+        specs = testbed.optical_switches if of_switch else settable
         names = [name for name, spec in specs.items() if spec.address == origin.address]
         if origin.testbed == testbed.name and origin.instrument in specs:
             found.append(Leftover(state, origin.instrument))
@@ -163,14 +167,14 @@ def _mismatch(testbed: Testbed, left: Leftover, benches: Mapping[str, Bench]) ->
 
 def compare(bench: Bench, left: Iterable[Leftover]) -> list[StateComparison]:
     """Compare saved states with what is there now; changes nothing."""
-    kinds: dict[type, InitialStates[Any]] = {
-        SavedCircuits: Fabric(bench),
-        SavedSettings: SavedInstruments(bench),
-    }
     found = []
     for each in left:
-        kind = kinds[type(each.state)]
         if each.name is not None:
+            kind: InitialStates[Any] = SavedInstruments(bench)
+            if isinstance(each.state, SavedCircuits):
+                kind = Fabric(bench)
+            elif each.name in bench.servers:
+                kind = SavedServers(bench)
             now, differences = kind.differences(each.name, each.state)
             found.append(StateComparison(each.state, now, differences))
     return found
@@ -278,6 +282,7 @@ def restore(
         bench.neighbours = benches
     settings = {name: SavedInstruments(bench) for name, bench in benches.items()}
     fabrics = {name: Fabric(bench) for name, bench in benches.items()}
+    servers = {name: SavedServers(bench) for name, bench in benches.items()}
 
     def attempt(name: str, step: Callable[[str], None]) -> None:
         try:
@@ -306,6 +311,8 @@ def restore(
         lambda name: fabrics[name].restore(force=force, **trying),
         lambda name: settings[name].restore_without_light(**trying),
         lambda name: settings[name].restore(obstacles=obstacles, **trying),
+        lambda name: servers[name].save_initial_state(force=force),
+        lambda name: servers[name].restore(**trying),
     ]
     for step in steps:
         for name in benches:

@@ -180,7 +180,8 @@ class InitialStates(ABC, Generic[State]):
         """
         conflicts: list[str] = []
         new: list[str] = []
-        names, known = self._names(), self.bench.testbed.instruments
+        names = self._names()
+        known = {*self.bench.testbed.instruments, *self.bench.testbed.servers}
         present = self._present(names)
         try:
             for name, now in zip(names, present, strict=True):

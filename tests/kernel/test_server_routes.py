@@ -8,7 +8,12 @@ import pytest
 
 from lightrig.instruments.clock import Span, SystemClock
 from lightrig.instruments.core.errors import InstrumentError
-from lightrig.instruments.jobs.traffic.server_routes import Route, ServerRoutes, close_all
+from lightrig.instruments.jobs.traffic.server_routes import (
+    Route,
+    ServerRoutes,
+    close_all,
+    kernel_settings,
+)
 from lightrig.instruments.namespaces import namespaces as kernel
 from lightrig.instruments.servers.host.commands import (
     CommandResult,
@@ -150,7 +155,8 @@ def test_each_address_is_routed_over_its_port(
 
     try:
         for name, second in ("ab", "ba"):
-            made[name].open(lanes[name][0], ["fabric0", "fabric1"], lanes[name][1], by_port=True)
+            settings = kernel_settings(["fabric0", "fabric1"], by_port=True)
+            made[name].open(lanes[name][0], (), lanes[name][1], settings=settings)
             lead(name, second)
         for address in lanes["b"]:
             printed = run(namespaces.pid("a"), sys.executable, "-c", CONNECT, address).strip()
@@ -208,7 +214,7 @@ def test_further_settings_are_restored(
     before = run(namespaces.pid("a"), "cat", *paths).split()
     further = {"tcp_wmem": "4096 65536 65536", "tcp_congestion_control": "reno"}
     try:
-        routes.open(ADDRESS["a"], ["fabric0"], settings=further)
+        routes.open(ADDRESS["a"], (), settings=kernel_settings(["fabric0"], further=further))
         present = run(namespaces.pid("a"), "cat", *paths).split()
         assert present == ["4096", "65536", "65536", "reno"]
         assert present != before

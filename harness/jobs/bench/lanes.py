@@ -6,9 +6,15 @@ from functools import partial
 from ipaddress import IPv4Address
 
 from lightrig.harness.bench.bench import Bench
+from lightrig.harness.bench.server_settings import SavedServers
 from lightrig.harness.jobs.bench.overlay import NotRoutedError
 from lightrig.harness.jobs.planning.routes import LaneRoutes
-from lightrig.instruments.jobs.traffic.server_routes import Route, ServerRoutes, close_all
+from lightrig.instruments.jobs.traffic.server_routes import (
+    Route,
+    ServerRoutes,
+    close_all,
+    kernel_settings,
+)
 from lightrig.instruments.servers.host.linux import LinuxServer
 from lightrig.testbeds import LightrigError, Port
 
@@ -55,12 +61,22 @@ class Lanes:
         self._netdevs = {spec.port: spec.netdev for spec in ports}
         self._ips = {spec.port: str(spec.ip).partition("/")[0] for spec in ports}
         self._opened: dict[str, ServerRoutes] = {}
+        wanted = {
+            name: kernel_settings(
+                [d for port, d in self._netdevs.items() if port.owner == name],
+                by_port=True,
+                further=settings,
+            )
+            for name in servers
+        }
+        self._saved = SavedServers(bench, wanted, self.devices)
+        self._saved.save_initial_state()
         try:
             for name, server in servers.items():
-                netdevs = [d for port, d in self._netdevs.items() if port.owner == name]
                 routes = self._opened[name] = ServerRoutes(server.commands, self.devices)
                 first, *further = self.addresses[name]
-                routes.open(first, netdevs, *further, by_port=True, settings=settings)
+                found = self._saved.before_change(name)
+                routes.open(first, (), *further, settings=wanted[name], found=found)
         except LightrigError:
             self.close()
             raise
@@ -102,6 +118,7 @@ class Lanes:
         """Take routes and addresses away, on all servers even if one refuses."""
         opened, self._opened = self._opened, {}
         close_all(opened.values())
+        self._saved.forget()
 
     def _routes_of(self, name: str, ways: LaneRoutes) -> list[Route]:
         return [

@@ -5,8 +5,14 @@ from functools import partial
 from ipaddress import IPv4Address
 
 from lightrig.harness.bench.bench import Bench
+from lightrig.harness.bench.server_settings import SavedServers
 from lightrig.harness.jobs.planning.routes import Routes, shortest_routes
-from lightrig.instruments.jobs.traffic.server_routes import DEVICE, Route, ServerRoutes
+from lightrig.instruments.jobs.traffic.server_routes import (
+    DEVICE,
+    Route,
+    ServerRoutes,
+    kernel_settings,
+)
 from lightrig.instruments.servers.host.linux import LinuxServer
 from lightrig.testbeds import LightrigError, Link
 
@@ -63,17 +69,15 @@ class Overlay:
         self.addresses = {name: first for name, (first, *_) in self._addresses.items()}
         self._netdevs = {spec.port: spec.netdev for spec in bench.testbed.nic_ports}
         self._opened: dict[str, ServerRoutes] = {}
+        wanted = {name: self._settings_of(name, settings or {}) for name in self.servers}
+        self._saved = SavedServers(bench, wanted, devices)
+        self._saved.save_initial_state()
         try:
             for name, server in self.servers.items():
-                netdevs = [d for port, d in self._netdevs.items() if port.owner == name]
                 routes = self._opened[name] = ServerRoutes(server.commands, devices)
                 first, *more = self._addresses[name]
-                wanted = {
-                    path.format(netdev=netdev): value
-                    for path, value in (settings or {}).items()
-                    for netdev in netdevs
-                }
-                routes.open(first, netdevs, *more, settings=wanted)
+                found = self._saved.before_change(name)
+                routes.open(first, (), *more, settings=wanted[name], found=found)
         except LightrigError:
             self.close()
             raise
@@ -104,6 +108,16 @@ class Overlay:
         """Remove routes and addresses, on all servers even if one refuses."""
         opened, self._opened = self._opened, {}
         self._bench.clock.parallel(*(routes.close for routes in opened.values()))
+        self._saved.forget()
+
+    def _settings_of(self, name: str, further: Mapping[str, str]) -> dict[str, str]:
+        netdevs = [d for port, d in self._netdevs.items() if port.owner == name]
+        more = {
+            path.format(netdev=netdev): value
+            for path, value in further.items()
+            for netdev in netdevs
+        }
+        return kernel_settings(netdevs, further=more)
 
     def _routes_of(self, name: str, of_device: Sequence[Routes]) -> list[Route]:
         addresses = self._addresses

@@ -19,11 +19,18 @@ _PATH = "PATH=$PATH:/usr/sbin:/sbin"
 _ARP_RETRANS_MS = 50
 
 
-def _settings(netdevs: Sequence[str], *, by_port: bool) -> dict[str, int]:
-    """Return the settings under /proc/sys/net/ipv4 of a server that forwards.
+def kernel_settings(
+    netdevs: Sequence[str], *, by_port: bool = False, further: Mapping[str, str] | None = None
+) -> dict[str, str]:
+    """Return the settings of a server that forwards, by their path under /proc/sys.
 
     Of the settings of ARP and of rp_filter the greater value of `all` and of the port holds
     (Documentation/networking/ip-sysctl.rst), so both are set.
+
+    Args:
+        netdevs: its ports.
+        by_port: whether a port replies to ARP only for its address, not for all of the server's.
+        further: other settings by their path under /proc/sys/net/ipv4.
     """
     # The kernel sets accept_redirects with ip_forward, and does not put it back.
     settings = {"ip_forward": 1, "conf/all/accept_redirects": 0, "conf/all/rp_filter": 0}
@@ -36,7 +43,8 @@ def _settings(netdevs: Sequence[str], *, by_port: bool) -> dict[str, int]:
         # An ARP request that was lost while circuits moved is repeated after this time. With the
         # kernel's default of 1 s it made up most of the outage of a reconfiguration.
         settings[f"neigh/{netdev}/retrans_time_ms"] = _ARP_RETRANS_MS
-    return settings
+    texts = {name: str(value) for name, value in settings.items()} | dict(further or {})
+    return {f"/proc/sys/net/ipv4/{name}": text for name, text in texts.items()}
 
 
 class Route(NamedTuple):
@@ -81,22 +89,21 @@ class ServerRoutes:
         address: str,
         netdevs: Sequence[str],
         *more: str,
-        by_port: bool = False,
         settings: Mapping[str, str] | None = None,
+        found: Mapping[str, str] | None = None,
     ) -> None:
         """Create a device per address, `address` and `more`, and enable forwarding.
 
-        by_port: whether a port replies to ARP only for its address, not for all of the server's.
-        settings: further kernel settings by their path under /proc/sys/net/ipv4.
+        settings: by path, those of `kernel_settings` for `netdevs` unless stated.
+        found: by path, what `close` restores instead of what is there now.
 
         Raises:
             ToolMissingError: the server has no program ip.
             ToolFailedError: the kernel refused; root may be required.
         """
-        values = {**_settings(netdevs, by_port=by_port), **(settings or {})}
-        paths = [f"/proc/sys/net/ipv4/{name}" for name in values]
-        found = self._sh("cat " + " ".join(paths)).splitlines()
-        self._found = dict(zip(paths, found, strict=True))
+        values = kernel_settings(netdevs) if settings is None else settings
+        present = self._sh("cat " + " ".join(values)).splitlines()
+        self._found = {**dict(zip(values, present, strict=True)), **(found or {})}
         self._addresses = (address, *more)
         self._sh(
             *(
@@ -104,7 +111,7 @@ class ServerRoutes:
                 for name, each in zip(self._devices, self._addresses, strict=True)
                 for line in _device_lines(name, each)
             ),
-            *(f"echo {value} >{path}" for path, value in zip(paths, values.values(), strict=True)),
+            *(f"echo {value} >{path}" for path, value in values.items()),
         )
 
     def set(self, routes: Sequence[Route]) -> None:
