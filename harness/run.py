@@ -5,6 +5,7 @@ import re
 import shutil
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import UTC
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -28,6 +29,7 @@ from lightrig.harness.record.places import Place
 from lightrig.harness.statistics.verdicts import Verdict
 from lightrig.instruments.clock import SystemClock, wall_time
 from lightrig.testbeds import Limit
+from lightrig.testbeds.timezones import local
 
 _NAME = re.compile(r"[0-9]{8}-[0-9]{6}-[A-Za-z0-9._-]+")
 
@@ -41,7 +43,8 @@ class Run:
             `testbeds` names are copied into the run's folder.
         location: where `publish` brings the run, a path or URL.
         name: of the run, YYYYMMDD-HHMMSS-...; the run counts for the night of that date. By
-            default it is made of the time now.
+            default it is made of the time now by the clocks of `zone`.
+        zone: IANA name of a time zone; None for this machine's.
 
     Raises `RecordError` for what cannot be written, for a location that cannot be, and for a
     name of another form.
@@ -53,14 +56,15 @@ class Run:
         header: Mapping[str, Any],
         location: str | None = None,
         name: str | None = None,
+        zone: str | None = None,
     ) -> None:
         if location is not None:
             Place(location)  # a night is not measured first and then brought nowhere
-        now = wall_time()
+        now = local(wall_time(), zone)
         self._clock = SystemClock()
         self._began = self._clock.now()
         self._location = location
-        self.name = name or f"{now:%Y%m%d-%H%M%S}-{uuid.uuid4().hex[:6]}"
+        self.name = name or f"{now.stamp}-{uuid.uuid4().hex[:6]}"
         self.night = night_of(self.name)
         self.folder = results / "runs" / self.name
         try:
@@ -74,7 +78,9 @@ class Run:
             {
                 "run": self.name,
                 "night": self.night,
-                "started": f"{now:%FT%TZ}",
+                "started": f"{now.time.astimezone(UTC):%FT%TZ}",
+                "zone": now.zone,
+                "utc_offset": now.offset,
                 "descriptions": store_descriptions(header.get("testbeds", {}), self.folder),
                 **({"publish": location} if location else {}),
                 **header,
@@ -197,8 +203,9 @@ class ObservedRun(Run):
         header: Mapping[str, Any],
         location: str | None = None,
         name: str | None = None,
+        zone: str | None = None,
     ) -> None:
-        super().__init__(results, header, location, name)
+        super().__init__(results, header, location, name, zone)
         self.report_notes: dict[str, list[str]] = {}
         self.failures_to_restore: list[str] = []
 

@@ -82,6 +82,7 @@ def load(
         path=path,
         known_hosts=path.parent / document.known_hosts if document.known_hosts else None,
         ssh_config=path.parent / document.ssh_config if document.ssh_config else None,
+        timezone=document.timezone,
         switches=parts.switches,
         servers=parts.servers,
         instruments=parts.instruments,

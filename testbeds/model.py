@@ -166,10 +166,10 @@ class Testbed:
     sentences on what the file should state differently, such as a former name of a quantity.
     `lab_folder` holds leases and saved states for all hosts that share it, None for this machine's.
     `overrides` are the reasons of the interlocks that are off, by name. `coordinator` gives the
-    lab to one user at a time beside the leases, None where there is none. `fat_tree` are the sizes
-    of the packet network behind the servers, None where the file does not state them.
-    `automatic_ports` are
-    by switch the ports that the file leaves to the program: "server0.nic0 1>17".
+    lab to one user at a time beside the leases, None where there is none. `automatic_ports` are
+    by switch the ports that the file leaves to the program: "server0.nic0 1>17". `timezone` is
+    the IANA name of the zone whose dates its nights have, None for this machine's. `fat_tree` are
+    the sizes of the packet network behind the servers, None where the file does not state them.
     """
 
     __test__ = False
@@ -191,9 +191,10 @@ class Testbed:
     lab_folder: Path | None = None
     overrides: Mapping[str, str] = field(default_factory=dict)
     coordinator: CoordinatorSpec | None = None
-    fat_tree: FatTreeSpec | None = None
     automatic_ports: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     ssh_config: Path | None = None
+    timezone: str | None = None
+    fat_tree: FatTreeSpec | None = None
 
     @property
     def fibers(self) -> tuple[Fiber, ...]:

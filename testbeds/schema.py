@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 from pydantic import (
+    AfterValidator,
     Discriminator,
     Field,
     Tag,
@@ -23,6 +24,7 @@ from lightrig.testbeds.parts import (
 )
 from lightrig.testbeds.quantities import Decibels
 from lightrig.testbeds.simulation import Simulation
+from lightrig.testbeds.timezones import zone_name
 
 
 # A tag becomes part of an error's place, so it must not look like a key of the file.
@@ -145,6 +147,12 @@ class Document(Part):
         description="Configuration of OpenSSH's client for the servers, relative to this file; "
         "left out: ~/.ssh/config and /etc/ssh/ssh_config",
         examples=["ssh_config"],
+    )
+    timezone: Annotated[str, AfterValidator(zone_name)] | None = Field(
+        None,
+        description="IANA name of the time zone whose dates the nights have; left out: the zone of "
+        "the machine that measures",
+        examples=["Europe/Berlin"],
     )
     lab_folder: str | None = Field(
         None,

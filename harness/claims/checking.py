@@ -254,6 +254,9 @@ class _Rows:
         key = testbed, quantity, night
         if key not in self._frames:
             frame = self._results.frame(testbed=testbed, quantity=quantity, night=night)
+            if len(runs := frame["run"].unique()) > 1:
+                runs = self._results.last_of(testbed, night)
+            frame = frame[frame["run"].isin(runs)]
             self._frames[key] = _bounded(last_attempts(frame))
         frame = self._frames[key]
         chosen = frame["simulated"] == simulated

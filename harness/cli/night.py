@@ -29,13 +29,14 @@ from lightrig.harness.night.keys import (
     parse_key,
     read_key,
 )
-from lightrig.harness.night.measuring import Task, measure, tasks
+from lightrig.harness.night.measuring import Task, lab_zone, measure, tasks
 from lightrig.harness.night.outcomes import TestbedNight, collect
 from lightrig.harness.record import RecordError
 from lightrig.harness.record.places import Place
 from lightrig.instruments.clock import wall_time
 from lightrig.testbeds import LightrigError, format_duration
 from lightrig.testbeds.lab_hosts import LabHosts, load_hosts, problem_with_address
+from lightrig.testbeds.timezones import local
 
 if TYPE_CHECKING:
     from rich.progress import TaskID
@@ -80,7 +81,6 @@ def night(
     measured and no test failed, 1 if one failed, 2 for a wrong file, 3 if a testbed was not run.
     """
     lab = _loaded(file)
-    name = name or f"{wall_time():%Y%m%d-%H%M%S}-{uuid.uuid4().hex[:4]}"
     if make_keys:
         _make_keys(lab)
         return
@@ -88,11 +88,12 @@ def night(
         _work(lab, worker, scheduler)
         return
     try:
+        name = name or f"{local(wall_time(), lab_zone(lab)).stamp}-{uuid.uuid4().hex[:4]}"
         wanted = tasks(lab, name)
         if job_array is not None:
             names = {task.file: task.testbed for task in wanted}
             print(
-                job_arrays.slurm(lab, names)
+                job_arrays.slurm(lab, names, lab_zone(lab))
                 if job_array == "slurm"
                 else job_arrays.kubernetes(lab, names, name),
                 end="",

@@ -129,14 +129,20 @@ def list_(
     elif runs:
         outcomes = ("passed", "failed", "inconclusive", "skipped")
         head = ("run", "night", "testbeds", "rows", *outcomes, "took", "state")
-        _print_table(head, [_line(facts) for facts in runs])
+        zoned = any("zone" in facts.header for facts in runs)
+        _print_table(head, [_line(facts, zoned=zoned) for facts in runs])
     else:
         out.print(f"{place}: no runs", soft_wrap=True)
     if damaged := _asked(found.damaged):
         give_up("\n".join(map(str, damaged)), LAB_ERROR)
 
 
-def _line(facts: "RunFacts") -> tuple[object, ...]:
+def _line(facts: "RunFacts", *, zoned: bool) -> tuple[object, ...]:
+    """Return a line of the table.
+
+    zoned: whether some run has the date of a zone, so that one with a date in UTC is marked.
+    """
+    night = f"{facts.night} (UTC)" if zoned and "zone" not in facts.header else facts.night
     testbeds = (
         f"{name} (simulated)" if found and found.simulated else name
         for name, found in facts.testbeds.items()
@@ -146,7 +152,7 @@ def _line(facts: "RunFacts") -> tuple[object, ...]:
     state = f"{facts.state}, torn" if facts.torn else facts.state
     rows = f"{facts.rows:,}"
     counts += [facts.count("inconclusive"), facts.count("skipped")]
-    return (facts.run, facts.night, ", ".join(testbeds), rows, *counts, took, state)
+    return (facts.run, night, ", ".join(testbeds), rows, *counts, took, state)
 
 
 @results.command(

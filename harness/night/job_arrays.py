@@ -32,17 +32,18 @@ def placed(lab: LabHosts, names: Mapping[str, str]) -> dict[str, list[str]]:
     return {host: testbeds for host, testbeds in found.items() if testbeds}
 
 
-def slurm(lab: LabHosts, names: Mapping[str, str]) -> str:
+def slurm(lab: LabHosts, names: Mapping[str, str], zone: str | None) -> str:
     """Return a shell script that submits an array for each host, and a job that collects.
 
-    The names of hosts are those of Slurm's nodes.
+    The names of hosts are those of Slurm's nodes. zone: whose date the night has; None for that of
+    the machine on which the script runs.
     """
     command = f"lightrig night {shlex.quote(str(lab.path))}"
     lines = [
         "#!/bin/sh",
         "# Submit a night to Slurm: sh THIS_FILE",
         "set -eu",
-        "night=$(date -u +%Y%m%d-%H%M%S)-slurm",
+        f"night=$({'' if zone is None else f'TZ={zone} '}date +%Y%m%d-%H%M%S)-slurm",
         'jobs=""',
     ]
     for host, testbeds in placed(lab, names).items():

@@ -23,6 +23,7 @@ from lightrig.harness.record.run_folder import FACTS, RunFacts, parse_facts
 from lightrig.instruments.clock import wall_time
 from lightrig.testbeds import load
 from lightrig.testbeds.lab_hosts import LabHosts
+from lightrig.testbeds.timezones import ZoneError, common_zone
 
 LOG = "pytest.log"
 _EVENTS = "events.jsonl"
@@ -45,6 +46,18 @@ class Task:
 def tasks(lab: LabHosts, night: str) -> list[Task]:
     """Return the task of each testbed; raises `TestbedError` or `OSError` for a file."""
     return [Task(night, load(lab.resolve(file)).name, file) for file in lab.testbeds]
+
+
+def lab_zone(lab: LabHosts) -> str | None:
+    """Return the time zone whose date names a night: that of all testbeds, if they state one.
+
+    None for this machine's: where they state none, or several.
+    """
+    try:
+        testbeds = [load(lab.resolve(file)) for file in lab.testbeds]
+        return common_zone((testbed.name, testbed.timezone) for testbed in testbeds)
+    except ZoneError:
+        return None
 
 
 def measure(

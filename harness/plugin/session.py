@@ -42,6 +42,7 @@ from lightrig.harness.report.run_page import not_applicable
 from lightrig.harness.run import ObservedRun
 from lightrig.testbeds import TestbedError, load
 from lightrig.testbeds.escaping import escape_control
+from lightrig.testbeds.timezones import ZoneError, common_zone
 
 PAGE = pytest.StashKey[Page]()
 EVENTS = pytest.StashKey[Events | None]()
@@ -109,8 +110,9 @@ def pytest_configure(config: pytest.Config) -> None:
             },
             config.getoption("publish"),
             config.getoption("run_name"),
+            common_zone((testbed.name, testbed.timezone) for testbed in testbeds),
         )
-    except (RecordError, LabFolderError) as error:
+    except (RecordError, LabFolderError, ZoneError) as error:
         raise pytest.UsageError(str(error)) from error
     config.stash[RUN] = run
     outcomes = config.stash[OUTCOMES] = Outcomes(config, run)

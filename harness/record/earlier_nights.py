@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from lightrig.harness.record.attempts import ATTEMPT, last_attempts
+from lightrig.harness.record.nights import start_of_open_run
 from lightrig.harness.record.row import Context
 
 MOST_NIGHTS = 10
@@ -26,8 +27,9 @@ def values_before(
 
     found = []
     stated = {name: value for name, value in context.conditions.items() if name != ATTEMPT}
-    frames = Results(results).frames_before(night, MOST_NIGHTS, context.testbed, quantity)
-    for runs in frames.values():
+    start = start_of_open_run(folder, night)
+    before = Results(results).frames_before(start, MOST_NIGHTS, context.testbed, quantity)
+    for runs in before:
         values: dict[str, float] = {}
         for frame in map(last_attempts, runs):
             alike = (frame["test"] == context.test) & (frame["simulated"] == context.simulated)

@@ -197,6 +197,16 @@ def read_journal(path: Path, *, salvage: bool = False) -> RunRecord:
     return RunRecord(*record, size, tuple(damage))
 
 
+def header_of(path: Path) -> Mapping[str, Any]:
+    """Return the header of a journal, which may still be written; raises `RecordError`."""
+    for number, line in _lines(path):
+        try:
+            return _checked(path, line)
+        except RowError as error:
+            raise JournalDamagedError(path, number, str(error)) from error
+    raise JournalEmptyError(path, 1, "the run header is missing or torn")
+
+
 def _named_by_folder(path: Path, problem: JournalDamagedError) -> Mapping[str, Any]:
     """Return the header that a run's folder tells: its name begins with its night."""
     run = path.parent.name

@@ -28,6 +28,7 @@ from lightrig.harness.record.dataset_reading import (
 )
 from lightrig.harness.record.journal import is_written, to_json
 from lightrig.harness.record.journal_reading import read_journal
+from lightrig.harness.record.nights import Night, Start, StoredNights, nights_before, order
 from lightrig.harness.record.places import Place
 from lightrig.harness.record.recovery import JOURNAL
 from lightrig.harness.record.row import JournalEmptyError, QuestionError, RecordError
@@ -61,6 +62,7 @@ _RUNS = pa.schema(
         ("skipped", pa.int64()),
         ("duration_s", pa.float64()),
         ("started", pa.string()),
+        ("zone", pa.string()),
         ("command", pa.string()),
         ("header", pa.string()),
     ]
@@ -97,6 +99,7 @@ def fields(facts: RunFacts) -> dict[str, object]:
         "skipped": count("skipped"),
         "duration_s": facts.duration_s,
         "started": facts.header.get("started"),
+        "zone": facts.header.get("zone"),
         "command": facts.header.get("command"),
     }
 
@@ -176,7 +179,7 @@ class Results:
         One that cannot be read does not hide the others: `damaged` names it.
         """
         facts = [one for one in self._survey() if isinstance(one, RunFacts)]
-        return sorted(facts, key=lambda one: (one.night, one.run))
+        return sorted(facts, key=lambda one: order(one.header))
 
     def damaged(self) -> list[RecordError]:
         """Return the error of each run that cannot be read."""
@@ -227,25 +230,32 @@ class Results:
             return tidy(ordered(named(dataset, _regex(current_name(quantity)))))
 
     def frames_before(
-        self, night: str, nights: int, testbed: str, quantity: str = "*"
-    ) -> dict[str, list[pd.DataFrame]]:
-        """Return the `frame` of each run of a testbed in the last `nights` before `night`.
+        self, start: Start, nights: int, testbed: str, quantity: str = "*"
+    ) -> list[list[pd.DataFrame]]:
+        """Return the `frame` of each run of a testbed in the last `nights` before a run's night.
 
-        By night, the oldest first; nights without runs are not counted. All are read at once, and
-        no run's own files are.
+        By night, the oldest first; nights without runs are not counted. All are read at once.
+        start: when the run began.
         """
         files = stored_rows(self._place, str(folder_of(testbed)))
-        before = {pair for file in files for pair in file.nights_and_runs() if pair[0] < night}
-        found: dict[str, list[pd.DataFrame]]
-        found = {date: [] for date in sorted({date for date, _ in before})[-nights:]}
+        before = nights_before(self._place, files, testbed, start)[-nights:]
+        chosen = {run for runs in before for run in runs}
         with reading(self._place), self._errors_named():
-            dataset = self._chosen(
-                lambda _, date, run: date in found and (date, run) in before, files, some=True
-            )
+            dataset = self._chosen(lambda _, _date, run: run in chosen, files, some=True)
             rows = ordered(named(dataset, _regex(current_name(quantity))))
-        for (date, _), each in rows.groupby(["night", "run"]):
-            found[f"{date:%Y-%m-%d}"].append(tidy(each.reset_index(drop=True)))
-        return found
+        frames = {run: tidy(each.reset_index(drop=True)) for run, each in rows.groupby("run")}
+        return [[frames[run] for run in runs if run in frames] for runs in before]
+
+    def last_of(self, testbed: str, date: str) -> frozenset[str]:
+        """Return the runs of the last night of that date that have rows of a testbed."""
+        files = [f for f in stored_rows(self._place, _folder("*", testbed)) if f.testbed == testbed]
+        stored = StoredNights(self._place, files)
+        found: dict[Night, set[str]] = {}
+        for file in files:
+            for night, run in file.nights_and_runs():
+                if night == date:
+                    found.setdefault(stored.of(testbed, date, run), set()).add(run)
+        return frozenset(found[max(found)]) if found else frozenset()
 
     def query(self, sql: str) -> pd.DataFrame:
         """Ask anything in DuckDB's SQL of the views `rows`, `runs` and `tests`.
@@ -308,7 +318,8 @@ class Results:
             files = stored_rows(self._place)
             dated = [pair for file in files for pair in file.nights_and_runs() if pair[1] in names]
             # The rest have no rows, or not yet: these alone are asked for their night.
-            latest = [max(dated)] if dated else []
+            newest = max(dated, default=("", ""))[0]
+            latest = [pair for pair in dated if pair[0] == newest]
             found = names - {name for _, name in dated} | {name for _, name in latest}
         else:
             found = names & {run} or {name for name in names if name.startswith(run)}
@@ -320,7 +331,7 @@ class Results:
         # A stray file may name a night that its run is not of.
         if len(read) < len(facts) or any(nights[name] != night for night, name in latest):
             return None
-        return max(read, key=lambda one: (one.night, one.run))
+        return max(read, key=lambda one: order(one.header))
 
     def _facts(self, run: str) -> RunFacts | None:
         name = f"runs/{run}/{FACTS}"

@@ -118,7 +118,9 @@ def compare(results: Results, before: str, after: str, quantity: str = "*") -> l
     first, second = results.find(before), results.find(after)
     was, has = (_medians(results, one.run) for one in (first, second))
     testbeds = {case.testbed for case in was.keys() & has.keys()}
-    source = Source(results.place, NIGHTS, until=second.night, testbeds=testbeds)
+    source = Source(
+        results.place, NIGHTS, until=second.night, through=second.run, testbeds=testbeds
+    )
     history = read(source)
     pattern = current_name(quantity)
     found: list[Comparison] = []

@@ -40,7 +40,7 @@ class Beginning:
         self.run: Any = SimpleNamespace(folder=folder)
         parts = {
             "load": lambda file, quantities: SimpleNamespace(
-                name=self.names[file], path=f"/{file}"
+                name=self.names[file], path=f"/{file}", timezone="Asia/Tokyo"
             ),
             "names_in_files": lambda: "names",
             "is_worker": lambda config: self.worker,
@@ -94,9 +94,10 @@ def test_the_parts_of_a_run_are_registered_and_its_header_is_complete(begun: Beg
     assert [one.name for one in stash[TESTBEDS]] == ["opus", "acos"]
     assert (stash[BENCHES], stash[SETTINGS], stash[UNRESTORED]) == ({}, {}, {})
     assert isinstance(stash[session.SHIELD], EndShield)
-    files, folder, (results, header, place, name) = begun.noted
+    files, folder, (results, header, place, name, zone) = begun.noted
     assert (files, folder) == ({"opus": "a.yaml", "acos": "b.yaml"}, "folder")
     assert (results, place, name) == (begun.run.folder / "results", "s3://x", "mine")
+    assert zone == "Asia/Tokyo"
     assert header == {
         "seed": 9,
         "instruments": "auto",

@@ -12,7 +12,7 @@ from lightrig.harness.record.earlier_nights import values_before
 from lightrig.harness.record.openmetrics import openmetrics
 from lightrig.harness.report.comparison import compare
 from lightrig.harness.report.frames import collect
-from lightrig.harness.report.nights.cells import COLUMNS, TEXTS, cells_of
+from lightrig.harness.report.nights.cells import COLUMNS, TEXTS, cells_of, night_of_number
 from lightrig.harness.report.nights.source import Source
 
 QUANTITY = "reconfiguration.signal_recovered"
@@ -44,7 +44,7 @@ def medians(results: Path) -> dict[tuple[str, str], tuple[float, int]]:
         cells = cells_of(table)
         for place, (series, night) in enumerate(zip(cells.series, cells.night, strict=True)):
             values = cells.value[cells.offsets[place] : cells.offsets[place + 1]]
-            date = str(np.datetime64(int(night), "D"))
+            date = str(night_of_number(int(night)))
             found[date, cells.keys[series].test] = (float(np.median(values)), len(values))
     return found
 

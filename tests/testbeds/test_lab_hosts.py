@@ -104,15 +104,17 @@ def test_the_slurm_script_submits_what_each_element_is_to_run(lab, tmp_path):
     lightrig.write_text(
         f'#!/bin/bash\nprintf "%s|" "$@" >> {tmp_path}/ran\necho >> {tmp_path}/ran\n'
     )
-    for program in (sbatch, lightrig):
+    date = tmp_path / "date"
+    date.write_text('#!/bin/sh\necho "20260312-$TZ"\n')
+    for program in (sbatch, lightrig, date):
         program.chmod(0o755)
     script = tmp_path / "night.sh"
-    script.write_text(slurm(load_hosts(lab), NAMES))
+    script.write_text(slurm(load_hosts(lab), NAMES, "America/Los_Angeles"))
     environment = {"PATH": f"{tmp_path}:/usr/bin:/bin"}
     subprocess.run(["sh", script], env=environment, check=True, capture_output=True)
     ran = [line.split("|")[:-1] for line in (tmp_path / "ran").read_text().splitlines()]
     night = ran[0][-1]
-    assert night.endswith("-slurm")
+    assert night == "20260312-America/Los_Angeles-slurm"
     assert ran == [
         *(["night", str(lab), "--testbed", name, "--night", night] for name in ("beta", "it's c")),
         ["night", str(lab), "--testbed", "alpha", "--night", night],

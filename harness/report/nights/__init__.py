@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from lightrig.harness.record import RecordError, Results, RunFacts
+from lightrig.harness.record.nights import order, start_of
 from lightrig.harness.record.places import appearing
 from lightrig.harness.report.nights.last_night import last_nights
 from lightrig.harness.report.nights.last_night_departures import find_series_departures
@@ -35,9 +36,12 @@ def write_nights(results: str | Path, path: Path, last: int = NIGHTS) -> Path:
         raise RecordError(f"{results}: no run has left a row yet, so there are no nights")
     with source.connected() as connection:
         descriptions = source.descriptions(connection)
-        events_of_labs = events(connection, descriptions, history.first)
+        events_of_labs = events(
+            connection, descriptions, lambda *run: history.place(source.nights.of(*run))
+        )
     found = find_series_changes(history.labs)
     runs = Results(results).runs()
+    starts = {facts.run: start_of(facts.header) for facts in runs}
     rules, unreadable = _rules(Results(results), runs, history.labs)
     departures = find_series_departures(history.labs, rules)
     newest = [_described(lab, descriptions) for lab in history.labs]
@@ -52,6 +56,7 @@ def write_nights(results: str | Path, path: Path, last: int = NIGHTS) -> Path:
             described.limits if (described := newest[index]) else {},
             frozenset(run for runs in lab.runs for run in runs if source.reported(run)),
             unreadable.get(lab.testbed, ""),
+            starts,
         )
         for index, lab in enumerate(history.labs)
     ]
@@ -75,12 +80,12 @@ def _rules(
     unreadable: dict[str, str] = {}
     for testbed in {lab.testbed for lab in labs}:
         last = max(
-            (night, run)
+            (night, order(facts[run].header) if run in facts else (), run)
             for lab in labs
             if lab.testbed == testbed
             for night, names in enumerate(lab.runs)
             for run in names
-        )[1]
+        )[2]
         try:
             rules = stored_rules(results, facts[last], testbed) if last in facts else None
         except TestbedError as error:

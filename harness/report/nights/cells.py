@@ -6,7 +6,7 @@ integers, and the samples of all cells of one size are sorted together.
 
 import datetime
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from typing import Any, NamedTuple, TypeAlias
@@ -20,10 +20,15 @@ from lightrig.harness.quantities.registry import aliases
 from lightrig.harness.record import BESIDE_VALUES
 from lightrig.harness.record.attempts import ATTEMPT, attempt_of
 from lightrig.harness.record.moved_tests import present_test
+from lightrig.harness.record.nights import Night
 
 Numbers: TypeAlias = npt.NDArray[Any]
 
 TEXTS = ("run", "quantity", "subject", "test", "conditions", "unit")
+_EPOCH = datetime.date(1970, 1, 1)
+_MOST_OF_A_DATE = 4
+"""Nights that may have the same date: further ones would be one with the last."""
+
 COLUMNS = (*TEXTS, "simulated", "night", "value", "lower", "upper")
 """Columns that are read."""
 
@@ -43,9 +48,10 @@ class Key(NamedTuple):
 class Cells:
     """Cells of one testbed, and their samples.
 
-    keys: series, in any order. series, night: of each cell, the place in `keys` and the days since
-    1970. offsets: where the samples of each cell begin in `lower`, `upper` and `value`, and the end
-    of all; samples of a cell are sorted. runs: whether simulated, night and name of each run.
+    keys: series, in any order. series, night: of each cell, the place in `keys` and the number of
+    its night, as `night_number` has it. offsets: where the samples of each cell begin in `lower`,
+    `upper` and `value`, and the end of all; samples of a cell are sorted. runs: whether simulated,
+    number of the night and name of each run.
     """
 
     keys: tuple[Key, ...]
@@ -55,14 +61,35 @@ class Cells:
     lower: Numbers
     upper: Numbers
     value: Numbers
-    runs: frozenset[tuple[bool, datetime.date, str]]
+    runs: frozenset[tuple[bool, int, str]]
 
 
-def cells_of(table: pa.Table) -> Cells:
-    """Return the cells of rows of one testbed with `COLUMNS`, the texts as dictionaries."""
+def night_number(night: Night) -> int:
+    """Return the number of a night: nights of one date lie between those of the days beside it."""
+    return (night.day - _EPOCH).days * _MOST_OF_A_DATE + min(night.place, _MOST_OF_A_DATE - 1)
+
+
+def night_of_number(number: int) -> Night:
+    """Return the night of a number, without its zone."""
+    day, place = divmod(number, _MOST_OF_A_DATE)
+    return Night((_EPOCH + datetime.timedelta(day)).isoformat(), place)
+
+
+def cells_of(table: pa.Table, places: Mapping[str, int] | None = None) -> Cells:
+    """Return the cells of rows of one testbed with `COLUMNS`, the texts as dictionaries.
+
+    places: of runs whose night is not the first one of its date.
+    """
     table = _last_attempts(table)
     texts = {name: _codes(table, name) for name in TEXTS}
     nights = table["night"].cast(pa.int32()).to_numpy()
+    # Hardly any results have two nights of one date, and more numbers take longer to group.
+    width = 1
+    if places and not places.keys().isdisjoint(texts["run"].names):
+        width = _MOST_OF_A_DATE
+        place_of = [min(places.get(run, 0), width - 1) for run in texts["run"].names]
+        nights = nights * width + np.array(place_of, np.int32)[texts["run"].codes]
+    scale = _MOST_OF_A_DATE // width
     first = int(nights.min())
     simulated = _Codes(table["simulated"].to_numpy().astype(np.int32), [False, True])
     named = {
@@ -99,12 +126,12 @@ def cells_of(table: pa.Table) -> Cells:
     return Cells(
         keys=tuple(named_keys),
         series=cells[by_size] // span,
-        night=cells[by_size] % span + first,
+        night=(cells[by_size] % span + first) * scale,
         offsets=offsets,
         lower=_sorted(lower[order], sizes, offsets),
         upper=_sorted(upper[order], sizes, offsets),
         value=_sorted(value[order], sizes, offsets),
-        runs=frozenset(_runs(texts["run"], simulated, nights)),
+        runs=frozenset(_runs(texts["run"], simulated, nights * scale)),
     )
 
 
@@ -188,14 +215,11 @@ def _alike(sizes: Numbers) -> Iterator[tuple[int, int, int]]:
     yield from zip(found.tolist(), starts.tolist(), [*starts[1:].tolist(), len(sizes)], strict=True)
 
 
-def _runs(
-    run: _Codes, simulated: _Codes, nights: Numbers
-) -> Iterator[tuple[bool, datetime.date, str]]:
+def _runs(run: _Codes, simulated: _Codes, nights: Numbers) -> Iterator[tuple[bool, int, str]]:
     columns = run.codes, simulated.codes, nights
     differ = reduce(np.logical_or, (each[1:] != each[:-1] for each in columns))
     for place in (0, *(np.flatnonzero(differ) + 1).tolist()):
-        night = datetime.date(1970, 1, 1) + datetime.timedelta(int(nights[place]))
-        yield bool(simulated.codes[place]), night, run.names[run.codes[place]]
+        yield bool(simulated.codes[place]), int(nights[place]), run.names[run.codes[place]]
 
 
 def _case_conditions(conditions: str) -> str:

@@ -8,6 +8,7 @@ from pathlib import Path
 from lightrig.harness.findings import Finding
 from lightrig.harness.night.outcomes import not_run
 from lightrig.harness.record import RecordError, Results, RunFacts, TestOutcome, read_journal
+from lightrig.harness.record.nights import Night, nights_of, start_of
 from lightrig.harness.report.causes import recorded_findings
 
 FAILED = frozenset(("failed", "error", "xpassed"))
@@ -72,12 +73,12 @@ def last_nights(results: str | Path, runs: Sequence[RunFacts] | None = None) -> 
     Runs that left no row, since every test failed, are among them. runs: all of the results, where
     they are known. Raises `RecordError` for results that cannot be read.
     """
-    by_testbed: dict[str, dict[str, list[RunFacts]]] = {}
+    by_testbed: dict[str, list[RunFacts]] = {}
     for facts in Results(results).runs() if runs is None else runs:
         for testbed in facts.testbeds:
-            by_testbed.setdefault(testbed, {}).setdefault(facts.night, []).append(facts)
+            by_testbed.setdefault(testbed, []).append(facts)
     missed = not_run(results)
-    found = [_last_night(Path(results), name, nights) for name, nights in by_testbed.items()]
+    found = [_last_night(Path(results), name, _by_night(of)) for name, of in by_testbed.items()]
     found = [replace(one, not_run=missed.pop(one.testbed, None)) for one in found]
     found += [
         LastNight(name, missed[name][0], {}, (), None, (), {}, frozenset(), False, missed[name])
@@ -86,7 +87,18 @@ def last_nights(results: str | Path, runs: Sequence[RunFacts] | None = None) -> 
     return sorted(found, key=lambda one: (-sum(e.failed for e in one.problems), one.testbed))
 
 
-def _last_night(results: Path, testbed: str, nights: Mapping[str, Sequence[RunFacts]]) -> LastNight:
+def _by_night(runs: Sequence[RunFacts]) -> dict[Night, list[RunFacts]]:
+    """Return the runs of one testbed by night."""
+    nights = nights_of({facts.run: start_of(facts.header) for facts in runs})
+    found: dict[Night, list[RunFacts]] = {}
+    for facts in runs:
+        found.setdefault(nights[facts.run], []).append(facts)
+    return found
+
+
+def _last_night(
+    results: Path, testbed: str, nights: Mapping[Night, Sequence[RunFacts]]
+) -> LastNight:
     last, *before = sorted(nights, reverse=True)
     runs = nights[last]
     now = _ended(testbed, runs)
@@ -102,7 +114,7 @@ def _last_night(results: Path, testbed: str, nights: Mapping[str, Sequence[RunFa
         known = {test: outcome for test, (outcome, _) in earlier.items() if _is_problem(outcome)}
     return LastNight(
         testbed,
-        last,
+        str(last),
         Counter(outcome for outcome, _ in now.values()),
         tuple(sorted(problems, key=lambda one: (not one.failed, one.nodeid))),
         known,
@@ -120,7 +132,7 @@ def _last_night(results: Path, testbed: str, nights: Mapping[str, Sequence[RunFa
 
 
 def _since(
-    testbed: str, nights: Mapping[str, Sequence[RunFacts]], failed: Sequence[str]
+    testbed: str, nights: Mapping[Night, Sequence[RunFacts]], failed: Sequence[str]
 ) -> dict[str, tuple[str, int]]:
     """Return since which night each test fails, and for how many of the nights that have it."""
     found = dict.fromkeys(failed, ("", 0))
@@ -129,7 +141,7 @@ def _since(
         ended = _ended(testbed, nights[night]) if left else {}
         for test in [one for one in left if one in ended]:
             if ended[test][0] in FAILED:
-                found[test] = night, found[test][1] + 1
+                found[test] = str(night), found[test][1] + 1
             else:
                 left.remove(test)
     return found

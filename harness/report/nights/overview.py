@@ -1,12 +1,13 @@
 """The content of the nights' page for one lab, gathered before anything is rendered."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
 
 from lightrig.harness.quantities.registry import all_quantities, quantity_of
+from lightrig.harness.record.nights import Start
 from lightrig.harness.report.frames import natural
 from lightrig.harness.report.nights.last_night_departures import SeriesDeparture
 from lightrig.harness.report.nights.series import History, Lab, NightSeries
@@ -45,12 +46,24 @@ class Quantity:
         return sorted({one.subject for one in self.series}, key=natural)
 
 
+def _clock_note(before: Start, now: Start) -> str:
+    """Return what differs between the clocks that dated two runs."""
+    if before.zone != now.zone:
+        return f"dates of {now.zone or 'UTC'} from here on, of {before.zone or 'UTC'} before"
+    if before.offset is None or now.offset is None or before.offset == now.offset:
+        return ""
+    hours = (now.offset - before.offset).total_seconds() / 3600
+    direction = "forward" if hours > 0 else "back"
+    return f"clocks of {now.zone} were set {direction} by {abs(hours):g} h since the run before"
+
+
 @dataclass(frozen=True)
 class Board:
     """One lab.
 
     index: its number on the page. departures: of its last night. reported: its runs whose
     report exists and can be linked. unreadable: why its baselines file is not followed.
+    starts: when runs began, by name.
     """
 
     index: int
@@ -62,6 +75,23 @@ class Board:
     limits: Mapping[str, Limit]
     reported: frozenset[str]
     unreadable: str = ""
+    starts: Mapping[str, Start] = field(default_factory=dict)
+
+    @cached_property
+    def clock_notes(self) -> Mapping[int, str]:
+        """What is new with the clocks that date a night, by its place; in few nights anything."""
+        found: dict[int, str] = {}
+        before: Start | None = None
+        for night, runs in enumerate(self.lab.runs):
+            known = [self.starts[run] for run in runs if run in self.starts]
+            notes = []
+            for now in known:
+                if before is not None:
+                    notes.append(_clock_note(before, now))
+                before = now
+            if any(notes):
+                found[night] = "; ".join(filter(None, notes))
+        return found
 
     @cached_property
     def change_groups(self) -> list[ChangeGroup]:

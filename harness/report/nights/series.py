@@ -8,7 +8,7 @@ are no part of it.
 
 import datetime
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -18,9 +18,18 @@ import numpy as np
 
 from lightrig.harness.quantities.registry import quantity_of
 from lightrig.harness.record import Context, Scalar
+from lightrig.harness.record.nights import Night
 from lightrig.harness.report.estimates import CONFIDENCE
 from lightrig.harness.report.frames import label_of
-from lightrig.harness.report.nights.cells import COLUMNS, TEXTS, Cells, Numbers, cells_of
+from lightrig.harness.report.nights.cells import (
+    COLUMNS,
+    TEXTS,
+    Cells,
+    Numbers,
+    cells_of,
+    night_number,
+    night_of_number,
+)
 from lightrig.harness.report.nights.source import Source
 from lightrig.harness.statistics.quantiles import NotEnough, quantile, samples_needed
 
@@ -111,15 +120,23 @@ class Lab:
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """All labs over the same nights, without a gap from `first` on."""
+    """All labs over the same nights, one after the other; days without runs are among them."""
 
-    first: datetime.date
-    nights: int
+    axis: tuple[Night, ...]
     labs: tuple[Lab, ...]
 
-    def date(self, night: int) -> datetime.date:
-        """The date of a night by its number."""
-        return self.first + datetime.timedelta(night)
+    @property
+    def nights(self) -> int:
+        """Number of nights."""
+        return len(self.axis)
+
+    def date(self, night: int) -> Night:
+        """The night at a place, which is shown as its date."""
+        return self.axis[night]
+
+    def place(self, night: Night) -> int:
+        """Return the place of a night."""
+        return self.axis.index(night)
 
 
 def read(source: Source) -> History | None:
@@ -130,7 +147,8 @@ def read(source: Source) -> History | None:
 
     def estimated(testbed: str) -> list[_Part]:
         tables = source.parts(testbed, COLUMNS, TEXTS, _ROWS_AT_ONCE)
-        return [_Part(cells_of(table)) for table in tables if len(table)]
+        places = source.nights.places(testbed)
+        return [_Part(cells_of(table, places)) for table in tables if len(table)]
 
     # Arrow and numpy leave the processor to other threads: one testbed is read while the samples
     # of another are sorted.
@@ -139,20 +157,31 @@ def read(source: Source) -> History | None:
     nights = {night for parts in found.values() for part in parts for _, night, _ in part.runs}
     if not nights:
         return None
-    first, count = min(nights), (max(nights) - min(nights)).days + 1
+    axis = _axis(nights, source.nights.of_shared_dates)
+    numbers = np.array([night_number(night) for night in axis])
     labs = []
     for testbed, parts in found.items():
-        series = _series(testbed, parts, first, count)
+        series = _series(testbed, parts, numbers)
         for simulated in sorted(series):
-            runs: list[set[str]] = [set() for _ in range(count)]
+            runs: list[set[str]] = [set() for _ in axis]
             for part in parts:
-                for mode, night, run in part.runs:
+                for mode, number, run in part.runs:
                     if mode == simulated:
-                        runs[(night - first).days].add(run)
-            named = tuple(tuple(sorted(names)) for names in runs)
+                        runs[np.searchsorted(numbers, number)].add(run)
+            named = tuple(source.nights.in_order(names) for names in runs)
             plain = series[simulated]
             labs.append(Lab(testbed, simulated, (*plain, *tails_and_counts(plain)), named))
-    return History(first, count, tuple(labs))
+    return History(axis, tuple(labs))
+
+
+def _axis(numbers: Collection[int], of_shared_dates: Collection[Night]) -> tuple[Night, ...]:
+    """Return the nights of `numbers`, and the days without a run between them."""
+    named = {night_number(night): night for night in of_shared_dates}
+    found = [named.get(number) or night_of_number(number) for number in sorted(numbers)]
+    dates = {night.date for night in found}
+    days = (found[-1].day - found[0].day).days
+    every = [str(found[0].day + datetime.timedelta(day)) for day in range(days)]
+    return tuple(sorted([*found, *(Night(date) for date in every if date not in dates)]))
 
 
 def tails_and_counts(series: Sequence[NightSeries]) -> Iterator[NightSeries]:
@@ -201,20 +230,19 @@ class _Part:
 
 
 def _series(
-    testbed: str, parts: Sequence[_Part], first: datetime.date, nights: int
+    testbed: str, parts: Sequence[_Part], numbers: Numbers
 ) -> dict[bool, list[NightSeries]]:
     """Return the series of a testbed, those of hardware and simulated ones apart."""
     keys = sorted({key for part in parts for key in part.keys})
     places = {key: place for place, key in enumerate(keys)}
-    start = (first - datetime.date(1970, 1, 1)).days
     estimates = {
-        name: np.full((len(keys), nights), 0.0 if name == "n" else np.nan)
+        name: np.full((len(keys), len(numbers)), 0.0 if name == "n" else np.nan)
         for name in parts[0].estimates
     }
     for part in parts:
         row = np.array([places[key] for key in part.keys])[part.series]
         for name, found in part.estimates.items():
-            estimates[name][row, part.night - start] = found
+            estimates[name][row, np.searchsorted(numbers, part.night)] = found
     by_mode: dict[bool, list[NightSeries]] = {}
     for index, key in enumerate(keys):
         one = NightSeries(

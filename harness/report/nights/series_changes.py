@@ -6,10 +6,9 @@ drift. `harness.statistics.changes` states the assumptions. An event (another fi
 cabling) explains nothing by itself; it is shown beside a change so that a person can judge.
 """
 
-import datetime
 import json
 from collections import Counter
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby, pairwise
 from typing import Literal, TypeAlias
@@ -138,20 +137,25 @@ class _Visit:
 
 
 def events(
-    connection: duckdb.DuckDBPyConnection, descriptions: Descriptions, first: datetime.date
+    connection: duckdb.DuckDBPyConnection,
+    descriptions: Descriptions,
+    night_of: Callable[[str, str, str], int],
 ) -> dict[tuple[str, bool], tuple[LabChange, ...]]:
     """Return the events of each lab, by testbed and whether it was simulated, the oldest first.
 
-    The view `recent` has the rows to look at; `first` is night 0.
+    The view `recent` has the rows to look at. night_of: returns the place of the night of a
+    testbed, a date and a run.
     """
     visits: dict[tuple[str, bool], list[_Visit]] = {}
     for testbed, simulated, night, run, instruments in connection.sql(_ANSWERS).fetchall():
-        visit = _Visit((night - first).days, run, _answers(instruments))
-        visits.setdefault((testbed, simulated), []).append(visit)
+        place = night_of(testbed, night.isoformat(), run)
+        visits.setdefault((testbed, simulated), []).append(
+            _Visit(place, run, _answers(instruments))
+        )
     return {
         lab: tuple(
             event
-            for before, after in pairwise(found)
+            for before, after in pairwise(sorted(found, key=lambda visit: visit.night))
             for event in _between(descriptions, lab[0], before, after)
         )
         for lab, found in visits.items()

@@ -14,6 +14,7 @@ from lightrig.harness.quantities.registry import names_in_files
 from lightrig.harness.record import RecordError
 from lightrig.harness.record.dataset_reading import check_complete, open_dataset, present_names
 from lightrig.harness.record.journal import check_header
+from lightrig.harness.record.nights import StoredNights
 from lightrig.harness.record.places import Place
 from lightrig.harness.record.row import RowError
 from lightrig.harness.record.rows_check import check_rows
@@ -30,8 +31,9 @@ SELECT *, row_number() OVER (PARTITION BY testbed, run) - 1 AS file_row_number F
 class Source:
     """The results at a path or URL; raises `RecordError` for what cannot be reached or read.
 
-    last: the number of nights, up to the last one, that are read; None for all. until: the last
-    one, if it is not the newest. testbeds: those that are read. run: the only run that is read.
+    last: the number of days, up to the last one, whose nights are read; None for all. until: the
+    date of the last one, if it is not the newest. through: a run of the last one; what later nights
+    of its date have is left out. testbeds: those that are read. run: the only run that is read.
     """
 
     def __init__(
@@ -40,11 +42,13 @@ class Source:
         last: int | None = None,
         *,
         until: str = "",
+        through: str = "",
         testbeds: Collection[str] | None = None,
         run: str = "",
     ) -> None:
         self._place = location if isinstance(location, Place) else Place(location)
         self._run, self._until = run, until
+        self._after: frozenset[str] = frozenset()
         found = stored_rows(self._place)
         if run:
             found = [file for file in found if run in {name for _, name in file.nights_and_runs()}]
@@ -67,6 +71,9 @@ class Source:
         if testbeds is not None:
             found = [file for file in found if file.testbed in testbeds]
         self._found = check_rows(self._place, found)
+        self.nights = StoredNights(self._place, self._found)
+        if through:
+            self._after = frozenset(self._later(through))
         self._files = [file.name for file in self._found if file.runs is None]
         self._compacted = [file.name for file in self._found if file.runs is not None]
         load_quantities_of_runs(self._place, frozenset(self._runs()))
@@ -85,6 +92,20 @@ class Source:
     def sharing(self) -> int:
         """The number of testbeds of these nights, whether they are read or not."""
         return self._sharing
+
+    def _later(self, through: str) -> Iterator[str]:
+        """Yield the runs that are of the date of `through`, and of a later night."""
+        for testbed in self.testbeds:
+            of_date = [
+                run
+                for file in self._found
+                if file.testbed == testbed
+                for date, run in file.nights_and_runs()
+                if date == self._until
+            ]
+            if through in of_date:
+                last = self.nights.of(testbed, self._until, through)
+                yield from (r for r in of_date if self.nights.of(testbed, self._until, r) > last)
 
     def parts(
         self, testbed: str, columns: Sequence[str], texts: Sequence[str], rows: int
@@ -134,13 +155,15 @@ class Source:
     def _has(self, night: str, run: str = "") -> bool:
         """Return whether a night, or a run of it, is one to read."""
         among = night >= self._since and (not self._until or night <= self._until)
-        return among and (not self._run or run in {"", self._run})
+        return among and (not self._run or run in {"", self._run}) and run not in self._after
 
     def _condition(self) -> pa.dataset.Expression:
         night, run = pa.dataset.field("night"), pa.dataset.field("run")
         chosen = night >= datetime.date.fromisoformat(self._since or "0001-01-01")
         if self._until:
             chosen &= night <= datetime.date.fromisoformat(self._until)
+        if self._after:
+            chosen &= ~run.isin(sorted(self._after))
         return chosen & (run == self._run) if self._run else chosen
 
     def _runs(self) -> Iterator[str]:

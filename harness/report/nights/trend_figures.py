@@ -113,7 +113,7 @@ def _plot(history: History, y: Axis) -> Plot:
 def _dates(history: History) -> tuple[tuple[float, str], ...]:
     every = -(-history.nights // _MOST_TICKS)
     nights = range(every // 2, history.nights, every)
-    return tuple((night, f"{history.date(night):%m-%d}") for night in nights)
+    return tuple((night, history.date(night).date[5:]) for night in nights)
 
 
 def _heights(unit: str, values: Numbers, limit: Limit | None) -> Axis:

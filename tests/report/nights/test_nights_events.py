@@ -43,7 +43,9 @@ def happened(tmp_path):
         history = read(source)
         with source.connected() as connection:
             stored = source.descriptions(connection)
-            (found,) = events(connection, stored, history.first).values()
+            (found,) = events(
+                connection, stored, lambda *run: history.place(source.nights.of(*run))
+            ).values()
         return [(event.night, event.kind, event.text) for event in found]
 
     return happened

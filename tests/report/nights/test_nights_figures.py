@@ -6,6 +6,7 @@ import re
 import numpy as np
 import pytest
 
+from lightrig.harness.record.nights import Night
 from lightrig.harness.report.nights.series import History, NightSeries
 from lightrig.harness.report.nights.series_changes import LabChange, SeriesChange
 from lightrig.harness.report.nights.trend_figures import (
@@ -32,7 +33,9 @@ def series(median, half=1.0, unit="dB", p99=NAN):
 
 
 def history(nights):
-    return History(datetime.date(2026, 2, 1), nights, ())
+    first = datetime.date(2026, 2, 1)
+    days = (first + datetime.timedelta(day) for day in range(nights))
+    return History(tuple(Night(str(day)) for day in days), ())
 
 
 def paths(svg, kind):
