@@ -55,10 +55,13 @@ class Service(Claimant, Protocol):
     service: str
 
 
-def open_lease(testbed: Testbed, purpose: str, service: Service | None = None) -> Lease:
+def open_lease(
+    testbed: Testbed, purpose: str, service: Service | None = None, hold_ns: int = 0
+) -> Lease:
     """Return a lease that holds nothing yet, at the places where `testbed` is shared.
 
-    service: that this process belongs to, which is asked as well.
+    service: that this process belongs to, which is asked as well. hold_ns: for how long it will
+    be held, as others are told; 0 where that is not known.
 
     Raises `LabFolderError` for a folder that cannot be used.
     """
@@ -69,7 +72,7 @@ def open_lease(testbed: Testbed, purpose: str, service: Service | None = None) -
     if testbed.coordinator is not None:
         claimants.append(LabgridPlace(testbed.coordinator, machine))
     if service is None:
-        return Lease(claimants, purpose)
+        return Lease(claimants, purpose, hold_ns=hold_ns)
     return Lease([*claimants, service], purpose, service.service)
 
 
@@ -91,13 +94,20 @@ def lease_identity(testbed: Testbed, name: str, identity: Identity, lease: Lease
         lease.take(f"{name} ({identity})", {identity_key(identity, spec.address)})
 
 
-def bind(testbed: Testbed, mode: Mode, seed: int = 0, purpose: str = "a measurement") -> Bench:
+def bind(
+    testbed: Testbed,
+    mode: Mode,
+    seed: int = 0,
+    purpose: str = "a measurement",
+    hold_ns: int = 0,
+) -> Bench:
     """Open every instrument of `testbed`, on hardware or in a simulated world.
 
     `auto` uses the hardware of each optical domain all of whose members answer, and simulates the
     others; `hardware` requires all of them; `simulated` contacts nothing outside this machine.
     Hardware is leased before it is contacted, by its address, and by its serial number as soon as
-    that is known; `purpose` is what others are told who want it meanwhile.
+    that is known; `purpose` is what others are told who want it meanwhile, and with `hold_ns` for
+    how long.
 
     Raises:
         LeaseConflictError: another process uses an instrument, in any mode but `simulated`.
@@ -117,7 +127,7 @@ def bind(testbed: Testbed, mode: Mode, seed: int = 0, purpose: str = "a measurem
     lease: Lease | None = None
     if mode != "simulated":
         notes += _ssh_notes(testbed, _names(testbed))
-        lease = open_lease(testbed, purpose)
+        lease = open_lease(testbed, purpose, hold_ns=hold_ns)
         try:
             for domain in _domains(testbed):
                 found, missing = _open_domain(testbed, domain, clock, clocks, lease)

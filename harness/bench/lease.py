@@ -15,12 +15,14 @@ Between hosts, a folder that all of them share holds a record beside the lock: s
 """
 
 import contextlib
+import datetime
 import fcntl
 import getpass
 import json
 import os
 import socket
 import stat
+import threading
 import uuid
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -43,6 +45,8 @@ from lightrig.testbeds.json_text import from_json
 
 _LONGEST_RECORD = 4096
 _UNKNOWN = "an unknown process"
+_TRIES, _BETWEEN_TRIES = 3, 0.005
+"""Of a lock that another process has; between them, in seconds."""
 
 
 class LeaseConflictError(LightrigError):
@@ -89,7 +93,8 @@ def owner_text(owner: Mapping[str, str]) -> str:
     """Return an owner as part of a sentence."""
     try:
         text = f"{owner['user']}, process {owner['process']} on {owner['host']}"
-        return f"{text}, since {owner['since']}, for {owner['purpose']}"
+        text = f"{text}, since {owner['since']}, for {owner['purpose']}"
+        return f"{text}, until {owner['until']} as stated" if owner.get("until") else text
     except KeyError:
         return _UNKNOWN
 
@@ -122,7 +127,7 @@ class MachineLocks:
                 try:
                     # A lock of the kernel, not a file that exists: it ends with its process,
                     # however that ends.
-                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    _lock(file)
                 except BlockingIOError:
                     found = parse_owner(os.pread(file, _LONGEST_RECORD, 0))
                     os.close(file)
@@ -136,6 +141,34 @@ class MachineLocks:
                 os.close(file)
             _write_record(file, owner)
         return _MachineClaim(file, self._folder / name)
+
+    def holder(self, key: str) -> Mapping[str, str] | None:
+        """Return who has the instrument `key`; None where it is free. Claims nothing."""
+        with opened(self._folder) as folder:
+            try:
+                file = folder.open(f"{file_name(key)}.lock", os.O_RDONLY)
+            except FileNotFoundError:
+                return None
+            try:
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return parse_owner(os.pread(file, _LONGEST_RECORD, 0))
+            finally:
+                os.close(file)
+        return None
+
+
+def _lock(file: int) -> None:
+    """Lock a file for this process alone; raises `BlockingIOError` where another has it locked.
+
+    Those that wait look at it by a shared lock for some microseconds, so it is tried again.
+    """
+    for _ in range(_TRIES):
+        with contextlib.suppress(BlockingIOError):
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        threading.Event().wait(_BETWEEN_TRIES)
+    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def _open_lock(folder: LabFolder, name: str) -> int:
@@ -224,11 +257,22 @@ class Lease:
         claimants: where instruments are claimed, nearest first: this machine, then other hosts.
         purpose: what the instruments are used for, for the message that others get.
         service: of several processes, one of which holds the lease; empty for none.
+        hold_ns: for how long the instruments will be held, as others are told; 0 where that is not
+            known.
     """
 
-    def __init__(self, claimants: Iterable[Claimant], purpose: str, service: str = "") -> None:
+    def __init__(
+        self,
+        claimants: Iterable[Claimant],
+        purpose: str,
+        service: str = "",
+        hold_ns: int = 0,
+    ) -> None:
         self._claimants = tuple(claimants)
         self._owner = this_owner(purpose) | ({"service": service} if service else {})
+        if hold_ns:
+            until = wall_time() + datetime.timedelta(seconds=hold_ns / 1e9)
+            self._owner["until"] = f"{until:%F %T} UTC"
         self._claims: dict[str, list[Claim]] = {}
 
     def take(self, instrument: str, keys: Iterable[str]) -> list[str]:

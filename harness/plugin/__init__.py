@@ -5,7 +5,7 @@ other projects' tests are left alone, and pay no second for plotting and data fr
 """
 
 import os
-from argparse import ArgumentError
+from argparse import ArgumentError, ArgumentTypeError
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,6 +22,19 @@ pytest_plugins = ["lightrig.harness.plugin.fixtures", "lightrig.harness.plugin.m
 
 PARTS = ("lightrig.harness.plugin.collection", "lightrig.harness.plugin.session")
 """Plugins that are loaded with the first testbed; the last one begins the run."""
+
+
+def _duration(text: str) -> int:
+    """Return the nanoseconds of an option such as 2h."""
+    from lightrig.testbeds.quantities import QuantityError, parse_duration  # noqa: PLC0415
+
+    try:
+        found = parse_duration(text)
+    except QuantityError as error:
+        raise ArgumentTypeError(str(error)) from error
+    if found <= 0:
+        raise ArgumentTypeError(f"found {text!r}, expected a time above 0, e.g. '2h'")
+    return found
 
 
 class Hooks:
@@ -97,6 +110,21 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="NAME",
         help="name of the run, YYYYMMDD-HHMMSS-NAME, which counts for the night of that date; "
         "by default made of the time",
+    )
+    group.addoption(
+        "--queue",
+        type=_duration,
+        default=0,
+        metavar="TIME",
+        help="wait so long, such as 2h, for instruments that another run of this machine has, in "
+        "the order in which runs came; without, end at once",
+    )
+    group.addoption(
+        "--hold",
+        type=_duration,
+        default=0,
+        metavar="TIME",
+        help="how long this run will have the instruments, such as 1h, for those that wait",
     )
     # Another plugin may have taken the short name; see docs/events.md.
     for name in ("--json", "--lightrig-json"):

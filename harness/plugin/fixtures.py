@@ -138,19 +138,20 @@ def moving(lightrig_moving: int) -> int:
 @pytest.fixture(scope="session")
 def bench(lightrig_testbed: Testbed, pytestconfig: pytest.Config) -> Iterator[Bench]:
     """The open testbed: every instrument connected and identified."""
-    from lightrig.harness.bench import LabUnavailableError, UnsupportedHostError, bind
+    from lightrig.harness.bench import LabUnavailableError, UnsupportedHostError
     from lightrig.harness.bench.lab_folder import LabFolderError
     from lightrig.harness.bench.lease import LeaseConflictError
     from lightrig.harness.bench.light_reach import on_path
     from lightrig.harness.bench.settings import SavedInstruments
     from lightrig.harness.plugin.ending import LAB_ERROR, restore_loudly
+    from lightrig.harness.plugin.waiting import take_bench
     from lightrig.testbeds import LightrigError
 
     testbed = lightrig_testbed
     mode: Mode = pytestconfig.option.instruments
     purpose = f"run {pytestconfig.stash[RUN].name} of testbed {testbed.name}"
     try:
-        bound = bind(testbed, mode, pytestconfig.getoption("seed"), purpose)
+        bound = take_bench(pytestconfig, testbed, mode, purpose)
     except UnsupportedHostError as error:
         pytest.skip(str(error))
     except (LabUnavailableError, LeaseConflictError, LabFolderError) as error:

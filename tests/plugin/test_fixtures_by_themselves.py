@@ -59,7 +59,9 @@ class Lab:
         stash: Any = pytest.Stash()
         stash[RUN], stash[BENCHES], stash[SETTINGS], stash[UNRESTORED] = self.run, {}, {}, {}
         self.config: Any = SimpleNamespace(
-            stash=stash, option=SimpleNamespace(instruments="auto"), getoption={"seed": 9}.get
+            stash=stash,
+            option=SimpleNamespace(instruments="auto"),
+            getoption={"seed": 9, "hold": 5}.get,
         )
         self.settings: Any = SimpleNamespace(
             save_initial_state=self.part("save"), restore=self.part("restore"),
@@ -104,7 +106,7 @@ def test_a_bench_is_bound_noted_restored_and_closed(lab: Lab) -> None:
     steps = function_of(fixtures.bench)(lab.testbed, lab.config)
     assert next(steps) is lab.bench
     assert lab.noted == [
-        ("bind", lab.testbed, "auto", 9, "run 7 of testbed bench"),
+        ("bind", lab.testbed, "auto", 9, "run 7 of testbed bench", 5),
         "save",
         ("note", "bench", "a gate"),
         ("note", "bench", "a late clock"),

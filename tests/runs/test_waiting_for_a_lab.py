@@ -1,0 +1,124 @@
+"""Runs that wait for a leased lab: `--queue` in the order in which they came, `--hold`."""
+
+import re
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from bench.served_lab import ServedLab
+from runs.running import Started
+
+from lightrig.harness.bench.lease_queue import Ticket
+
+SUITE = """
+import pathlib, time
+
+HERE = pathlib.Path(__file__).parent
+
+def test_{name}(bench):
+    with (HERE / "order").open("a") as order:
+        order.write("{name} ")
+    for _ in range(6000):
+        if (HERE / "free-{name}").exists():
+            return
+        time.sleep(0.02)
+"""
+
+
+@pytest.fixture
+def run(lab: ServedLab, start: Callable[..., Started], tmp_path: Path) -> Callable[..., Started]:
+    """Start a run by its name; it has the lab until the file free-NAME is there."""
+
+    def run(name: str, *options: object) -> Started:
+        suite = tmp_path / f"test_{name}.py"
+        suite.write_text(SUITE.format(name=name))
+        given = (suite, "--testbed", lab.file, "--instruments", "hardware", *options)
+        return start(*given, environment=lab.environment)
+
+    return run
+
+
+def test_runs_have_the_lab_in_the_order_in_which_they_came(
+    lab: ServedLab,
+    run: Callable[..., Started],
+    until: Callable[[Callable[[], bool]], None],
+    tmp_path: Path,
+) -> None:
+    """The first of three that wait is killed; one that does not wait is refused meanwhile."""
+    tickets = tmp_path / "state"
+
+    def order() -> str:
+        return (tmp_path / "order").read_text() if (tmp_path / "order").exists() else ""
+
+    def waiting(count: int) -> Callable[[], bool]:
+        return lambda: len([*tickets.glob("*.queue")]) == count
+
+    first = run("first", "--hold", "3 h")
+    until(lambda: order() == "first ")
+    killed = run("killed", "--queue", "2h")
+    until(waiting(1))
+    second = run("second", "--queue", "2h")
+    until(waiting(2))
+    third = run("third", "--queue", "2h")
+    until(waiting(3))
+    refused = run("refused").end()
+    assert refused.code == 3, refused.output
+    assert re.search(
+        r"since [-0-9]{10} [:0-9]{8} UTC, for run \S+ of testbed lab, until ", refused.output
+    )
+    killed.signal(signal.SIGKILL)
+    killed.end()
+    until(waiting(2))
+    assert order() == "first "  # nothing takes it away, and nobody goes ahead
+    (tmp_path / "free-first").touch()
+    until(lambda: order() == "first second ")
+    assert first.end().code == 0
+    (tmp_path / "free-second").touch()
+    until(lambda: order() == "first second third ")
+    (tmp_path / "free-third").touch()
+    outputs = [one.end() for one in (second, third)]
+    assert [one.code for one in outputs] == [0, 0], outputs
+    for ended, ahead in zip(outputs, (1, 2), strict=True):
+        shown = [line for line in ended.output.splitlines() if line.startswith("lab waits for ")]
+        process = f"process {first.process.pid} on "
+        assert process in shown[0]
+        assert f"{ahead + 1} wait for it, {ahead} of them before this run" in shown[0]
+        assert " since " in shown[0]
+        assert " until " in shown[0]
+    assert f"process {second.process.pid} on " in outputs[1].output
+    assert not [*tickets.glob("*.queue")]
+
+
+def test_a_run_that_has_waited_long_enough_ends(
+    run: Callable[..., Started], until: Callable[[Callable[[], bool]], None], tmp_path: Path
+) -> None:
+    first = run("first")
+    until((tmp_path / "order").exists)
+    ended = run("second", "--queue", "300 ms").end()
+    assert ended.code == 3, ended.output
+    assert f"process {first.process.pid} on " in ended.output
+    assert "waited    300 ms, and 0 waited before this run" in ended.output
+    (tmp_path / "free-first").touch()
+    assert first.end().code == 0
+
+
+@pytest.mark.parametrize("given", ["2", "-1 h", "two hours"])
+def test_a_time_is_stated_with_its_unit(
+    start: Callable[..., Started], lab: ServedLab, given: str
+) -> None:
+    ended = start("--testbed", lab.file, f"--queue={given}", environment=lab.environment).end()
+    assert ended.code == 4
+    assert f"found '{given}'" in ended.output
+
+
+def test_those_that_want_other_instruments_are_not_waited_for(tmp_path: Path) -> None:
+    first = Ticket(tmp_path, ["a", "b"])
+    second = Ticket(tmp_path, ["c"])
+    third = Ticket(tmp_path, ["b", "c"])
+    assert [one.waiting() for one in (first, second, third)] == [(0, 1), (0, 1), (2, 0)]
+    first.leave()
+    assert third.waiting() == (1, 0)
+    for one in (second, third):
+        one.leave()
+    assert not [*tmp_path.glob("*.queue")]
