@@ -19,6 +19,8 @@ from lightrig.harness.measure.insertion_loss.readings import (
     telling_settings,
 )
 from lightrig.harness.measure.insertion_loss.rows import factory_rows
+from lightrig.harness.measure.slow_watch import LATE_WINDOWS, longest_blind, slow_watch
+from lightrig.instruments.clock import Span
 from lightrig.instruments.core.capabilities import BlocksPorts, FactoryCalibrated
 from lightrig.testbeds import Circuit
 
@@ -41,38 +43,50 @@ def acknowledged_light(subject: Subject, requirement: Requirement) -> Outcome:
     ports, leaving = ports_of(subject, chain)
     most = min(len(ports), len(leaving))
     first: list[tuple[Circuit, float]] = []
+    window = max(observer.read().window for observer in chain.observers)
+    blind = 0
     final: list[list[float]] = []
     subject.apply([])
     with lit(chain):
         for count in sorted({1, min(2, most), max(most // 2, 1), most}):
             for shift in (0, 1) if count == most else (0,):
                 made = [Circuit(ports[i], leaving[(i + shift) % count]) for i in range(count)]
-                new = _observe(subject, chain, made)
+                new, late = _observe(subject, chain, made)
+                blind = max(blind, late)
                 first += [(circuit, powers[0]) for circuit, powers in new.items()]
                 final += [powers[1:] for powers in new.values()]
                 if count < most:
                     subject.apply([])
-    return judge_light(first, np.array(final), requirement.risk)
+    found = judge_light(first, np.array(final), requirement.risk)
+    # Light that was read late may have come late.
+    slow = slow_watch(blind, LATE_WINDOWS * window, "light after an acknowledgement")
+    if slow and found.verdict == "pass":
+        return replace(found, verdict="inconclusive", reason=slow)
+    return found
 
 
 def _observe(
     subject: Subject, chain: Chain, made: Collection[Circuit]
-) -> Mapping[Circuit, list[float]]:
+) -> tuple[Mapping[Circuit, list[float]], int]:
     """Make circuits; return of each new one the first power after the acknowledgement, then more.
 
-    An average ends at its reading, so the first is taken one averaging window after the word.
+    An average ends at its reading, so the first is taken one averaging window after the word. The
+    second value is by how many ns it was read later than that.
     """
     clock = subject.fabric.bench.clock
     window = max(observer.read().window for observer in chain.observers)
     change = subject.fabric.prepare(subject.plan(made), check_budget=False)
     change.begin()
-    clock.sleep(max(change.acknowledged().latest + window - clock.now(), 0))
+    due = change.acknowledged().latest + window
+    clock.sleep(max(due - clock.now(), 0))
+    late = longest_blind([Span(due, due), Span(clock.now(), clock.now())])
     readings = [read(chain)]
     change.verify()
     for _ in range(FINAL_READINGS):
         clock.sleep(max(window, FINAL_NS) if len(readings) == 1 else window)
         readings.append(read(chain))
-    return {c: [each[c.egress] for each in readings] for c in change.changes[subject.name].add}
+    made_now = change.changes[subject.name].add
+    return {c: [each[c.egress] for each in readings] for c in made_now}, late
 
 
 def reported_light(subject: Subject, requirement: Requirement) -> Outcome:

@@ -19,7 +19,9 @@ from lightrig.harness.certify.subject import Outcome, Subject, Verdict
 from lightrig.harness.measure.insertion_loss.chains import Chain
 from lightrig.harness.measure.insertion_loss.matrix import lit
 from lightrig.harness.measure.insertion_loss.readings import DARK_DBM
+from lightrig.harness.measure.slow_watch import LATE_WINDOWS, longest_blind, slow_watch
 from lightrig.harness.statistics.sequential import SequentialTest
+from lightrig.instruments.clock import Span
 from lightrig.testbeds import Circuit
 
 _TIMED, _SHORTEST_WATCH = 5, 300_000_000
@@ -29,11 +31,15 @@ _CYCLES = 6
 
 @dataclass(frozen=True)
 class StageTimes:
-    """Bounds in ms from the command, one pair for each circuit that was made, by stage."""
+    """Bounds in ms from the command, one pair for each circuit that was made, by stage.
+
+    `slow` are the reasons why changes could not be watched closely.
+    """
 
     dark: list[tuple[float, float]] = field(default_factory=list)
     first_light: list[tuple[float, float]] = field(default_factory=list)
     settled: list[tuple[float, float]] = field(default_factory=list)
+    slow: list[str] = field(default_factory=list)
 
 
 def settling(subject: Subject, requirement: Requirement) -> Outcome:
@@ -65,6 +71,8 @@ def settling(subject: Subject, requirement: Requirement) -> Outcome:
     elif max(low for low, _ in settled) > limit:
         verdict = "fail"
     stated = "; ".join(_described(count, times) for count, times in found.items())
+    if verdict == "inconclusive":
+        stated = "; ".join([*[s for times in found.values() for s in times.slow][:1], stated])
     if not math.isfinite(worst[1]):
         never = f"not settled {worst[0]:.0f} ms after the command; {stated}"
         return Outcome("fail", never, worst[0], None, "ms", len(settled))
@@ -92,6 +100,9 @@ def time_change(
         asked = clock.now()
         seen = read(chain)
         readings.append((asked - window, clock.now(), seen))
+    blind = longest_blind(Span(begun + window, ended) for begun, ended, _ in readings)
+    if slow := slow_watch(blind, LATE_WINDOWS * window, "light"):
+        times.slow.append(slow)
     change.acknowledged()
     change.verify()
     final = levels_of(subject, chain)
@@ -163,6 +174,8 @@ def slow_share(subject: Subject, requirement: Requirement) -> Outcome:
     reason = (
         f"{surely} of {n} changes took longer than {limit:g} ms, {perhaps - surely} more may have"
     )
+    if verdict == "inconclusive":
+        reason = "; ".join([reason, *times.slow[:1]])
     return Outcome(verdict, reason, perhaps / n, None, "1", n)
 
 

@@ -39,6 +39,8 @@ def traffic(subject: Subject, requirement: Requirement) -> Outcome:
         return Outcome("fail", " ".join(str(error).split()))
     finally:
         links.pause()
+    if recording.slow_watches:
+        return Outcome("inconclusive", recording.slow_watches[0], n=_CHANGES)
     if not windows:
         return Outcome("pass", "the links carry traffic; no link was interrupted", n=_CHANGES)
     found = [(low / 1e6, high / 1e6) for low, high in (each.length for each in windows)]

@@ -4,6 +4,7 @@ import statistics
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from lightrig.harness.bench import Bench
+from lightrig.harness.measure.slow_watch import longest_blind
 from lightrig.harness.measure.stages import Seen
 from lightrig.instruments.clock import Span
 from lightrig.instruments.core.capabilities import PowerMonitor, PowerReading
@@ -72,7 +73,7 @@ class LightWatch:
         if index == 0:
             return
         before, last = self._readings[0].dbm, self._readings[-2].dbm
-        gap = reading.asked - self._readings[-2].answered
+        gap = longest_blind(Span(each.asked, each.answered) for each in self._readings[-2:])
         self.longest_gap = max(self.longest_gap, gap)
         # Samples closer than a window share light, and look alike for that reason alone.
         apart = gap >= reading.window

@@ -53,6 +53,9 @@ _CARRIER_PERIOD = 10_000_000
 
 _SWAPPED = "light leads to all of them: are their fibers swapped, or do rate or FEC differ?"
 
+_LATELY = 5_000_000
+"""Age of readings of ports, in ns, from which on their server is asked again."""
+
 _LOOK_AGAIN = 1_000_000
 """Period of queries for carrier loss, in ns."""
 
@@ -123,17 +126,24 @@ class ObservedEvent:
         gaps: what each port misses of the datagrams sent to it.
         answered: when each server answered last, on the bench's clock.
         clocks: how the kernels of servers that tell discipline their clocks, by their last answers.
+        ages: how old each server's readings of its ports were when it answered last, in ns.
     """
 
     changes: list[tuple[Port, LinkEvent]] = field(default_factory=list)
     gaps: list[tuple[Port, Gap]] = field(default_factory=list)
     answered: dict[str, Span] = field(default_factory=dict)
     clocks: dict[str, ClockStatus] = field(default_factory=dict)
+    ages: dict[str, int] = field(default_factory=dict)
+
+    def slow(self, allowed: int = UNSEEN) -> dict[str, int]:
+        """Return the ages of readings that are older than `allowed` ns, by server."""
+        return {server: age for server, age in self.ages.items() if age > allowed}
 
     def watched(self) -> dict[str, Span]:
         """Return until when the ports of each server were watched: see `Watch.until`."""
         return {
-            server: Span(at.earliest - UNSEEN, at.latest) for server, at in self.answered.items()
+            server: Span(at.earliest - max(UNSEEN, self.ages[server]), at.latest)
+            for server, at in self.answered.items()
         }
 
 
@@ -241,6 +251,24 @@ class LinkObservation:
             yield self._event
         finally:
             self._event = None
+
+    def catch_up(self) -> bool:
+        """Ask servers that had not read their ports lately, until they have; whether any was asked.
+
+        A server that answers once it is scheduled again may have read nothing yet. Readings that
+        are still older than `UNSEEN` after `UNNOTICED` stay so: see `ObservedEvent.slow`.
+        """
+        clock, event, asked = self._bench.clock, self._event, False
+        begun, lately = clock.now(), max(_LATELY, 2 * self._poll_period)
+        while event is not None and (late := event.slow(lately)):
+            passed = clock.now() - begun
+            if passed > (UNNOTICED if event.slow() else UNSEEN):
+                break
+            if asked:
+                clock.sleep(_LOOK_AGAIN)
+            self._ask({name: {} for name in late}, 0)
+            asked = True
+        return asked
 
     @property
     def gaps(self) -> Sequence[tuple[Port, Gap]]:
@@ -396,6 +424,7 @@ class LinkObservation:
                     self._silences[port] = event
             if observed is not None:
                 observed.answered[name] = settled.answered
+                observed.ages[name] = settled.age
                 if settled.clock is not None:
                     observed.clocks[name] = settled.clock
                 observed.changes += [(self._ports[name, e.port], e) for e in settled.events]

@@ -14,9 +14,10 @@ from lightrig.harness.measure.light import (
     take_all,
     watch_until_complete,
 )
-from lightrig.harness.measure.links import LINK_TIMEOUT, LinkObservation, LinksDownError
+from lightrig.harness.measure.links import LINK_TIMEOUT, UNSEEN, LinkObservation, LinksDownError
 from lightrig.harness.measure.loss_windows import LossWindow, loss_windows, losses
 from lightrig.harness.measure.recording import Recording
+from lightrig.harness.measure.slow_watch import LATE_WINDOWS, slow_watch
 from lightrig.harness.measure.stages import (
     Flap,
     Reconfiguration,
@@ -32,9 +33,12 @@ from lightrig.instruments.core.capabilities import LinkEvent, PowerMonitor, Stag
 from lightrig.instruments.core.errors import ClockError, InstrumentError
 from lightrig.instruments.core.stages import (
     ACKNOWLEDGED,
+    CARRIER_DOWN,
     CARRIER_UP,
+    DATAGRAMS_LOST,
     FIRMWARE_DOWN,
     FIRMWARE_UP,
+    FIRST_DATAGRAM,
     LOS,
     SIGNAL_RECOVERED,
     StageName,
@@ -42,9 +46,20 @@ from lightrig.instruments.core.stages import (
 )
 from lightrig.testbeds import Plan, Port, Testbed
 
-_OF_LIGHT = frozenset({LOS.name, SIGNAL_RECOVERED.name})
-_LATE_WINDOWS = 2
-"""Windows of a monitor between two readings from which on the harness was late to read it."""
+_OF_LIGHT: frozenset[StageName] = frozenset({LOS.name, SIGNAL_RECOVERED.name})
+_UNSEEN_OF: tuple[tuple[frozenset[StageName], str], ...] = (
+    (_OF_LIGHT, "no darkness was seen at {where}, though all links came up"),
+    (
+        frozenset({FIRMWARE_DOWN.name, FIRMWARE_UP.name}),
+        "{where} lost carrier, and no change of the firmware's link was seen there",
+    ),
+    (frozenset({CARRIER_DOWN.name, CARRIER_UP.name}), "the carrier of {where} was read too late"),
+    (
+        frozenset({DATAGRAMS_LOST.name, FIRST_DATAGRAM.name}),
+        "nothing shows when datagrams came to {where} over the new link",
+    ),
+)
+"""What is told of stages that were not seen."""
 
 
 class IncompleteError(FoundError):
@@ -162,6 +177,8 @@ def measure_reconfiguration(
             "its light was back; its acknowledgement says nothing about light"
         )
         recording.note_once(f"early acknowledgement {switch}", sentence)
+    if event.slow and not event.set_aside:
+        recording.slow_watches.append(next(iter(event.slow.values())))
     if event.unseen and not event.set_aside:
         for cause, sentence in _unseen_sentences(event):
             recording.note_once(cause, f"reconfiguration {number} to {plan.name}: {sentence}")
@@ -185,22 +202,15 @@ def measure_reconfiguration(
 
 def _unseen_sentences(event: Reconfiguration) -> Iterator[tuple[str, str]]:
     """Yield why stages of some subjects were not seen, once for the light and for the firmware."""
-    light = ", ".join(sorted({one for one, stage in event.unseen if stage in _OF_LIGHT}))
-    ports = ", ".join(sorted({one for one, stage in event.unseen if stage not in _OF_LIGHT}))
-    if light:
-        yield (
-            "unseen light",
-            f"no darkness was seen at {light}, though all links came up: up to "
-            f"{event.reading_gap / 1e6:.0f} ms passed on this machine between two readings of "
-            "monitors, and a shorter darkness goes unseen; so of the event as a whole its light is "
-            "unknown; measure while the machine is less busy",
-        )
-    if ports:
-        yield (
-            f"unseen {ports}",
-            f"{ports} lost carrier, and no change of the firmware's link was seen there; so of the "
-            "event as a whole that is unknown",
-        )
+    for observed, sentence in event.slow.items():
+        yield f"slow watch of {observed}", sentence
+    for stages, seen in _UNSEEN_OF:
+        if where := ", ".join(sorted({one for one, stage in event.unseen if stage in stages})):
+            sentence = seen.format(where=where)
+            yield (
+                f"unseen {min(stages)}" if stages is _OF_LIGHT else f"unseen {where}",
+                f"{sentence}; so of the event as a whole that is unknown",
+            )
 
 
 def _early_acknowledgements(event: Reconfiguration) -> dict[str, int]:
@@ -271,6 +281,8 @@ def reconfigure(
         try:
             _, unfinished = links.changes(rising, sent.earliest, link_timeout)
             windows = loss_windows(links, sent.earliest)
+            if links.catch_up():  # whose answers may bring more
+                windows = loss_windows(links, sent.earliest)
         except ClockError as error:
             moved = transition.moved
             return Reconfiguration(
@@ -304,12 +316,21 @@ def reconfigure(
     # Readings are meant to be a window apart. Where this machine did not get to them, and the links
     # came up, the light may have been away unseen; else it was not back.
     window = max((watch.window for watch in watches.values()), default=0)
-    if gap > _LATE_WINDOWS * window and not missing:
+    slow = {
+        f"{server}'s ports": slow_watch(age, UNSEEN, f"{server}'s ports")
+        for server, age in observed.slow().items()
+    }
+    light_is_slow = slow_watch(gap, LATE_WINDOWS * window, "monitors")
+    if light_is_slow and not missing:
+        if dark:
+            slow["monitors"] = light_is_slow
         losing = {one.subject for one in seen if one.stage == LOS.name}
         unseen += dark
         unseen += [(subject, LOS.name) for subject, _ in dark if subject not in losing]
     else:
         missing = dark + missing
+    slow_ports = [s.port for s in fabric.testbed.nic_ports if s.port.owner in observed.slow()]
+    unseen += unseen_ports(rising, slow_ports, seen, missing, links.stages)
     before = plan_before(transition)
     tolerances = {name: watch.point_error for name, watch in watches.items()}
     late = late_monitors(seen, fabric.links(before), fabric.testbed.cabling, tolerances)
@@ -327,6 +348,7 @@ def reconfigure(
         late_monitors=late,
         clocks=observed.clocks,
         unseen=tuple(unseen),
+        slow=slow,
     )
 
 
@@ -405,6 +427,33 @@ def unseen_firmware(
         if "firmware" in stages(port)
         for stage in (FIRMWARE_DOWN, FIRMWARE_UP)
     ]
+
+
+def unseen_ports(
+    rising: Collection[Port],
+    slow: Collection[Port],
+    seen: Iterable[Seen],
+    missing: Collection[tuple[str, StageName]],
+    stages: Callable[[Port], Collection[Stage]],
+) -> list[tuple[str, StageName]]:
+    """Return stages of ports that nothing shows, and that were there, or may have been.
+
+    A port of a new link hears another port than before, so a first datagram was there. Its carrier
+    and its firmware's link may have stayed up, and that nothing was seen shows it, but for those
+    that were not read lately.
+
+    rising: ports of new links. slow: ports whose last readings are old.
+    """
+    known = {(one.subject, one.stage) for one in seen} | set(missing)
+    wanted = [(port, FIRST_DATAGRAM) for port in sorted(rising)]
+    wanted += [
+        (port, stage_of(signal, up=up))
+        for port in sorted(slow)
+        for signal in stages(port)
+        for up in (False, True)
+    ]
+    unseen = dict.fromkeys((str(port), stage.name) for port, stage in wanted)
+    return [each for each in unseen if each not in known]
 
 
 def flaps(changes: Iterable[tuple[Port, LinkEvent]]) -> list[Flap]:

@@ -103,6 +103,7 @@ class Reconfiguration:
         unseen: subject and stage of what happened, or may have, while nobody looked. Of the event
             as a whole such a stage is unknown: its last subject may be the one that was not seen.
         clock_error: why a server's clock tells no times of it; nothing else is known then.
+        slow: why a watch was too slow to see all, by what was read.
     """
 
     plan: str
@@ -120,6 +121,7 @@ class Reconfiguration:
     clocks: Mapping[str, ClockStatus] = field(default_factory=dict)
     unseen: tuple[tuple[str, StageName], ...] = ()
     clock_error: ClockError | None = None
+    slow: Mapping[str, str] = field(default_factory=dict)
 
     def conditions(self, number: int) -> dict[str, Scalar]:
         """Conditions of the rows of this event: its number, and between which plans it was."""
@@ -257,7 +259,8 @@ def closure_rows(event: Reconfiguration, fabric: Fabric, number: int) -> Iterato
 
     Where the truth is only known within bounds (a change in the kernel), the two intervals must
     overlap. What was seen and did not happen is contained in nothing, and so is a change of a
-    carrier that happened while it was watched and was not seen.
+    carrier that happened while it was watched and was not seen, or an interval of the event as a
+    whole that excludes the last, or first, true moment of all ports, seen or not.
     """
     truth = fabric.bench.truth
     if truth is None:
@@ -274,6 +277,11 @@ def closure_rows(event: Reconfiguration, fabric: Fabric, number: int) -> Iterato
             if written is not None and true:
                 late = [moment.since(written) for moment in true]
                 inside.setdefault("latency", []).append(overlaps(late, after))
+    for of_all, after in event.stages().items():
+        judged = of_all != "acknowledged" or fabric.bench.clock.virtual
+        whole = _true_whole(STAGES[of_all], event, truth) if judged else None
+        if whole is not None and not overlaps([whole.since(event.sent)], after):
+            inside.setdefault(of_all, []).append(False)
     for unseen in _unseen_carriers(event, fabric, truth):
         inside.setdefault(unseen, []).append(False)
     for outage in event.outages():
@@ -289,6 +297,35 @@ def closure_rows(event: Reconfiguration, fabric: Fabric, number: int) -> Iterato
         yield closure_row(
             fabric.testbed.name, f"closure.{name}", verdict, event.sent.earliest, number
         )
+
+
+def _true_whole(stage: EventStage, event: Reconfiguration, truth: GroundTruth) -> Span | None:
+    """Return the true moment of a stage of an event as a whole, over all that are watched.
+
+    A change that may have been before the command, or too late for the watch to see it, bounds it
+    from one side alone. None where no change is certain.
+    """
+    pick = max if stage.up else min
+    possible, certain = list[Span](), list[Span]()
+    for subject in truth.subjects(stage.signal):
+        owner = subject.partition(".")[0]
+        if owner not in event.watched and stage.subject != "switch":
+            continue
+        watch = event.watch_of(stage, subject)
+        found = truth.moments_of(stage, subject, watch)
+        possible += found
+        sure = [
+            each
+            for each in found
+            if each.earliest >= watch.since and each.latest <= watch.until.earliest
+        ]
+        if sure:  # one of them, where interruptions of equal length may count
+            certain.append(Span(min(s.earliest for s in sure), max(s.latest for s in sure)))
+    if not certain:
+        return None
+    earliest = pick(each.earliest for each in (certain if stage.up else possible))
+    latest = pick(each.latest for each in (possible if stage.up else certain))
+    return Span(earliest, latest)
 
 
 def _unseen_carriers(

@@ -208,6 +208,31 @@ def test_the_difference_from_the_final_power_holds_the_truth(
     assert outcome.n == 1 + 2 + 5 + 5
 
 
+def test_light_that_a_busy_machine_reads_late_is_no_light_at_the_acknowledgement(
+    simulated: Simulated, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It settles 40 ms after the acknowledgement, and is read 140 ms late: it seems to be there."""
+    bench = simulated(lab(settle_ms=80))
+    sleep = bench.clock.sleep
+    monkeypatch.setattr(bench.clock, "sleep", lambda ns: sleep(ns + 140_000_000))
+    outcome = clause(subject_of(bench), "acknowledged_light")
+    assert (outcome.verdict, outcome.n) == ("inconclusive", 1 + 2 + 5 + 5)
+    assert outcome.reason.startswith("the watch was slow: up to 140 ms passed between two readings")
+
+
+@pytest.mark.parametrize("of", ["settling", "slow_share"])
+def test_times_of_light_that_is_read_seldom_are_undecided_for_that_reason(
+    simulated: Simulated, monkeypatch: pytest.MonkeyPatch, of: str
+) -> None:
+    """Light settles 24 ms after the command, and is read 300 ms apart."""
+    bench = simulated(timed_lab(3, 24))
+    sleep = bench.clock.sleep
+    monkeypatch.setattr(bench.clock, "sleep", lambda ns: sleep(ns + 300_000_000))
+    outcome = clause(subject_of(bench), of)
+    assert outcome.verdict == "inconclusive"
+    assert "the watch was slow: up to 302 ms passed between two readings of light" in outcome.reason
+
+
 @pytest.mark.parametrize(("late_ms", "verdict"), [(0, "pass"), (1_307, "pass"), (4_300, "pass")])
 def test_the_delay_of_a_notification_holds_the_truth(
     simulated: Simulated, monkeypatch: pytest.MonkeyPatch, late_ms: int, verdict: str

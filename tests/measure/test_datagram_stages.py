@@ -10,18 +10,22 @@ from typing import Any
 
 import pytest
 
-from lightrig.harness.bench import Bench, Fabric, bind
+from lightrig.harness.bench import Bench, Fabric, Transition, bind
 from lightrig.harness.measure.links import LinkObservation
 from lightrig.harness.measure.loss_windows import LossWindow, losses
 from lightrig.harness.measure.outage import measure_outage
-from lightrig.harness.measure.reconfiguration import bring_up, datagram_stages
+from lightrig.harness.measure.reconfiguration import (
+    bring_up,
+    datagram_stages,
+    measure_reconfiguration,
+)
 from lightrig.harness.measure.recording import Recording
 from lightrig.harness.measure.stages import Seen
 from lightrig.harness.record import Row
 from lightrig.instruments.clock import Span
 from lightrig.instruments.core.capabilities import Datagram, LinkEvent
 from lightrig.instruments.namespaces import namespaces as kernel
-from lightrig.testbeds import Port, load
+from lightrig.testbeds import Plan, Port, load
 
 MS = 1_000_000
 A, B = Port("server0", "nic0"), Port("server1", "nic0")
@@ -185,3 +189,36 @@ def test_starved_probes_leave_every_interval_true(
         assert judged(rows, f"closure.{stage}") == dict.fromkeys(range(4), 1.0), stage
     moved = {row.subject for row in rows if row.quantity == "carrier_up"}
     assert {row.subject for row in rows if row.quantity == "outage.datagram"} <= moved
+
+
+@pytest.mark.long
+def test_a_probe_that_is_stopped_while_all_links_are_parted_misses_no_carrier(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is waited for then; its last answer may come before it has read anything again."""
+    links, rows = LinkObservation(bench), list[Row]()
+    fabric, recording = Fabric(bench), Recording(rows.extend)
+    straight = next(iter(fabric.plans.values()))
+    probe, resumed = probe_of(bench, "server1"), list[threading.Timer]()
+    begin = Transition.begin
+
+    def stopped(transition: Transition) -> Span:
+        os.kill(probe, signal.SIGSTOP)
+        resumed.append(threading.Timer(1, os.kill, (probe, signal.SIGCONT)))
+        resumed[-1].start()
+        return begin(transition)
+
+    for _ in range(3):
+        bring_up(fabric, links, straight)
+        with monkeypatch.context() as meanwhile:
+            meanwhile.setattr(Transition, "begin", stopped)
+            event = measure_reconfiguration(
+                fabric, links, recording, Plan("dark", {"ocs": frozenset()})
+            )
+        down = {one.subject for one in event.seen if one.stage == "carrier_down"}
+        parted = {str(port) for link in fabric.links(straight) for port in (link.a, link.b)}
+        assert down == parted
+        assert event.watched["server1"].earliest > event.sent.latest + 100 * MS
+    links.pause()
+    assert judged(rows, "closure.carrier_down") == dict.fromkeys(range(3), 1.0)
+    assert all(timer.finished.wait(20) for timer in resumed)

@@ -22,6 +22,7 @@ from lightrig.harness.measure.recording import (
 )
 from lightrig.harness.measure.stages import Reconfiguration
 from lightrig.harness.record import Row
+from lightrig.instruments.simulated.hosts.simulated_probe import SimulatedProbe
 from lightrig.testbeds import Circuit, Plan, Port
 
 SECOND = 1_000_000_000
@@ -227,7 +228,9 @@ def test_light_that_was_read_too_seldom_is_unknown_where_all_links_came_up(
     # New light that is stronger or weaker than the old by 1.5 dB shows without its darkness.
     assert {subject for subject, _ in event.unseen} == {"ocs.9", "ocs.10"}
     assert "seen at ocs.10, ocs.9, though" in sentence
-    assert "up to 150 ms" in sentence
+    # Its window is 10 ms, of which two at most may pass.
+    (slow,) = [note for note in lab.notes if "the watch was slow" in note]
+    assert "up to 150 ms passed between two readings of monitors (20 ms at most" in slow
     event = lab.change_to(lab.straight)
     assert event.unseen == ()
 
@@ -271,6 +274,69 @@ def test_parting_all_links_is_seen(rig: Callable[..., Rig]) -> None:
     assert {seen.subject for seen in event.seen if seen.stage == "los"} == {
         f"ocs.{egress}" for egress in range(9, 13)
     }
+
+
+def reading_stands(monkeypatch: pytest.MonkeyPatch, lab: Rig, server: str, until: int) -> None:
+    """Have a server's probe answer until a moment as one whose threads have read nothing yet."""
+    real, since = SimulatedProbe.settled, lab.clock.now()
+
+    def settled(self: SimulatedProbe, missing: Any, numbers: Any) -> dict[str, Any]:
+        if self.server != server or self.clock.now() >= until:
+            return real(self, missing, numbers)
+        departures = {port: [None] * len(each) for port, each in numbers.items()}
+        return {
+            "settled": not missing,
+            "missing": missing,
+            "events": [],
+            "gaps": [],
+            "steps": [],
+            "datagrams": {},
+            "departures": departures,
+            "clock": None,
+            "read": self.server_clock.reads(since),
+        }
+
+    monkeypatch.setattr(SimulatedProbe, "settled", settled)
+
+
+DARK = Plan("dark", {"ocs": frozenset()})
+
+
+def test_a_server_that_answers_before_it_has_read_its_ports_is_asked_again(
+    rig: Callable[..., Rig], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of parted links nothing is waited for, and each port loses its carrier all the same."""
+    lab = rig()
+    lab.bring_up(lab.straight)
+    reading_stands(monkeypatch, lab, "server1", lab.clock.now() + SECOND)
+    event = lab.change_to(DARK)
+    assert {one.subject for one in event.seen if one.stage == "carrier_down"} == set(
+        map(str, PORTS)
+    )
+    assert (event.unseen, event.slow) == ((), {})
+
+
+def test_ports_that_were_not_read_are_unknown_and_the_watch_was_slow(
+    rig: Callable[..., Rig], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lab = rig()
+    lab.bring_up(lab.straight)
+    reading_stands(monkeypatch, lab, "server1", lab.clock.now() + 600 * SECOND)
+    event = lab.change_to(DARK)
+    of_server1 = {str(port) for port in PORTS if port.owner == "server1"}
+    assert {one for one, stage in event.unseen if stage == "carrier_down"} == of_server1
+    # The first of all ports may be one that was not read.
+    assert not {"reconfiguration.carrier_down"} & lab.quantities()
+    assert {row.subject for row in lab.rows if row.quantity == "carrier_down"} == {
+        str(port) for port in PORTS if port.owner == "server0"
+    }
+    assert not any(row.value < 1 for row in lab.rows if row.quantity.startswith("closure."))
+    (note,) = [note for note in lab.notes if "the watch was slow" in note]
+    assert "between two readings of server1's ports (50 ms at most would show all)" in note
+    with pytest.raises(
+        NotEnoughDataError, match="1 of 1 events are without some stages: the watch"
+    ):
+        lab.measure.judge("reconfiguration")
 
 
 # ------------------------------------------------------------------------- judgement

@@ -87,7 +87,7 @@ def test_losses_are_gaps_and_a_full_buffer_is_reported(clock: Clock) -> None:
     ]  # fmt: skip
     for _ in range(4):
         made.receive(log)
-    _, found, gaps, _ = log.settle(set(), 0)
+    _, found, gaps, _, _ = log.settle(set(), 0)
     assert [tuple(each) for each in found] == [
         ("p0", "datagram", True, begin, begin + 10, "udp", (str(THEIRS), 800))
     ]
@@ -102,7 +102,7 @@ def test_losses_are_gaps_and_a_full_buffer_is_reported(clock: Clock) -> None:
     clock.at += 5
     made.socket.waiting = [datagram(10, 1500, 1400, token=6, boot=THEIRS)]
     made.receive(log)
-    _, _, gaps, _ = log.settle(set(), 0)
+    _, _, gaps, _, _ = log.settle(set(), 0)
     assert gaps == [DatagramGap("p0", (6, name, 8, 1300), (6, name, 10, 1400), begin + 15, False)]
     assert made.received == 4
 

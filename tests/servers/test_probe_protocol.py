@@ -48,6 +48,7 @@ class Probe:
         self.lines: list[dict[str, Any]] = []
         self._more = clock.event()
         self._numbers = itertools.count(1)
+        self.read_until = 0
         command = [shell.python, "-u", "-c", PROBE.bootstrap, "lightrig-probe", "1"]
         self._channel = shell.start(command, self)
         self._channel.send(PROBE.packed())
@@ -105,8 +106,15 @@ class Probe:
 
     def settle(self, *stages: str, timeout: int = LONG, **numbers: Any) -> Any:
         ports = {PORTS[0]: list(stages)} if stages else {}
-        answer = self.ask("settle", ports=ports, timeout_ns=timeout, **numbers)
+        reply = self.reply(self.send("settle", ports=ports, timeout_ns=timeout, **numbers))
+        assert set(reply) == {"id", "at", "slewed", "ok"}, reply
+        answer = reply["ok"]
         assert_clock_status(answer.pop("clock"))
+        # Until then each state had been read: before the reply, and not before the last one's.
+        read = answer.pop("read")
+        assert type(read) is int
+        assert self.read_until <= read <= reply["at"][1]
+        self.read_until = read
         return answer
 
 

@@ -145,7 +145,11 @@ def test_carriers_are_read_from_each_message_of_the_kernel(
         return part
 
     kernel: Any = SimpleNamespace(recv=recv)
-    links, log = LinkMessages(kernel, {"p0": False, "p1": True}), EventLog()
+    sensors: Any = [
+        SimpleNamespace(port="p0", up=False, announced=0),
+        SimpleNamespace(port="p1", up=True, announced=0),
+    ]
+    links, log = LinkMessages(kernel, sensors), EventLog()
     begin = clock.at
     for _ in range(3):
         clock.at += 7
@@ -154,6 +158,53 @@ def test_carriers_are_read_from_each_message_of_the_kernel(
         ("p0", "carrier", True, None, begin + 7, "netlink", None),
         ("p1", "carrier", False, None, begin + 21, "netlink", None),
     ]
+    assert [sensor.announced for sensor in sensors] == [1, 1]
+
+
+def test_a_change_that_only_the_kernel_announced_is_an_event(clock: Clock, tmp_path: Path) -> None:
+    """A device that was administratively down for a moment: its count of changes stays."""
+    file, count, log = tmp_path / "carrier", tmp_path / "carrier_changes", EventLog()
+    file.write_text("1\n")
+    count.write_text("8\n")
+    begin = clock.at
+    sensor = Sensor("p0", "carrier", str(file), b"1", str(count))
+    for announced, found in (
+        (0, []),
+        (1, [(False, begin, begin + 10), (True, begin, begin + 10)]),
+        (2, []),  # the end of the same change
+        (3, [(False, begin, begin + 20), (True, begin, begin + 20)]),
+    ):
+        clock.at += 5
+        sensor.announced = announced
+        sensor.sample(log)
+        assert [(each[2], each[3], each[4]) for each in events(log)] == found
+        assert sensor.read_until == clock.at
+    # One that the count has shown is announced later.
+    count.write_text("10\n")
+    sensor.sample(log)
+    assert len(events(log)) == 2
+    sensor.announced = 6
+    sensor.sample(log)
+    assert events(log) == []
+    sensor.close()
+
+
+def test_each_change_that_the_kernel_counted_between_two_reads_is_an_event(
+    clock: Clock, tmp_path: Path
+) -> None:
+    """Two flaps while no processor ran this program, and one before the carrier went for good."""
+    file, count, log = tmp_path / "carrier", tmp_path / "carrier_changes", EventLog()
+    file.write_text("1\n")
+    count.write_text("0\n")
+    sensor = Sensor("p0", "carrier", str(file), b"1", str(count))
+    count.write_text("4\n")
+    sensor.sample(log)
+    assert [each[2] for each in events(log)] == [False, True] * 2
+    file.write_text("0\n")
+    count.write_text("7\n")
+    sensor.sample(log)
+    assert [each[2] for each in events(log)] == [False, True, False]
+    sensor.close()
 
 
 def test_a_port_is_described_by_its_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -182,7 +233,7 @@ def test_a_port_is_described_by_its_files(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_what_was_seen_is_handed_over_once_in_order() -> None:
-    log = EventLog()
+    log = EventLog(lambda: 17)
     late = StageChange("p0", "carrier", True, 5, 9, "sysfs")
     early = StageChange("p1", "carrier", True, 1, 2, "netlink", (4,))
     log.add(late)
@@ -191,8 +242,8 @@ def test_what_was_seen_is_handed_over_once_in_order() -> None:
     log.add_step("step")  # type: ignore[arg-type]
     wanted = {("p0", "carrier"), ("p1", "carrier")}
     # An announcement of the kernel alone is no evidence.
-    assert log.settle(wanted, 0) == ({("p1", "carrier")}, [early, late], ["gap"], ["step"])
-    assert log.settle(wanted, 0) == (wanted, [], [], [])
+    assert log.settle(wanted, 0) == ({("p1", "carrier")}, [early, late], ["gap"], ["step"], 17)
+    assert log.settle(wanted, 0) == (wanted, [], [], [], 17)
     assert late.fields() == ("p0", "carrier", True, 5, 9, "sysfs")
     assert early.fields() == ("p1", "carrier", True, 1, 2, "netlink", (4,))
     assert DatagramGap("p", (1, OURS.bytes, 2, 3), (4, THEIRS.bytes, 5, 6), 7).fields() == (

@@ -118,6 +118,8 @@ class Settled:
         departures: by netdev, when the datagrams that were asked for had been sent; None where
             that is not known.
         clock: how the kernel disciplines the server's clocks; None where it does not tell.
+        age: how old its readings of the ports' states were then, in ns: a change before is in this
+            answer or in one before.
     """
 
     events: tuple[LinkEvent, ...]
@@ -128,6 +130,7 @@ class Settled:
     gaps: tuple[Gap, ...] = ()
     departures: Mapping[str, Sequence[Span | None]] = field(default_factory=dict)
     clock: ClockStatus | None = None
+    age: int = 0
 
 
 class PendingSettlement(Protocol):

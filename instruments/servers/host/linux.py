@@ -329,6 +329,7 @@ class PendingSettlement:
                 tuple(filter(None, map(self._gap, answer.get("gaps", ()) if self._gaps else ()))),
                 self._departures(answer["departures"]) if self._numbers else {},
                 _clock_status(answer.get("clock")),
+                max(self._request.answered_there - int(answer.get("read", 1 << 62)), 0),
             )
         except (KeyError, ValueError, TypeError, AttributeError) as error:
             raise self._request.run.garbled(

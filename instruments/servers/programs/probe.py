@@ -71,7 +71,7 @@ class Watch:
         datagram_period_ns: int,
         close_files: Callable[[], None],
     ) -> None:
-        self.log = EventLog()
+        self.log = EventLog(lambda: min([s.read_until for s in self._sensors], default=now()))
         self._sensors, self._streams, self._netlink = sensors, streams, netlink
         self._period_ns, self._datagram_period_ns = period_ns, datagram_period_ns
         self._close_files = close_files
@@ -199,8 +199,7 @@ def open_watch(
         sock = open_netlink()
         if sock is not None:
             opened.callback(sock.close)
-            carriers = {sensor.port: sensor.up for sensor in sensors if sensor.stage == "carrier"}
-            netlink = LinkMessages(sock, carriers)
+            netlink = LinkMessages(sock, [each for each in sensors if each.stage == "carrier"])
         close_files = opened.pop_all().close
     return Watch(sensors, streams, netlink, period_ns, datagram_period_ns, close_files)
 
@@ -350,13 +349,14 @@ class Probe:
         numbers: dict[str, list[int]],
     ) -> None:
         try:
-            missing, events, gaps, steps = watch.log.settle(wanted, timeout_ns)
+            missing, events, gaps, steps, read = watch.log.settle(wanted, timeout_ns)
         except Refused as error:
             self._replies.refuse(number, received, error.kind, str(error))
             return
         content = {
             "settled": not missing,
             "missing": sorted(missing),
+            "read": read,
             "events": [event.fields() for event in events],
             "gaps": [gap.fields() for gap in gaps],
             "steps": steps,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import uuid
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from lightrig.instruments.servers.programs.server_clock import now
@@ -87,9 +88,15 @@ def stamped_datagram(token: int, boot: bytes, *numbers: int) -> tuple[Any, ...]:
 
 
 class EventLog:
-    """Events since the last reply to `settle`."""
+    """Events since the last reply to `settle`.
 
-    def __init__(self) -> None:
+    Args:
+        read: tells until when all files that are polled have been read; what changed before is
+            in the log.
+    """
+
+    def __init__(self, read: Callable[[], int] = now) -> None:
+        self._read = read
         self._changed = threading.Condition()
         self._events: list[StageChange] = []
         self._gaps: list[DatagramGap] = []
@@ -120,8 +127,11 @@ class EventLog:
 
     def settle(
         self, wanted: set[tuple[str, str]], timeout_ns: int
-    ) -> tuple[set[tuple[str, str]], list[StageChange], list[DatagramGap], list[ClockStep]]:
-        """Wait for "up" of each wanted port and stage; return those missing, and what was seen."""
+    ) -> tuple[set[tuple[str, str]], list[StageChange], list[DatagramGap], list[ClockStep], int]:
+        """Wait for "up" of each wanted port and stage; return those missing, and what was seen.
+
+        The last value is until when all polled files had been read then.
+        """
         deadline = now() + timeout_ns
         with self._changed:
             while True:
@@ -134,5 +144,5 @@ class EventLog:
                     gaps, self._gaps = self._gaps, []
                     steps, self._steps = self._steps, []
                     self._events.clear()
-                    return wanted - seen, events, gaps, steps
+                    return wanted - seen, events, gaps, steps, self._read()
                 self._changed.wait(left / 1e9)

@@ -6,7 +6,7 @@ import errno
 import os
 import socket
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from lightrig.instruments.servers.programs.probe_events import EventLog, StageChange
@@ -55,6 +55,11 @@ class Sensor:
 
     count: a file with the kernel's number of changes of this stage. By it a stage is seen that went
     and came again between two reads, as it does while no processor runs this program.
+
+    Attributes:
+        up: whether it is up.
+        read_until: when it was read last, in ns; all changes before are in the log.
+        announced: how many changes of it the kernel has announced.
     """
 
     def __init__(
@@ -63,9 +68,11 @@ class Sensor:
         self.port, self.stage = port, stage
         self._state, self._up_byte = _KernelFile(path), up_byte
         self._count = None if count is None else _KernelFile(count)
-        self._seen = now()
+        self.read_until = self._began = now()
         self._changes = self._read_count()
         self.up = self._state.read()[:1] == up_byte
+        # Changes that the kernel has announced, and that this has logged: never fewer of them.
+        self.announced = self._logged = 0
 
     def _read_count(self) -> int:
         return int(self._count.read() or 0) if self._count is not None else 0
@@ -75,18 +82,29 @@ class Sensor:
         before = now()  # the old value was certain only up to the last read's start
         # Before the state: of a change between the two reads only the state is new, and the count
         # of the next sample is one more, by which nothing is seen twice.
+        announced = self.announced
         changes = self._read_count()
         state = self._state.read()
         up = state[:1] == self._up_byte
-        if up != self.up:
-            log.add(StageChange(self.port, self.stage, up, self._seen, now(), "sysfs"))
+        changed = up != self.up
+        if changed:
+            self._note(log, up, self.read_until)
             self.up = up
-        elif state and changes - self._changes >= 2:
-            at = now()
-            log.add(StageChange(self.port, self.stage, not up, self._seen, at, "sysfs"))
-            log.add(StageChange(self.port, self.stage, up, self._seen, at, "sysfs"))
+        counted = changes - self._changes - changed if state else 0
+        for _ in range(counted // 2):
+            self._note(log, not up, self.read_until)
+            self._note(log, up, self.read_until)
+        if self._logged < announced:
+            # A change that neither state nor count has shown, as of a device that was
+            # administratively down meanwhile. Announcements may be late, and tell no time.
+            self._note(log, not up, self._began)
+            self._note(log, up, self._began)
         self._changes = changes
-        self._seen = before
+        self.read_until = before
+
+    def _note(self, log: EventLog, up: bool, earliest: int) -> None:
+        log.add(StageChange(self.port, self.stage, up, earliest, now(), "sysfs"))
+        self._logged += 1
 
     def close(self) -> None:
         """Close the files; they are opened again when they are read."""
@@ -110,12 +128,15 @@ def open_netlink() -> socket.socket | None:
 
 
 class LinkMessages:
-    """Carrier changes as announced by the kernel: late and rate-limited, so a cross-check."""
+    """Carrier changes as announced by the kernel: late and rate-limited, so a cross-check.
 
-    def __init__(self, sock: socket.socket, carriers: dict[str, bool]) -> None:
+    Each that it announces has happened: its sensor counts them, and logs one that it did not see.
+    """
+
+    def __init__(self, sock: socket.socket, carriers: Iterable[Sensor]) -> None:
         self.socket = sock
-        self._ports = {socket.if_nametoindex(port): port for port in carriers}
-        self._up = dict(carriers)
+        self._sensors = {socket.if_nametoindex(each.port): each for each in carriers}
+        self._up = {each.port: each.up for each in self._sensors.values()}
 
     def receive(self, log: EventLog) -> None:
         """Read one message, and log the carriers that it announces."""
@@ -126,10 +147,11 @@ class LinkMessages:
             return
         at = now()
         for index, up in self._carriers(data):
-            port = self._ports.get(index)
-            if port is not None and self._up[port] != up:
-                self._up[port] = up
-                log.add(StageChange(port, "carrier", up, None, at, "netlink"))
+            sensor = self._sensors.get(index)
+            if sensor is not None and self._up[sensor.port] != up:
+                self._up[sensor.port] = up
+                sensor.announced += 1
+                log.add(StageChange(sensor.port, "carrier", up, None, at, "netlink"))
 
     @staticmethod
     def _carriers(data: bytes) -> Iterator[tuple[int, bool]]:

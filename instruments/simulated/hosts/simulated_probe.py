@@ -423,6 +423,11 @@ class SimulatedProbe:
         first = [*new.sender(observed.first), number, new.server_clock.reads(lost)]
         return [observed.event[0], last, first, observed.event[4], False]
 
+    def _read_until(self, now: int) -> int:
+        """Return when the port was read last that was read before all others."""
+        polls = (watched.polls.last_before(now + 1) for watched in self.watched.values())
+        return max(min(polls, default=now), self.began)
+
     def answer(self) -> None:
         """Answer the pending wait for links, if there is one."""
         if settling := self._end_settling():
@@ -471,6 +476,7 @@ class SimulatedProbe:
         return {
             "settled": not missing,
             "missing": missing,
+            "read": self._reads(self._read_until(now)),
             "events": [observed.event for observed in known],
             "gaps": [gap for gap in map(self._gap, known) if gap is not None],
             "steps": [],  # its datagrams are stamped by the server's one clock

@@ -108,6 +108,13 @@ class GroundTruth:
             self._moments[subject, stage, False].latest
         )
 
+    def subjects(self, stage: str) -> list[str]:
+        """Return the subjects of which any moment of a stage is known."""
+        known = {
+            s for (s, of, _), moments in self._moments.items() if of == stage and moments.latest
+        }
+        return sorted(known)
+
     def last(
         self, subject: str, stage: str, *, since: int, until: int | None = None
     ) -> Span | None:
