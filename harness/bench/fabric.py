@@ -81,8 +81,9 @@ class Fabric(InitialStates[SavedCircuits]):
     def apply(self, plan: Plan, *, check_budget: bool = True) -> None:
         """Bring every switch to `plan` and read back that it is there.
 
-        A switch that is in `plan` already is only read. check_budget: whether to refuse a plan
-        whose light cannot be received.
+        A switch that is in `plan` already is only read. Links of servers come up later: see
+        `bring_up`, and `await_packets` for what connects over them. check_budget: whether to refuse
+        a plan whose light cannot be received.
 
         Raises:
             BudgetError: the received power of a path is certainly too low.

@@ -433,3 +433,19 @@ class LinkObservation:
                 (self._ports[name, event.port], event) for event in settled.cross_checks
             ]
         return answers
+
+
+def await_packets(bench: Bench, plan_links: Iterable[Link], timeout: int = LINK_TIMEOUT) -> None:
+    """Wait until both ends of each link hear the other's datagrams, at most `timeout` ns.
+
+    For what connects over them next. A switch has done its part long before: `Fabric.apply` knows
+    circuits alone, and may be used without servers. A connection that is begun too early repeats
+    its first packet after 1, 3 and 7 s only (RFC 6298).
+
+    Raises `LinksDownError`.
+    """
+    links = LinkObservation(bench)
+    try:
+        links.await_up({port for link in plan_links for port in (link.a, link.b)}, timeout)
+    finally:
+        links.pause()

@@ -9,7 +9,7 @@ from bench.served_lab import describe
 
 from lightrig.harness.bench import Bench, Fabric
 from lightrig.harness.bench.fabric import ForeignChangeError
-from lightrig.harness.measure.links import LinkObservation, LinksDownError
+from lightrig.harness.measure.links import LinkObservation, LinksDownError, await_packets
 from lightrig.harness.measure.reconfiguration import (
     IncompleteError,
     bring_up,
@@ -152,6 +152,22 @@ def test_a_port_without_observed_outage_is_not_awaited(rig: Callable[..., Rig]) 
     since = lab.clock.now()
     assert lab.links.changes(PORTS, since, 60 * SECOND) == ([], [])
     assert lab.clock.now() < since + 20 * SECOND
+
+
+def test_who_connects_next_waits_until_links_pass_packets(rig: Callable[..., Rig]) -> None:
+    """Carriers are there 2 s after the circuits, of which the switch says that they are made."""
+    lab = rig(("bring_up: {mean: 10 ms, sd: 1 ms}", "bring_up: {mean: 2 s}"))
+    lab.links.pause()
+    lab.fabric.apply(lab.straight)
+    applied = lab.clock.now()
+    await_packets(lab.bench, lab.fabric.links(lab.straight))
+    assert 1.9 * SECOND < lab.clock.now() - applied < 3 * SECOND
+    LinkObservation(lab.bench).await_up(PORTS, SECOND)
+    for server in lab.bench.servers.values():
+        server.unwatch()
+    lab.fabric.apply(DARK)
+    with pytest.raises(LinksDownError, match="within 1 s: "):
+        await_packets(lab.bench, lab.fabric.links(lab.straight), SECOND)
 
 
 def test_links_that_are_up_when_the_watch_begins_are_up(rig: Callable[..., Rig]) -> None:

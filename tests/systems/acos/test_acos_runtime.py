@@ -9,6 +9,7 @@ import pytest
 from slept_clock import SleptClock
 
 from lightrig.harness.systems.acos.planning import datacentre_plans
+from lightrig.harness.systems.acos.runtime import training
 from lightrig.harness.systems.acos.runtime.gates import Gatekeeper, Gates, RankGroup, TopologyChange
 from lightrig.harness.systems.acos.runtime.training import RingTraining
 from lightrig.instruments.clock import Span
@@ -214,6 +215,14 @@ class Session:
         self.closed = True
 
 
+@pytest.fixture(autouse=True)
+def awaited(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Return how many links each wait for packets was for."""
+    counts: list[int] = []
+    monkeypatch.setattr(training, "await_packets", lambda _, links: counts.append(len(links)))
+    return counts
+
+
 def square() -> tuple[Any, Any, list[Any]]:
     """Return a training of four servers in a square, its overlay, and what its fabric is asked."""
     asked: list[Any] = []
@@ -245,11 +254,15 @@ def square() -> tuple[Any, Any, list[Any]]:
     return made, overlay, asked
 
 
-def test_packets_are_led_over_the_links_of_all_topologies_once_all_have_met() -> None:
+def test_packets_are_led_over_the_links_of_all_topologies_once_all_have_met(
+    awaited: list[int],
+) -> None:
     made, overlay, asked = square()
     script: Any = "script"
     trained = made.selecting(script)
     assert asked[0] == "both"
+    # Ranks that connect over a link that is not up yet try again after seconds.
+    assert awaited == [3]
     assert overlay.followed[0][0] == "route"
     assert len(overlay.followed[0][1]) == 3
     assert overlay.followed[1:] == [("follow", {

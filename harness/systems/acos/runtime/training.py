@@ -15,6 +15,7 @@ from functools import partial
 from lightrig.harness.bench import Bench, Fabric
 from lightrig.harness.jobs.bench.overlay import Overlay
 from lightrig.harness.jobs.planning.routes import Hop, shortest_routes
+from lightrig.harness.measure.links import await_packets
 from lightrig.harness.systems.acos.runtime.gates import Gatekeeper, Gates, RankGroup, TopologyChange
 from lightrig.harness.systems.acos.runtime.selection import TopologySelector
 from lightrig.instruments.clock import Clock
@@ -117,8 +118,10 @@ class RingTraining:
 
     def _meet(self) -> None:
         plan = self.fabric.plans[MEETING]
+        links = self.fabric.links(plan)
         self.fabric.apply(plan)
-        self._overlay.route(self.fabric.links(plan))
+        await_packets(self.fabric.bench, links)
+        self._overlay.route(links)
 
     def _lead_apart(self) -> None:
         """Lead packets over the links of all topologies: no two have a neighbour in common."""
