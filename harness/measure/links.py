@@ -18,6 +18,7 @@ from lightrig.instruments.clock import Span
 from lightrig.instruments.core.capabilities import (
     ClockStatus,
     Gap,
+    LateDatagram,
     LinkEvent,
     PortWatch,
     Settled,
@@ -124,6 +125,8 @@ class ObservedEvent:
     Attributes:
         changes: of any port, in the order of the answers.
         gaps: what each port misses of the datagrams sent to it.
+        late: datagrams of each port that were overtaken on their way.
+        received: how many datagrams of each stream each port has received.
         answered: when each server answered last, on the bench's clock.
         clocks: how the kernels of servers that tell discipline their clocks, by their last answers.
         ages: how old each server's readings of its ports were when it answered last, in ns.
@@ -131,6 +134,8 @@ class ObservedEvent:
 
     changes: list[tuple[Port, LinkEvent]] = field(default_factory=list)
     gaps: list[tuple[Port, Gap]] = field(default_factory=list)
+    late: list[tuple[Port, LateDatagram]] = field(default_factory=list)
+    received: defaultdict[tuple[Port, int], int] = field(default_factory=lambda: defaultdict(int))
     answered: dict[str, Span] = field(default_factory=dict)
     clocks: dict[str, ClockStatus] = field(default_factory=dict)
     ages: dict[str, int] = field(default_factory=dict)
@@ -177,6 +182,7 @@ class LinkObservation:
         self._cross_checks: list[tuple[Port, LinkEvent]] = []
         self._event: ObservedEvent | None = None
         self._silences: dict[Port, LinkEvent] = {}
+        self._received: dict[tuple[Port, int], int] = {}
         self._watching = False
         self.begin()
 
@@ -195,6 +201,7 @@ class LinkObservation:
                 server.unwatch()
             self.up.clear()
             self._silences.clear()
+            self._received.clear()
 
     def begin(self) -> None:
         """Observe, if that was paused; what happened meanwhile is unknown."""
@@ -274,6 +281,22 @@ class LinkObservation:
     def gaps(self) -> Sequence[tuple[Port, Gap]]:
         """The gaps of each port that servers have answered, while an event is observed."""
         return self._event.gaps if self._event is not None else ()
+
+    @property
+    def late(self) -> Sequence[tuple[Port, LateDatagram]]:
+        """The datagrams that were overtaken on their way, while an event is observed."""
+        return self._event.late if self._event is not None else ()
+
+    def await_late(self) -> None:
+        """Where datagrams were overtaken, wait for those that may still be on their way."""
+        if self.late:
+            self._bench.clock.sleep(TRANSIT)
+            self._ask({name: {} for name in self._bench.servers}, 0)
+
+    @property
+    def received(self) -> Mapping[tuple[Port, int], int]:
+        """How many datagrams of each stream each port has received, while an event is observed."""
+        return self._event.received if self._event is not None else {}
 
     def silences(self) -> Mapping[Port, LinkEvent]:
         """Return the ports to which no datagrams come, by what was seen of it."""
@@ -429,6 +452,13 @@ class LinkObservation:
                     observed.clocks[name] = settled.clock
                 observed.changes += [(self._ports[name, e.port], e) for e in settled.events]
                 observed.gaps += [(self._ports[name, gap.port], gap) for gap in settled.gaps]
+                observed.late += [(self._ports[name, one.port], one) for one in settled.late]
+            for netdev, heard in settled.heard.items():
+                for stream, count in heard.items():
+                    of = self._ports[name, netdev], stream
+                    if observed is not None:
+                        observed.received[of] += count - self._received.get(of, 0)
+                    self._received[of] = count
             self._cross_checks += [
                 (self._ports[name, event.port], event) for event in settled.cross_checks
             ]

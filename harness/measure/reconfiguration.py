@@ -15,7 +15,12 @@ from lightrig.harness.measure.light import (
     watch_until_complete,
 )
 from lightrig.harness.measure.links import LINK_TIMEOUT, UNSEEN, LinkObservation, LinksDownError
-from lightrig.harness.measure.loss_windows import LossWindow, loss_windows, losses
+from lightrig.harness.measure.loss_windows import (
+    LossWindow,
+    loss_windows,
+    losses,
+    steady_losses,
+)
 from lightrig.harness.measure.recording import Recording
 from lightrig.harness.measure.slow_watch import LATE_WINDOWS, slow_watch
 from lightrig.harness.measure.stages import (
@@ -283,6 +288,7 @@ def reconfigure(
             windows = loss_windows(links, sent.earliest)
             if links.catch_up():  # whose answers may bring more
                 windows = loss_windows(links, sent.earliest)
+            steady = steady_losses(links, windows)
         except ClockError as error:
             moved = transition.moved
             return Reconfiguration(
@@ -342,6 +348,7 @@ def reconfigure(
         missing=tuple(missing),
         reading_gap=gap,
         windows=tuple(windows),
+        steady=tuple(steady),
         watched={name: watch.watched for name, watch in watches.items()} | observed.watched(),
         flaps=tuple(flaps(changes)),
         before=_name_of(before, fabric) if plan.name in fabric.plans else None,

@@ -17,9 +17,10 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from lightrig.harness.bench import Fabric
 from lightrig.harness.measure.closure import closure_row
-from lightrig.harness.measure.loss_windows import LossWindow
+from lightrig.harness.measure.loss_windows import LossWindow, SteadyLoss
 from lightrig.harness.quantities.declarations import PORT_EXCESS
 from lightrig.harness.record import Row, Scalar
+from lightrig.harness.statistics.binomial import clopper_pearson
 from lightrig.harness.statistics.closure import judge_bounds
 from lightrig.harness.statistics.unlike_ports import by_event_and_port, unlike_ports
 from lightrig.instruments.clock import Span
@@ -37,6 +38,7 @@ from lightrig.instruments.core.stages import (
     stage_of,
 )
 from lightrig.testbeds import Port
+from lightrig.testbeds.plans import direction_subject
 
 if TYPE_CHECKING:
     from lightrig.instruments.simulated.world.ground_truth import GroundTruth
@@ -103,6 +105,7 @@ class Reconfiguration:
         unseen: subject and stage of what happened, or may have, while nobody looked. Of the event
             as a whole such a stage is unknown: its last subject may be the one that was not seen.
         clock_error: why a server's clock tells no times of it; nothing else is known then.
+        steady: what directions of links lost, or had overtaken, besides interruptions.
         slow: why a watch was too slow to see all, by what was read.
     """
 
@@ -121,6 +124,7 @@ class Reconfiguration:
     clocks: Mapping[str, ClockStatus] = field(default_factory=dict)
     unseen: tuple[tuple[str, StageName], ...] = ()
     clock_error: ClockError | None = None
+    steady: tuple[SteadyLoss, ...] = ()
     slow: Mapping[str, str] = field(default_factory=dict)
 
     def conditions(self, number: int) -> dict[str, Scalar]:
@@ -241,6 +245,8 @@ def rows(event: Reconfiguration, fabric: Fabric, number: int) -> Iterator[Row]:
         yield row(seen.subject, seen.stage, after, point=point)
     for outage in event.outages():
         yield row(outage.subject, f"outage.{outage.kind.signal}", outage.length, outage.flaps)
+    for steady in event.steady:
+        yield from _steady_rows(steady, time, conditions)
     for flap in event.flaps:
         least, most = (flap.up or event.watched[flap.port.partition(".")[0]]).since(flap.down)
         least, end = max(least, 0), max(most, 0) if flap.up is not None else None
@@ -252,6 +258,20 @@ def rows(event: Reconfiguration, fabric: Fabric, number: int) -> Iterator[Row]:
         if clock is not None:
             watched = replace(watched, conditions={**conditions, **clock.conditions()})
         yield watched
+
+
+def _steady_rows(steady: SteadyLoss, time: int, conditions: dict[str, Scalar]) -> Iterator[Row]:
+    """Rows of what a direction loses all the time, with a 95 % interval, and of reordering."""
+    subject = direction_subject(steady.sender, steady.receiver, steady.sender)
+    n = steady.lost + steady.received
+    if steady.lost:
+        low, high = clopper_pearson(steady.lost, n, 0.95)
+        share = steady.lost / n
+        counts = {**conditions, "lost": steady.lost, "n": n}
+        yield Row(subject, "datagrams.loss", share, low, high, "1", time, counts)
+    if steady.late:
+        late, of = steady.late, {**conditions, "depth": steady.depth, "n": n}
+        yield Row(subject, "datagrams.reordered", late, late, late, "1", time, of)
 
 
 def closure_rows(event: Reconfiguration, fabric: Fabric, number: int) -> Iterator[Row]:

@@ -77,6 +77,10 @@ outage.flap
     time without carrier at one NIC port whose link had come up before in the event
 outage.packets
     longest interruption of numbered datagrams in any link direction
+datagrams.loss  1 lower hidden
+    share of numbered datagrams that a link direction loses besides its interruptions
+datagrams.reordered  1 none unjudged hidden
+    number of datagrams that were overtaken by later ones in a link direction
 """),
     *OPTICAL,
     *_closures(),

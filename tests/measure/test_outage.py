@@ -41,6 +41,12 @@ class Seen:
     def senders(self) -> dict[int, Port]:
         return {1: A, 2: B}
 
+    late: Sequence[Any] = ()
+    received: Mapping[Any, int] = {}
+
+    def await_late(self) -> None:
+        """Nothing is on its way."""
+
     def departures(self, wanted: Mapping[Port, Sequence[int]]) -> dict[tuple[Port, int], Span]:
         self.asked.append(wanted)
         return {key: at for key, at in self._left.items() if key[1] in wanted.get(key[0], ())}

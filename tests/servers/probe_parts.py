@@ -62,5 +62,5 @@ def datagram(number: int, sent: int, before: int, token: int = 5, boot: uuid.UUI
 
 
 def events(log: EventLog) -> list[tuple[Any, ...]]:
-    _, found, gaps, steps, _ = log.settle(set(), 0)
-    return [tuple(each) for each in (*found, *gaps, *steps)]
+    taken = log.settle(set(), 0)
+    return [tuple(each) for each in (*taken.events, *taken.gaps, *taken.steps)]

@@ -16,7 +16,11 @@ from lightrig.instruments.servers.programs.probe_datagrams import (
     DatagramStream,
     open_stream,
 )
-from lightrig.instruments.servers.programs.probe_events import DatagramGap, EventLog
+from lightrig.instruments.servers.programs.probe_events import (
+    DatagramGap,
+    EventLog,
+    LateDatagram,
+)
 
 
 @pytest.fixture
@@ -87,23 +91,27 @@ def test_losses_are_gaps_and_a_full_buffer_is_reported(clock: Clock) -> None:
     ]  # fmt: skip
     for _ in range(4):
         made.receive(log)
-    _, found, gaps, _, _ = log.settle(set(), 0)
+    _, found, gaps, _, _, _ = log.settle(set(), 0)
     assert [tuple(each) for each in found] == [
         ("p0", "datagram", True, begin, begin + 10, "udp", (str(THEIRS), 800))
     ]
     name = THEIRS.bytes
+    slowest = (900, begin + 10)
     assert gaps == [
-        DatagramGap("p0", (5, name, 4, 900), (5, name, 7, 1100), begin + 10, False),
+        DatagramGap("p0", (5, name, 4, 900), (5, name, 7, 1100), begin + 10, False, slowest),
         # Of another stream, and the third that is read since the socket was empty: it holds two.
-        DatagramGap("p0", (5, name, 7, 1200), (6, name, 8, 1200), begin + 10, True),
+        DatagramGap("p0", (5, name, 7, 1200), (6, name, 8, 1200), begin + 10, True, slowest),
     ]
     # The buffer has been empty since: one datagram was read.
     made.listen_for_silence(log, begin + 10)
     clock.at += 5
     made.socket.waiting = [datagram(10, 1500, 1400, token=6, boot=THEIRS)]
     made.receive(log)
-    _, _, gaps, _, _ = log.settle(set(), 0)
-    assert gaps == [DatagramGap("p0", (6, name, 8, 1300), (6, name, 10, 1400), begin + 15, False)]
+    gaps = log.settle(set(), 0).gaps
+    slowest = (1300, begin + 10)
+    assert gaps == [
+        DatagramGap("p0", (6, name, 8, 1300), (6, name, 10, 1400), begin + 15, False, slowest)
+    ]
     assert made.received == 4
 
 
@@ -121,6 +129,27 @@ def test_a_stream_is_silent_after_five_periods_and_5_ms_at_least(
     assert [event[2] for event in events(log)] == [True]
     made.listen_for_silence(log, came + silence + 1)
     assert [event[2] for event in events(log)] == [False]
+
+
+def test_datagrams_that_were_overtaken_or_came_twice_are_no_gaps(clock: Clock) -> None:
+    """4, 7, 5, 5, 7, 8, 6, 9: three are out of their order, of which two came once."""
+    made, log = stream(clock), EventLog()
+    order = (4, 7, 5, 5, 7, 8, 6, 9)
+    made.socket.waiting = [datagram(n, 100 * n, 100 * n - 100, boot=THEIRS) for n in order]
+    for _ in order:
+        made.receive(log)
+    taken = log.settle(set(), 0)
+    assert [(gap.last[2], gap.first[2]) for gap in taken.gaps] == [(4, 7)]
+    assert taken.late == [LateDatagram("p0", 5, 5, 2), LateDatagram("p0", 5, 6, 2)]
+    assert (made.received, made.late, made.duplicates) == (8, 2, 2)
+    assert made.heard() == {"5": 6}
+    # Silent since; one that is late then does not end the silence, and its successor does.
+    made.listen_for_silence(log, clock.at + 6 * MS)
+    made.socket.waiting = [datagram(3, 300, 200, boot=THEIRS), datagram(10, 1000, 900, boot=THEIRS)]
+    made.receive(log)
+    assert [event[2] for event in log.settle(set(), 0).events] == [False]
+    made.receive(log)
+    assert [event[2] for event in log.settle(set(), 0).events] == [True]
 
 
 class Opened:

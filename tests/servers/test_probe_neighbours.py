@@ -43,8 +43,8 @@ def hear(
     clock.at = BEGIN + 20 * MS
     made.socket.waiting = [datagram(number, BEGIN + 19 * MS, before, token=7, boot=boot)]
     made.receive(log)
-    _, events, gaps, _ = log.settle(set(), 0)
-    return events, gaps
+    taken = log.settle(set(), 0)
+    return taken.events, taken.gaps
 
 
 def test_send_stamp_of_another_clock_is_forwarded(clock: Clock) -> None:
@@ -73,7 +73,7 @@ def test_a_pause_of_the_sender_proves_nothing(clock: Clock, boot: uuid.UUID) -> 
 def test_gap_has_the_numbers_on_both_sides(clock: Clock) -> None:
     _, (gap,) = hear(clock, THEIRS, 9, (7, 3))
     last, first = (7, str(THEIRS), 3, 1_000), (7, str(THEIRS), 9, BEGIN + 10 * MS)
-    assert gap.fields() == ("p0", last, first, BEGIN + 20 * MS, False)
+    assert gap.fields() == ("p0", last, first, BEGIN + 20 * MS, False, (1_000, BEGIN))
 
 
 @pytest.mark.parametrize(("unread", "backlog"), [(1, False), (2, True)])
@@ -120,6 +120,6 @@ def test_silence_ends_where_the_socket_was_empty_not_where_it_was_declared(clock
     made.listen_for_silence(log, BEGIN + 9 * MS)
     assert log.settle(set(), 0)[1] == []
     made.listen_for_silence(log, BEGIN + 9 * MS + 1)
-    _, (event,), _, _ = log.settle(set(), 0)
+    (event,) = log.settle(set(), 0).events
     assert (event.up, event.earliest, event.latest) == (False, BEGIN + 2 * MS, BEGIN + 9 * MS + 1)
     assert event.datagram == (7, str(OURS), 3, 300)

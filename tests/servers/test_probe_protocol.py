@@ -34,6 +34,7 @@ NOTHING = {
     "missing": [],
     "events": [],
     "gaps": [],
+    "late": [],
     "steps": [],
     "datagrams": {},
     "departures": {},
@@ -312,7 +313,10 @@ def test_datagrams_come_and_go_with_the_link(rig: Rig) -> None:
     check_events(up["events"])
     assert set(up["datagrams"]) <= {PORTS[0]}
     for counts in up["datagrams"].values():
-        assert set(counts) == {"sent", "received", "idle"}
+        assert set(counts) == {"sent", "received", "idle", "late", "duplicates", "heard"}
+        # Each end hears the other alone, in its order, and each datagram once.
+        assert (counts["late"], counts["duplicates"]) == (0, 0)
+        assert sum(counts["heard"].values()) == counts["received"]
     rig.light(False)
     rig.here.clock.sleep(300_000_000)
     down = rig.here.settle()["events"]
@@ -338,7 +342,7 @@ def test_gap_is_bounded_by_departures_of_the_sender(rig: Rig) -> None:
     rig.light(True)
     rig.here.clock.sleep(20_000_000)
     gaps = [gap for gap in rig.here.settle("datagram")["gaps"] if gap[0] == PORTS[0]]
-    _, last, first, received, backlog = max(gaps, key=lambda gap: gap[2][2] - gap[1][2])
+    _, last, first, received, backlog, *slowest = max(gaps, key=lambda gap: gap[2][2] - gap[1][2])
     assert last[:2] == first[:2] == [token, boot]
     assert first[2] - last[2] >= 10
     numbers = [last[2], last[2] + 1, first[2] - 1, first[2], 1 << 40, 0]
@@ -349,6 +353,9 @@ def test_gap_is_bounded_by_departures_of_the_sender(rig: Rig) -> None:
     assert first[3] <= there[2]
     assert type(received) is int
     assert backlog is False
+    for sent, came in slowest:  # where the sender's clock is the receiver's
+        assert sent <= last[3]
+        assert type(came) is int
     assert rig.here.settle()["gaps"] == []
 
 

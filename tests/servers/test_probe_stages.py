@@ -242,12 +242,12 @@ def test_what_was_seen_is_handed_over_once_in_order() -> None:
     log.add_step("step")  # type: ignore[arg-type]
     wanted = {("p0", "carrier"), ("p1", "carrier")}
     # An announcement of the kernel alone is no evidence.
-    assert log.settle(wanted, 0) == ({("p1", "carrier")}, [early, late], ["gap"], ["step"], 17)
-    assert log.settle(wanted, 0) == (wanted, [], [], [], 17)
+    assert log.settle(wanted, 0) == ({("p1", "carrier")}, [early, late], ["gap"], ["step"], [], 17)
+    assert log.settle(wanted, 0) == (wanted, [], [], [], [], 17)
     assert late.fields() == ("p0", "carrier", True, 5, 9, "sysfs")
     assert early.fields() == ("p1", "carrier", True, 1, 2, "netlink", (4,))
     assert DatagramGap("p", (1, OURS.bytes, 2, 3), (4, THEIRS.bytes, 5, 6), 7).fields() == (
-        "p", (1, str(OURS), 2, 3), (4, str(THEIRS), 5, 6), 7, False,
+        "p", (1, str(OURS), 2, 3), (4, str(THEIRS), 5, 6), 7, False, (0, 0),
     )  # fmt: skip
     log.add(StageChange("p0", "carrier", False, 1, 2, "sysfs"))
     assert log.settle({("p0", "carrier")}, 0)[0] == {("p0", "carrier")}
@@ -285,6 +285,7 @@ class Stream:
         self.takes = takes
         self.port, self.token = port, 40 + len(port)
         self.sent, self.received, self.idle = 3, 2, 1
+        self.late, self.duplicates = 5, 4
         self.socket, self._order, self._clock = f"socket of {port}", order, clock
 
     def send(self) -> None:
@@ -296,6 +297,9 @@ class Stream:
 
     def listen_for_silence(self, log: EventLog, at: int) -> None:
         self._order.append(("silence", self.port, at))
+
+    def heard(self) -> dict[str, int]:
+        return {"8": 1}
 
     def departure(self, number: int) -> int:
         return number * 10
@@ -398,8 +402,16 @@ def test_counts_tokens_and_departures_are_of_each_stream(clock: Clock) -> None:
     made = watch(streams=streams)
     assert made.stages == {("a", "datagram"), ("bcd", "datagram")}
     assert made.counts() == {
-        "a": {"sent": 3, "received": 2, "idle": 1}, "bcd": {"sent": 9, "received": 2, "idle": 1},
-    }  # fmt: skip
+        port: {
+            "sent": sent,
+            "received": 2,
+            "idle": 1,
+            "late": 5,
+            "duplicates": 4,
+            "heard": {"8": 1},
+        }
+        for port, sent in (("a", 3), ("bcd", 9))
+    }
     assert made.tokens() == {"a": 41, "bcd": 43}
     assert made.departures({"bcd": [4, 6]}) == {"bcd": [40, 60]}
     made.check_senders(["a"])
@@ -656,7 +668,9 @@ def test_settling_is_refused_for_what_is_not_watched(
     answer = ask("settle", ports={"p0": ["carrier", "firmware"]}, timeout_ns=0, numbers={"p0": [6]})
     assert (answer["settled"], answer["missing"]) == (False, [["p0", "firmware"]])
     assert answer["events"] == [["p0", "carrier", True, 1, 2, "sysfs"]]
-    assert answer["gaps"] == [["p0", [1, str(OURS), 2, 3], [4, str(THEIRS), 5, 6], 7, False]]
+    assert answer["gaps"] == [
+        ["p0", [1, str(OURS), 2, 3], [4, str(THEIRS), 5, 6], 7, False, [0, 0]]
+    ]
     assert answer["steps"] == [["p0", "clock", 1, 2, 3, 4]]
     assert (answer["datagrams"], answer["departures"]) == ("counts", {"p0": [6]})
     assert answer["clock"] == "status"

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from lightrig.instruments.clock import Span
+from lightrig.instruments.core.capabilities import LateDatagram
 from lightrig.instruments.core.errors import ClockError, GarbledError
 from lightrig.instruments.servers.host import linux
 from lightrig.instruments.servers.host.linux import LinuxServer, PendingSettlement
@@ -92,13 +93,27 @@ def test_gaps_and_departures_are_those_asked_for() -> None:
     found = settled(ANSWER, gaps=True, numbers={"p0": [4, 5]})
     (gap,) = found.gaps
     assert tuple(gap) == (
-        "p0", 7, 3, Span(247, 253), 7, 6, Span(287, 293), Span(549, 551), True,
+        "p0", 7, 3, Span(247, 253), 7, 6, Span(287, 293), Span(549, 551), True, 0,
     )  # fmt: skip
+    assert (found.late, found.heard) == ((), {"p0": {}})
     assert found.departures == {"p0": [Span(599, 601), None]}
     with pytest.raises(GarbledError, match="no settlement of links"):
         settled(ANSWER, numbers={"p0": [4]})
     with pytest.raises(GarbledError):
         settled({**ANSWER, "clock": {**ANSWER["clock"], "synchronised": 1}})  # type: ignore[dict-item]
+
+
+def test_what_is_long_on_its_way_and_what_came_late_is_told() -> None:
+    """The slowest left at 300 there, 250 here, and came at 20 ms here; 1 ms is no long way."""
+    (gap, *_) = ANSWER["gaps"]
+    ways = [[*gap, [300, 20_000_000]], [*gap, [300, 1_000_300]], [*gap, [300, 1_000_400]]]
+    answer = {**ANSWER, "gaps": ways, "late": [["p0", 7, 5, 2]]}
+    answer["datagrams"] = {"p0": {"sent": 12, "received": 9, "idle": 1, "heard": {"7": 8}}}
+    found = settled(answer, gaps=True)
+    # From 247 ... 253 to 19,999,899 ... 19,999,901 here.
+    assert [gap.transit for gap in found.gaps] == [19_999_654, 0, 1_000_054]
+    assert found.late == (LateDatagram("p0", 7, 5, 2),)
+    assert found.heard == {"p0": {7: 8}}
 
 
 @pytest.mark.parametrize(

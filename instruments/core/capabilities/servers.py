@@ -67,6 +67,8 @@ class Gap(NamedTuple):
         lost_sent: the one before that first one, which did not arrive, was not sent before.
         received: when the first one was there.
         backlog: whether the receiver may itself have lost what is missing, for want of space.
+        transit: the longest time for which datagrams of `last_stream` were on their way lately, in
+            ns; 0 where that is not longer than clocks tell.
     """
 
     port: str
@@ -78,6 +80,23 @@ class Gap(NamedTuple):
     lost_sent: Span
     received: Span
     backlog: bool = False
+    transit: int = 0
+
+
+class LateDatagram(NamedTuple):
+    """A datagram that was overtaken on its way.
+
+    Attributes:
+        port: the receiving port's netdev on its server.
+        stream: which stream it was of.
+        number: its number in it.
+        depth: by how many numbers the latest one before it was ahead.
+    """
+
+    port: str
+    stream: int
+    number: int
+    depth: int
 
 
 class ClockStatus(NamedTuple):
@@ -113,11 +132,13 @@ class Settled:
         missing: netdev and stage of every link that did not come up in time.
         cross_checks: changes as netlink reported them: delayed by the kernel, for comparison only.
         datagrams: by netdev, how many were sent and received since the watch began.
+        heard: by netdev and stream, how many different datagrams it has received since then.
         answered: when the server answered, on the bench's clock.
         gaps: interruptions, in the order of their ends.
         departures: by netdev, when the datagrams that were asked for had been sent; None where
             that is not known.
         clock: how the kernel disciplines the server's clocks; None where it does not tell.
+        late: datagrams that came late.
         age: how old its readings of the ports' states were then, in ns: a change before is in this
             answer or in one before.
     """
@@ -130,6 +151,8 @@ class Settled:
     gaps: tuple[Gap, ...] = ()
     departures: Mapping[str, Sequence[Span | None]] = field(default_factory=dict)
     clock: ClockStatus | None = None
+    heard: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
+    late: tuple[LateDatagram, ...] = ()
     age: int = 0
 
 

@@ -13,12 +13,13 @@ from lightrig.instruments.core.capabilities import (
     FecSide,
     Gap,
     Identity,
+    LateDatagram,
     LinkEvent,
     PortWatch,
     Settled,
     Stage,
 )
-from lightrig.instruments.core.errors import CANNOT, DeniedError, GarbledError
+from lightrig.instruments.core.errors import CANNOT, ClockError, DeniedError, GarbledError
 from lightrig.instruments.servers.host.commands import Commands, ToolFailedError, ToolMissingError
 from lightrig.instruments.servers.host.offset import ClockMap, clock_error, jump_text
 from lightrig.instruments.servers.host.program import GRACE, Program, ProgramRequest, ProgramRun
@@ -47,6 +48,9 @@ PROBE = Program(
 )
 
 UDP_PORT = 47_000
+
+_NOTICED_TRANSIT = 1_000_000
+"""Time on its way from which on a datagram may be lost long after it was sent, in ns."""
 
 
 class LinuxServer:
@@ -329,6 +333,11 @@ class PendingSettlement:
                 tuple(filter(None, map(self._gap, answer.get("gaps", ()) if self._gaps else ()))),
                 self._departures(answer["departures"]) if self._numbers else {},
                 _clock_status(answer.get("clock")),
+                {
+                    port: {int(stream): n for stream, n in count.get("heard", {}).items()}
+                    for port, count in answer.get("datagrams", {}).items()
+                },
+                tuple(LateDatagram(*each) for each in answer.get("late", ())),
                 max(self._request.answered_there - int(answer.get("read", 1 << 62)), 0),
             )
         except (KeyError, ValueError, TypeError, AttributeError) as error:
@@ -338,7 +347,7 @@ class PendingSettlement:
 
     def _check_steps(self, answer: Mapping[str, Any]) -> None:
         """Raise `ClockError` for a clock that stepped between the datagrams of an answer."""
-        stamps = [received for _, _, _, received, _ in answer.get("gaps", ())]
+        stamps = [gap[3] for gap in answer.get("gaps", ())]
         for _, stage, _, earliest, latest, *_ in answer["events"]:
             if stage == "datagram":
                 stamps += earliest, latest
@@ -365,12 +374,21 @@ class PendingSettlement:
 
     def _gap(self, fields: Sequence[Any]) -> Gap | None:
         """Return a gap on the bench's clock; None if a sender is not on this bench."""
-        port, last, (stream, boot, first, lost), received, backlog = fields
+        port, last, (stream, boot, first, lost), received, backlog, *slowest = fields
         before, sender = self._datagram(*last), self._neighbours.get(boot)
         if before is None or sender is None:
             return None
-        sent = sender.here(lost)
-        return Gap(port, *before, stream, first, sent, self._clocks.here(received), backlog)
+        sent, came = sender.here(lost), self._clocks.here(received)
+        transit = self._transit(last[1], *slowest[0]) if slowest else 0
+        return Gap(port, *before, stream, first, sent, came, backlog, transit)
+
+    def _transit(self, boot: str, sent: int, received: int) -> int:
+        """Return how long a datagram was on its way at most; 0 for less than `_NOTICED_TRANSIT`."""
+        try:
+            left, came = self._neighbours[boot].here(sent), self._clocks.here(received)
+        except ClockError:  # before a jump of a clock, which the gap may not be
+            return 0
+        return came.latest - left.earliest if came.earliest - left.latest > _NOTICED_TRANSIT else 0
 
     def _not_before(self, at: Span, boot: str, sent: int) -> Span:
         """Tighten `at` by a lost datagram that another server sent at its stamp `sent`.

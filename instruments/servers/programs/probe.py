@@ -91,10 +91,18 @@ class Watch:
             state[sensor.port][sensor.stage] = sensor.up
         return state
 
-    def counts(self) -> dict[str, dict[str, int]]:
+    def counts(self) -> dict[str, dict[str, Any]]:
         """Return the numbers of datagrams of each port."""
         return {
-            s.port: {"sent": s.sent, "received": s.received, "idle": s.idle} for s in self._streams
+            s.port: {
+                "sent": s.sent,
+                "received": s.received,
+                "idle": s.idle,
+                "late": s.late,
+                "duplicates": s.duplicates,
+                "heard": s.heard(),
+            }
+            for s in self._streams
         }
 
     def tokens(self) -> dict[str, int]:
@@ -349,17 +357,18 @@ class Probe:
         numbers: dict[str, list[int]],
     ) -> None:
         try:
-            missing, events, gaps, steps, read = watch.log.settle(wanted, timeout_ns)
+            taken = watch.log.settle(wanted, timeout_ns)
         except Refused as error:
             self._replies.refuse(number, received, error.kind, str(error))
             return
         content = {
-            "settled": not missing,
-            "missing": sorted(missing),
-            "read": read,
-            "events": [event.fields() for event in events],
-            "gaps": [gap.fields() for gap in gaps],
-            "steps": steps,
+            "settled": not taken.missing,
+            "missing": sorted(taken.missing),
+            "read": taken.read,
+            "events": [event.fields() for event in taken.events],
+            "gaps": [gap.fields() for gap in taken.gaps],
+            "late": taken.late,
+            "steps": taken.steps,
             "datagrams": watch.counts(),
             "departures": watch.departures(numbers),
             "clock": kernel_status(),

@@ -16,6 +16,7 @@ from lightrig.instruments.servers.programs.probe_events import (
     ClockStep,
     DatagramGap,
     EventLog,
+    LateDatagram,
     StageChange,
     stamped_datagram,
 )
@@ -25,6 +26,10 @@ __all__ = ["DATAGRAM", "MAGIC", "DatagramStream", "open_stream"]
 
 _SILENCE_PERIODS, _SILENCE_NS = 5, 5_000_000
 _DEPARTURES_STORED = 1 << 16
+_MOST_LATE = 1024
+"""Numbers by which a datagram may come late, and is no duplicate."""
+_LATELY = 256
+"""Datagrams of which the slowest is noted, at least."""
 
 _SO_BINDTODEVICE = getattr(socket, "SO_BINDTODEVICE", 25)
 _SO_ATTACH_FILTER = 26
@@ -67,6 +72,51 @@ def _enlarge_buffer(sock: socket.socket) -> None:
         sock.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, _RECEIVE_BUFFER)
 
 
+class _Heard:
+    """The datagrams of one sender that a port has received, by their numbers.
+
+    Attributes:
+        highest: the greatest number.
+        count: how many came, each once.
+    """
+
+    def __init__(self, number: int) -> None:
+        self.highest = number
+        # Those before the first may still come.
+        self._missing = set(range(max(number - _MOST_LATE, 1), number))
+        self._slowest = self._before = (0, -1 << 62)
+        self.count = 0
+
+    def is_late(self, number: int) -> bool:
+        """Take a number up to the highest; whether it was missing, and no duplicate."""
+        late = number in self._missing
+        self._missing.discard(number)
+        self.count += late
+        return late
+
+    def take(self, number: int, sent: int, received: int) -> None:
+        """Take a number that is greater than all before."""
+        passed = range(max(self.highest + 1, number - _MOST_LATE), number)
+        if passed:
+            self._missing.update(passed)
+            if len(self._missing) > 4 * _MOST_LATE:
+                self._missing = {each for each in self._missing if each > number - _MOST_LATE}
+        self.highest = number
+        if not self.count % _LATELY:
+            self._before, self._slowest = self._slowest, (sent, received)
+        self.count += 1
+        self._slowest = max(self._slowest, (sent, received), key=_transit)
+
+    def slowest_lately(self) -> tuple[int, int]:
+        """Return send time and time of reception of the slowest of the last datagrams."""
+        return max(self._slowest, self._before, key=_transit)
+
+
+def _transit(stamps: tuple[int, int]) -> int:
+    """Return the time between two stamps, up to the offset of their clocks."""
+    return stamps[1] - stamps[0]
+
+
 class DatagramStream:
     """The numbered datagrams that one port sends and receives.
 
@@ -92,6 +142,8 @@ class DatagramStream:
     ) -> None:
         self.socket, self.stamps, self.port = sock, stamps, port
         self.sent = self.received = self.idle = 0
+        self.late = self.duplicates = 0
+        self._heard: dict[int, _Heard] = {}
         self._boot = boot
         self._names = f"{platform.node()}\0{port}".encode()
         self._target = ("255.255.255.255", udp_port)
@@ -124,6 +176,10 @@ class DatagramStream:
         self._departures[number % len(self._departures)] = now()
         self.sent = number
 
+    def heard(self) -> dict[str, int]:
+        """Return how many datagrams came from each sender, by its token."""
+        return {str(token): heard.count for token, heard in list(self._heard.items())}
+
     def departure(self, number: int) -> int | None:
         """Return the send time of a datagram by number; None if it is not stored (any more)."""
         if not max(0, self.sent - len(self._departures)) < number <= self.sent:
@@ -146,13 +202,25 @@ class DatagramStream:
         _, token, boot, sequence, sent, previous = DATAGRAM.unpack_from(data)
         self.received += 1
         self._unread += 1
+        heard = self._heard.get(token)
+        if heard is not None and sequence <= heard.highest:
+            # It was overtaken, or is there twice: it ends no interruption, and begins none.
+            if heard.is_late(sequence):
+                self.late += 1
+                log.add_late(LateDatagram(self.port, token, sequence, heard.highest - sequence))
+            else:
+                self.duplicates += 1
+            return
+        if heard is None:
+            heard = self._heard[token] = _Heard(sequence)
         last = self._last
         consecutive = last is not None and last[0] == token and last[2] == sequence - 1
         if last is not None and not consecutive:
             backlog = self._unread > self._capacity
-            log.add_gap(
-                DatagramGap(self.port, last, (token, boot, sequence, previous), at, backlog)
-            )
+            slowest = self._heard[last[0]].slowest_lately()
+            first = (token, boot, sequence, previous)
+            log.add_gap(DatagramGap(self.port, last, first, at, backlog, slowest))
+        heard.take(sequence, sent, at)
         self._last = (token, boot, sequence, sent)
         self._last_stamp, self._last_after = at, self._empty_at
         if self._up:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import threading
 import uuid
 from collections.abc import Callable
@@ -9,7 +10,19 @@ from typing import Any, NamedTuple
 
 from lightrig.instruments.servers.programs.server_clock import now
 
-__all__ = ["ClockStep", "DatagramGap", "EventLog", "Refused", "StageChange", "stamped_datagram"]
+__all__ = [
+    "ClockStep",
+    "DatagramGap",
+    "EventLog",
+    "LateDatagram",
+    "Refused",
+    "StageChange",
+    "Taken",
+    "stamped_datagram",
+]
+
+
+_MOST_LATE = 1 << 16
 
 
 class Refused(Exception):  # noqa: N818 - a reply to a request, not an internal error
@@ -48,7 +61,8 @@ class DatagramGap(NamedTuple):
     time on its sender's clock. `first` is the first one after it, with the send time of its
     predecessor instead. `received` is the time of reception of `first`, on this server's clock.
     `backlog` says that the port's receive buffer may have been full: what is missing may have
-    arrived.
+    arrived. `slowest` are the send time, on its sender's clock, and the time of reception of the
+    slowest of the datagrams from the sender of `last` that came lately.
     """
 
     port: str
@@ -56,6 +70,7 @@ class DatagramGap(NamedTuple):
     first: tuple[int, bytes, int, int]
     received: int
     backlog: bool = False
+    slowest: tuple[int, int] = (0, 0)
 
     def fields(self) -> tuple[Any, ...]:
         """Return the JSON list of docs/probe.md."""
@@ -65,7 +80,34 @@ class DatagramGap(NamedTuple):
             stamped_datagram(*self.first),
             self.received,
             self.backlog,
+            self.slowest,
         )
+
+
+class LateDatagram(NamedTuple):
+    """A datagram that came after `depth` or more of later numbers; sent as a JSON list."""
+
+    port: str
+    token: int
+    number: int
+    depth: int
+
+
+class Taken(NamedTuple):
+    """What a log hands over, and forgets.
+
+    Attributes:
+        missing: port and stage of each that was wanted and has not come up.
+        events, gaps, steps, late: what was seen.
+        read: until when all polled files had been read.
+    """
+
+    missing: set[tuple[str, str]]
+    events: list[StageChange]
+    gaps: list[DatagramGap]
+    steps: list[ClockStep]
+    late: list[LateDatagram]
+    read: int
 
 
 class ClockStep(NamedTuple):
@@ -101,6 +143,7 @@ class EventLog:
         self._events: list[StageChange] = []
         self._gaps: list[DatagramGap] = []
         self._steps: list[ClockStep] = []
+        self._late: collections.deque[LateDatagram] = collections.deque(maxlen=_MOST_LATE)
         self._failure: Refused | None = None
 
     def add(self, event: StageChange) -> None:
@@ -119,19 +162,19 @@ class EventLog:
         with self._changed:
             self._steps.append(step)
 
+    def add_late(self, late: LateDatagram) -> None:
+        """Add a datagram that came late; no request waits for one."""
+        with self._changed:
+            self._late.append(late)
+
     def fail(self, failure: Refused) -> None:
         """Fail all present and later requests with the reason why watching ended."""
         with self._changed:
             self._failure = failure
             self._changed.notify_all()
 
-    def settle(
-        self, wanted: set[tuple[str, str]], timeout_ns: int
-    ) -> tuple[set[tuple[str, str]], list[StageChange], list[DatagramGap], list[ClockStep], int]:
-        """Wait for "up" of each wanted port and stage; return those missing, and what was seen.
-
-        The last value is until when all polled files had been read then.
-        """
+    def settle(self, wanted: set[tuple[str, str]], timeout_ns: int) -> Taken:
+        """Wait for "up" of each wanted port and stage; return those missing, and what was seen."""
         deadline = now() + timeout_ns
         with self._changed:
             while True:
@@ -143,6 +186,8 @@ class EventLog:
                     events = sorted(self._events, key=lambda event: event.latest)
                     gaps, self._gaps = self._gaps, []
                     steps, self._steps = self._steps, []
+                    late = list(self._late)
+                    self._late.clear()
                     self._events.clear()
-                    return wanted - seen, events, gaps, steps, self._read()
+                    return Taken(wanted - seen, events, gaps, steps, late, self._read())
                 self._changed.wait(left / 1e9)
