@@ -28,6 +28,7 @@ CAMPAIGNS = {
     "claim_mutations": "AGREEMENTS (20), AGREEMENTS_SEED (33), _TRIES (5), _SECONDS (240)",
     "orchestrations": "ORCHESTRATIONS (200)",
     "sequences": "SEQUENCES (500) for each system",
+    "fault_trace": "FAULT_TRACES (40), FAULT_TRACES_SEED (0), FAULT_ORDERS (3)",
     "wire_sequences": "WIRE_SEQUENCES (60), WIRE_UNHURT (10), WIRE_SYSTEMS, WIRE_LANES (2) of each",
     "labs": "LABS_SEEDS (500) or --seeds, LABS or --lab, LABS_SECONDS (7000), LABS_STORE",
     "mornings": "MORNINGS_SEEDS (10), MORNINGS_FIRST_SEED, MORNINGS_HEALTHY, _QUIET, _STORE",

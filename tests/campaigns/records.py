@@ -30,6 +30,7 @@ NAMES = (
     "mornings",
     "healthy_switches",
     "wire_sequences",
+    "fault_trace",
 )
 """Modules that write such a file, and offer `table(done)`: its lines, and whether all is well."""
 
