@@ -9,6 +9,7 @@ import pytest
 from bench.served_lab import ServedLab
 from runs.running import Started
 
+from lightrig.harness.bench.lease import address_keys
 from lightrig.harness.bench.lease_queue import Ticket
 
 SUITE = """
@@ -101,6 +102,18 @@ def test_a_run_that_has_waited_long_enough_ends(
     assert "waited    300 ms, and 0 waited before this run" in ended.output
     (tmp_path / "free-first").touch()
     assert first.end().code == 0
+
+
+def test_a_free_lab_is_left_to_those_that_wait_before(
+    lab: ServedLab, run: Callable[..., Started], tmp_path: Path
+) -> None:
+    before = Ticket(tmp_path / "state", address_keys(lab.testbed.switches["ocs"]))
+    ended = run("second", "--queue", "300 ms").end()
+    before.leave()
+    assert ended.code == 3, ended.output
+    assert "lab is free for those that wait before" in ended.output
+    assert "and 1 waited before this run" in ended.output
+    assert not (tmp_path / "order").exists()
 
 
 @pytest.mark.parametrize("given", ["2", "-1 h", "two hours"])
