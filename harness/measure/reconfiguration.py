@@ -83,6 +83,9 @@ def bring_up(
     except LinksDownError as error:
         error.in_preparation = True
         raise error.with_dark(_dark_at(fabric, plan, error.ports)) from error
+    except InstrumentError as error:
+        error.in_preparation = True
+        raise
 
 
 def _dark_at(fabric: Fabric, plan: Plan, ports: Iterable[Port]) -> list[str] | None:

@@ -12,7 +12,7 @@ from typing import IO, Any, Self
 import pytest
 
 from lightrig.harness.plugin.collection import DESELECTED
-from lightrig.harness.plugin.keys import ENDED, LAB, TESTBEDS
+from lightrig.harness.plugin.keys import ENDED, LAB, OF_LAB, TESTBEDS
 from lightrig.harness.plugin.quantities import MedianFigure, Quantities
 from lightrig.harness.record import Row
 from lightrig.harness.run import ObservedRun
@@ -126,6 +126,7 @@ class Events:
             "run_finished",
             exit=exitstatus,
             ended=self._config.stash.get(ENDED, None),
+            **({"cause": LAB} if self._config.stash.get(OF_LAB, False) else {}),
             report=str(report) if report else None,
             journal=str(journal) if journal.exists() else None,
         )

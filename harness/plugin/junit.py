@@ -14,14 +14,19 @@ from pathlib import Path
 
 import pytest
 
+from lightrig.harness.plugin.keys import CAUSE
+
 _COUNTED = {"error": "errors", "failure": "failures", "skipped": "skipped"}
 """Elements of a test case that say how it ended, the worst first, and the attributes of a suite."""
 
 
-def add_outcomes(config: pytest.Config, reruns: Mapping[str, Sequence[str]]) -> None:
+def add_outcomes(
+    config: pytest.Config, reruns: Mapping[str, Sequence[str]], cause: str | None = None
+) -> None:
     """Correct the file that `--junitxml` names, if there is one.
 
-    reruns: the reasons of attempts that others have followed, by node id.
+    reruns: the reasons of attempts that others have followed, by node id. cause: of the end of a
+    run that has ended before its tests.
     """
     name = config.getoption("xmlpath", None)
     if not name or not (path := Path(name)).exists():
@@ -32,6 +37,8 @@ def add_outcomes(config: pytest.Config, reruns: Mapping[str, Sequence[str]]) -> 
             _put_attempts_into_one(suite, test, reasons)
         _count(suite)
         _mark_inconclusive(suite)
+        if cause is not None:
+            _add_property(suite, CAUSE, cause)
     tree.write(path, encoding="utf-8", xml_declaration=True)
 
 
@@ -65,11 +72,15 @@ def _mark_inconclusive(suite: ET.Element) -> None:
             skipped.set("type", "lightrig.inconclusive")
             count += 1
     if count:
-        properties = suite.find("properties")
-        if properties is None:
-            properties = ET.Element("properties")
-            suite.insert(0, properties)
-        ET.SubElement(properties, "property", name="inconclusive", value=str(count))
+        _add_property(suite, "inconclusive", str(count))
+
+
+def _add_property(suite: ET.Element, name: str, value: str) -> None:
+    properties = suite.find("properties")
+    if properties is None:
+        properties = ET.Element("properties")
+        suite.insert(0, properties)
+    ET.SubElement(properties, "property", name=name, value=value)
 
 
 def _count(suite: ET.Element) -> None:

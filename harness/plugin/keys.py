@@ -29,6 +29,9 @@ SETTINGS: pytest.StashKey[dict[str, SavedInstruments]] = pytest.StashKey()
 UNRESTORED: pytest.StashKey[dict[str, frozenset[str]]] = pytest.StashKey()
 """The switches that are not as they were found, by the testbed's name."""
 
+OF_LAB = pytest.StashKey[bool]()
+"""Whether the run ended by trouble of the lab, before the test that ran had measured anything."""
+
 ENDED = pytest.StashKey[str]()
 """Reason for which the session ended before its tests did, where it did."""
 

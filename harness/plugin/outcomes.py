@@ -5,14 +5,14 @@ from typing import Any
 
 import pytest
 
-from lightrig.harness.bench import Bench
+from lightrig.harness.bench import Bench, LabUnavailableError
 from lightrig.harness.bench.lease import LeaseConflictError, LeaseLostError
 from lightrig.harness.components import Components
 from lightrig.harness.findings import CLOSURE, FAILED, Finding, findings_of
 from lightrig.harness.measure.links import LinksDownError
 from lightrig.harness.measure.recording import NotEnoughDataError
 from lightrig.harness.plugin.collection import testbed_of
-from lightrig.harness.plugin.ending import ending_unrecorded
+from lightrig.harness.plugin.ending import LAB_ERROR, ending_unrecorded
 from lightrig.harness.plugin.keys import (
     BENCHES,
     CAUSE,
@@ -27,7 +27,12 @@ from lightrig.harness.plugin.repeating import Repeats
 from lightrig.harness.plugin.worker_run import WorkerRun, show
 from lightrig.harness.report.run_page import added
 from lightrig.harness.run import ObservedRun
-from lightrig.instruments.core.errors import InstrumentError, UnreachableError
+from lightrig.instruments.core.errors import (
+    DisconnectedError,
+    InstrumentError,
+    NoReplyError,
+    UnreachableError,
+)
 from lightrig.testbeds import LightrigError
 
 INCONCLUSIVE_OUTCOME = "inconclusive"
@@ -132,7 +137,7 @@ class Reports:
         if report.failed and error is not None:
             benches = self._config.stash[BENCHES]
             details["wire"] = wires_of(item, benches, error)
-            if _is_of_lab(item, error):
+            if _is_of_lab(item, report.when, error):
                 details["cause"] = LAB
                 item.user_properties.append((CAUSE, LAB))
         run = self._config.stash[RUN]
@@ -156,12 +161,26 @@ class Reports:
         item.user_properties += [(FINDING, lines) for lines in shown]
 
 
-def _is_of_lab(item: pytest.Item, error: BaseException) -> bool:
-    """Whether a test failed by what another try may find mended, before it measured anything."""
-    if item.stash.get(MEASURED, lambda: False)():
+def _is_of_lab(item: pytest.Item, when: str, error: BaseException) -> bool:
+    """Whether a test failed by what another try may find mended, before it measured anything.
+
+    when: its phase. An instrument that answers no more, or links that are down, are so while the
+    test is prepared alone: in its own calls that may be what it measures.
+    """
+    if when == "teardown" or item.stash.get(MEASURED, lambda: False)():
         return False
-    lab = UnreachableError | LeaseConflictError | LeaseLostError
-    return isinstance(error, lab) or (isinstance(error, LinksDownError) and error.in_preparation)
+    if isinstance(error, UnreachableError | LeaseConflictError | LeaseLostError):
+        return True
+    if isinstance(error, DisconnectedError | NoReplyError):
+        return when == "setup" or error.in_preparation
+    return isinstance(error, LinksDownError) and error.in_preparation
+
+
+def was_ended_by_lab(ended: BaseException) -> bool:
+    """Whether a run was ended since instruments did not answer or are in use: by `bench`."""
+    return getattr(ended, "returncode", None) == LAB_ERROR and isinstance(
+        ended.__context__, LabUnavailableError | LeaseConflictError
+    )
 
 
 def _wrong_beside_truth(not_closed: Sequence[Finding]) -> str:

@@ -153,6 +153,8 @@ class Page:
             for test, card in card_ids(self._described, self.frame).items():
                 if test in added:
                     added[test]["card"] = card
+        for test, reruns in self._outcomes.reruns.items():
+            added.setdefault(test, {})["attempts"] = len(reruns) + 1
         counts = Counter({name: found["value"] for name, found in report.outcomes.items()})
         if self._outcomes.reruns:
             counts[RERUN_OUTCOME] = sum(map(len, self._outcomes.reruns.values()))

@@ -22,6 +22,8 @@ from lightrig.harness.plugin.keys import (
     BENCHES,
     ENDED,
     FILES,
+    LAB,
+    OF_LAB,
     RUN,
     SETTINGS,
     TESTBEDS,
@@ -29,7 +31,7 @@ from lightrig.harness.plugin.keys import (
     UNRESTORED,
 )
 from lightrig.harness.plugin.live import Live
-from lightrig.harness.plugin.outcomes import Outcomes, Reports, Undecided
+from lightrig.harness.plugin.outcomes import Outcomes, Reports, Undecided, was_ended_by_lab
 from lightrig.harness.plugin.page import Page
 from lightrig.harness.plugin.repeating import Repeats
 from lightrig.harness.plugin.timeouts import Timeouts
@@ -178,6 +180,7 @@ class Ends:
         error = excinfo.value
         if isinstance(error, pytest.exit.Exception):
             self._ended(error.msg)
+            self._config.stash[OF_LAB] = was_ended_by_lab(error)
         else:
             self._ended(f"interrupted: {error}" if str(error) else "interrupted")
 
@@ -285,6 +288,8 @@ def _summary(session: pytest.Session, run: ObservedRun) -> dict[str, Any]:
     summary: dict[str, Any] = {"exit": int(session.exitstatus), "tests": session.testscollected}
     if ENDED in stash:
         summary["ended"] = stash[ENDED]
+    if stash.get(OF_LAB, False):
+        summary["cause"] = LAB
     if run.failures_to_restore:
         summary["not_restored"] = run.failures_to_restore
     if run.report_notes:
@@ -306,7 +311,8 @@ def _leave(config: pytest.Config, run: ObservedRun, exitstatus: int) -> None:
     except (RecordError, OSError) as error:
         if UNRECORDED not in config.stash:
             print(escape_control(f"lightrig: {error}"), file=sys.stderr)
-    add_outcomes(config, config.stash[OUTCOMES].reruns)
+    cause = LAB if config.stash.get(OF_LAB, False) else None
+    add_outcomes(config, config.stash[OUTCOMES].reruns, cause)
     if events is not None:
         events.finished(exitstatus, page.path)
 

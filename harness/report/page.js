@@ -113,7 +113,8 @@
     const box = made("details", "lr-test");
     const cut = test.name.indexOf("::") + 2;
     const name = made("span", "lr-test-name", undefined,
-      made("span", "lr-with", test.name.slice(0, cut > 1 ? cut : 0)), made("b", "", test.name.slice(cut > 1 ? cut : 0)));
+      made("span", "lr-with", test.name.slice(0, cut > 1 ? cut : 0)), made("b", "", test.name.slice(cut > 1 ? cut : 0)),
+      made("span", "lr-with", test.attempt ? ` ${test.attempt}` : ""));
     const head = made("summary", "", undefined,
       made("span", `lr-outcome lr-o-${test.outcome}`, `${SIGNS[test.outcome] ?? "!"} ${test.result}`),
       name, made("span", "lr-why", test.why ? test.why.split("\n")[0] : ""),
@@ -174,13 +175,15 @@
 
   try {
     const {html, added} = await unpacked();
-    tests = Object.entries(html.tests).flatMap(([name, found]) => found.map(test => ({...test, name})));
+    tests = Object.entries(html.tests).flatMap(([name, found]) => found.map((test, place) => ({...test, name, place})));
     tests.forEach((test, number) => {
       test.number = number;
       test.outcome = test.result.toLowerCase();
       test.rank = ORDER.indexOf(test.outcome);
       test.ms ??= milliseconds(test.duration);
       test.added = added[test.name] ?? {};
+      if (test.added.attempts)
+        test.attempt = `attempt ${Math.min(test.place + 1, test.added.attempts)} of ${test.added.attempts}`;
       test.why = test.outcome === "passed" ? "" : test.added.why ?? "";
     });
     tests.filter(test => ["error", "failed"].includes(test.outcome)).slice(0, UNFOLDED)

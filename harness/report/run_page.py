@@ -49,7 +49,8 @@ class Results:
     data: JSON as pytest-html keeps it: `tests` by node id, `environment`.
     added: by node id, what Lightrig knows of a test: `command` repeats it, `why` says in a
         sentence why it did not pass, `wire` holds the last lines of each instrument's wire,
-        `card` is the id of what it measured on this page. Each may be absent.
+        `card` is the id of what it measured on this page, `attempts` is their number where it
+        was tried again. Each may be absent.
     """
 
     outcomes: Mapping[str, int]
@@ -117,6 +118,8 @@ def _not_passed(
     for test, added in results.added.items():
         if added.get(name):
             reason = str(added.get("why", "")).partition("\n")[0]
+            if attempts := added.get("attempts"):
+                reason = f"{reason} (attempt {attempts} of {attempts})"
             testbed = re.split(r"[]/-]", test.partition("[")[2])[0]
             alike.setdefault((testbed, _COUNTS.sub("", reason)), []).append((test, reason))
     return [*alike.values()]
@@ -230,7 +233,9 @@ def _warnings(record: RunRecord, run: RunFrame) -> list[str]:
         )
     summary = record.summary or {}
     if summary.get("ended"):
-        found.append(f"The run ended before its tests did: {summary['ended']}")
+        cause = f" (lightrig.cause = {summary['cause']})" if summary.get("cause") else ""
+        first, end, rest = str(summary["ended"]).partition("\n")
+        found.append(f"The run ended before its tests did: {first}{cause}{end}{rest}")
     collected, ended = summary.get("tests"), len(record.tests)
     if isinstance(collected, int) and 0 < ended < collected:
         found.append(f"{collected - ended:,} of {collected:,} tests were not run.")

@@ -12,7 +12,10 @@ class InstrumentError(LightrigError):
         instrument: its name in the testbed.
         command: the command, secrets masked; empty if none was sent.
         trace: the last lines that went over its wire, oldest first.
+        in_preparation: whether it came while links were brought up for what follows.
     """
+
+    in_preparation = False
 
     def __init__(
         self,

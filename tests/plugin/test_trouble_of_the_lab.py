@@ -1,16 +1,17 @@
 """Tests that fail by trouble of the lab are told from those that fail by what they measured."""
 
 import json
+import os
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
 from bench.served_lab import describe
-from report.pages import packed
+from report.pages import above, packed
 from runs.running import started
 
 SUITE = """
 import pytest
-from lightrig.instruments.core.errors import UnreachableError
+from lightrig.instruments.core.errors import DisconnectedError, NoReplyError, UnreachableError
 
 @pytest.fixture
 def down(monkeypatch, links):
@@ -21,11 +22,37 @@ def down(monkeypatch, links):
 
     monkeypatch.setattr(LinkObservation, "await_up", never)
 
+@pytest.fixture
+def silent(monkeypatch, fabric):
+    def never(*given, **more):
+        raise NoReplyError("ocs", "did not answer within 5 s")
+
+    monkeypatch.setattr(type(fabric), "prepare", never)
+
+@pytest.fixture
+def refusing(testbed):
+    raise DisconnectedError("ocs", "closed the connection")
+
 def test_unreachable(testbed):
     raise UnreachableError("ocs", "did not answer")
 
 def test_link_down_before(measure, bring_up, transition, down):
     bring_up(transition.before)
+
+def test_silent_before(measure, bring_up, transition, silent):
+    bring_up(transition.before)
+
+def test_silent_while_prepared(refusing):
+    pass
+
+def test_silent_after(measure, measure_reconfiguration, bring_up, transition, request):
+    bring_up(transition.before)
+    measure_reconfiguration(transition.after)
+    request.getfixturevalue("silent")
+    bring_up(transition.before)
+
+def test_silent_to_what_it_measures(fabric, transition, silent):
+    fabric.apply(transition.after)
 
 def test_link_down_after(measure, measure_reconfiguration, bring_up, transition, request):
     bring_up(transition.before)
@@ -40,7 +67,10 @@ def test_link_down_by_the_test_itself(fabric, transition, links, down):
 def test_wrong(testbed):
     assert False
 """
-OF_LAB = {"test_unreachable", "test_link_down_before"}
+OF_LAB = {
+    *("test_unreachable", "test_link_down_before"),
+    *("test_silent_before", "test_silent_while_prepared"),
+}
 
 
 def name_of(test: str) -> str:
@@ -57,7 +87,8 @@ def test_trouble_of_the_lab_stands_in_events_junit_and_page(tmp_path: Path) -> N
     assert ended.code == 1, ended.output
     events = map(json.loads, (tmp_path / "events.jsonl").read_text().splitlines())
     finished = [event for event in events if event["event"] == "test_finished"]
-    assert [event["outcome"] for event in finished] == 5 * ["failed"], ended.output
+    outcomes = sorted(event["outcome"] for event in finished)
+    assert outcomes == ["error", *8 * ["failed"]], ended.output
     of_lab = {name_of(event["test"]) for event in finished if event.get("cause") == "lab"}
     assert of_lab == OF_LAB
     cases = ET.parse(tmp_path / "junit.xml").iter("testcase")
@@ -107,3 +138,38 @@ def test_an_attempt_that_passes_has_no_trouble_of_the_one_before(tmp_path: Path)
     finished = [event for event in events if event["event"] == "test_finished"]
     outcomes = [(event["outcome"], event.get("cause")) for event in finished]
     assert outcomes.count(("passed", None)) == 2
+
+
+def test_a_run_that_the_lab_ended_says_so(tmp_path: Path) -> None:
+    names = enumerate(("ocs", "server0", "server1"), 1)
+    describe(tmp_path, {name: f"127.0.0.{n}:9" for n, name in names})  # nothing listens there
+    (tmp_path / "test_suite.py").write_text("def test_it(bench):\n    pass\n")
+    given = ("--testbed", tmp_path / "lab.yaml", "--instruments", "hardware")
+    files = ("--json", tmp_path / "events.jsonl", "--junitxml", tmp_path / "junit.xml")
+    environment = {**os.environ, "LAB_OCS": "a:b", "LAB_SERVER": "a:b", "HOME": str(tmp_path)}
+    environment["LIGHTRIG_STATE"] = str(tmp_path / "state")
+    (tmp_path / ".ssh").mkdir()
+    (tmp_path / ".ssh" / "known_hosts").touch()
+    arguments = (tmp_path, *given, *files)
+    with started(arguments, tmp_path / "results", environment, page=True) as run:
+        ended = run.end()
+    assert ended.code == 3, ended.output
+    *_, last = map(json.loads, (tmp_path / "events.jsonl").read_text().splitlines())
+    assert (last["event"], last["cause"]) == ("run_finished", "lab")
+    (suite,) = ET.parse(tmp_path / "junit.xml").iter("testsuite")
+    properties = {each.get("name"): each.get("value") for each in suite.iter("property")}
+    assert properties["lightrig.cause"] == "lab"
+    assert "(lightrig.cause = lab)" in above(ended.page)
+
+
+def test_a_run_that_a_test_ended_says_nothing_of_the_lab(tmp_path: Path) -> None:
+    describe(tmp_path)
+    suite = "import pytest\n\ndef test_it(bench):\n    pytest.exit('enough', 3)\n"
+    (tmp_path / "test_suite.py").write_text(suite)
+    given = ("--testbed", tmp_path / "lab.yaml", "--instruments", "simulated")
+    with started((tmp_path, *given, "--json", tmp_path / "events.jsonl"), tmp_path / "r") as run:
+        ended = run.end()
+    assert ended.code == 3, ended.output
+    *_, last = map(json.loads, (tmp_path / "events.jsonl").read_text().splitlines())
+    assert last["ended"].startswith("enough")
+    assert "cause" not in last

@@ -111,6 +111,7 @@ def test_a_rerun_is_counted_once(ended: Ended, folder: Path) -> None:
         "Rerun",
         "Passed",
     ]
+    assert [one["attempts"] for one in packed(ended.page)["added"].values()] == [2]
     lines = (folder / "events.jsonl").read_text().splitlines()
     events: list[dict[str, Any]] = [json.loads(line) for line in lines]
     outcomes = [event["outcome"] for event in events if event["event"] == "test_finished"]
