@@ -8,9 +8,11 @@ from typing import Any, NamedTuple
 
 from lightrig.instruments.servers.tools import (
     ethtool_counters,
+    ethtool_driver,
     ethtool_fec,
     ethtool_link,
     ethtool_module,
+    ethtool_pause,
     infiniband_sysfs,
     ip_link,
     mlxlink,
@@ -18,7 +20,11 @@ from lightrig.instruments.servers.tools import (
     sonic_eeprom,
     sonic_optics,
 )
-from lightrig.instruments.servers.tools.output import ToolOutputError, without_colours
+from lightrig.instruments.servers.tools.output import (
+    ToolOutputError,
+    ToolReportedError,
+    without_colours,
+)
 from lightrig.packs import load_all
 
 _JSON = re.compile(r"\s*(\{(?!')|\[\s*[{\]])")
@@ -54,6 +60,8 @@ _CORE = (
     ),
     Reader("ethtool --show-fec", r"^FEC parameters for ", ("active", "config"), ethtool_fec.parse),
     Reader("ethtool -S", r"^NIC statistics:", (), ethtool_counters.parse),
+    Reader("ethtool -i", r"^driver: \S+\nversion: ", (), ethtool_driver.parse),
+    Reader("ethtool -a", r"^Pause parameters for ", (), ethtool_pause.parse),
     Reader("ethtool", r"^Settings for ", (), ethtool_link.parse),
     Reader(
         "rdma link", r"^(link |\d+/\d+: )\S+/\d+:? ", ("physical_state", "state"), rdma_link.parse
@@ -72,6 +80,36 @@ _CORE = (
 )
 
 
+_UNREAD: tuple[tuple[str, str], ...] = (
+    ("ibstat", r"^CA '\S+'\s*$"),
+    ("ibv_devinfo", r"^hca_id:\s"),
+    ("ibv_devices", r"^\s*device\s+node GUID\s*$"),
+    ("ibdev2netdev", r"^\S+ port \d+ ==> \S+ \((?:Up|Down)\)"),
+    ("rdma statistic", r"^link \S+/\d+(?: \w+ \d+){2,}\s*$"),
+    ("rdma statistic", r'"ifname"\s*:\s*"[^"]+"\s*,\s*"port"\s*:\s*\d+\s*,\s*"\w+"\s*:\s*\d'),
+    ("rdma dev", r'^\d+: \S+: node_type |"node_type"\s*:'),
+    ("ethtool -T", r"^Time stamping parameters for "),
+    ("ethtool --show-module", r"^Module parameters for "),
+    ("ethtool -k", r'^Features for |"rx-checksumming"\s*:'),
+    ("ip -brief", r"^\S+ +(?:UP|DOWN|UNKNOWN) +\S"),
+)
+"""Tools that no measurement uses, so that nothing reads them, and what each alone prints."""
+
+_FAILED = re.compile(
+    r"^(?:netlink error: .*|Cannot get .*|.*: (?:command )?not found)$", re.MULTILINE
+)
+
+
+class NoReaderError(ToolOutputError):
+    """The output of a tool that nothing reads, since no measurement uses it; `tool` is named."""
+
+    def __init__(
+        self, tool: str, expected: str = "", found: object = "", *, where: str = ""
+    ) -> None:
+        super().__init__(tool, expected, found, where=where)
+        self.args = (f"this is what {tool} prints, which no measurement uses and nothing reads",)
+
+
 def readers() -> tuple[Reader, ...]:
     """Return the readers of all tools that are known here: the core's, then those of packs."""
     return (*_CORE, *chain.from_iterable(found for _, found in load_all("readers")))
@@ -81,11 +119,18 @@ def read(text: str) -> Recognized:
     """Return the tool whose output `text` is, and what is read from it.
 
     Raises:
+        NoReaderError: it is of a tool that no measurement uses.
+        ToolReportedError: it is the error of a tool.
         ToolOutputError: it is of no tool that is known, of several, or cannot be parsed with
             certainty; then the error is that of the tool's parser.
     """
     plain = without_colours(text)
+    for tool, pattern in _UNREAD:
+        if re.search(pattern, plain, re.MULTILINE):
+            raise NoReaderError(tool)
     claiming = [reader for reader in readers() if reader.claims(plain)]
+    if not claiming and (failed := _FAILED.search(plain)):
+        raise ToolReportedError("the tool that printed this", "", failed[0])
     if not claiming:
         known = ", ".join(reader.tool for reader in readers())
         raise ToolOutputError("this file", f"the output of one of: {known}", text.strip()[:80])
