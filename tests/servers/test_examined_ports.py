@@ -159,7 +159,7 @@ def test_a_module_that_prints_something_else_is_quoted(host: Host) -> None:
     )
     check = host.ports()
     assert check.grade == "wrong"
-    assert "ethtool --json -m fabric0 printed 'Identifier : five'" in check.text
+    assert "ethtool -m fabric0 printed 'Identifier : five'" in check.text
     assert "netdev:" not in check.fix
 
 
@@ -176,3 +176,30 @@ def test_mft_is_asked_of_nics_of_mellanox_alone(host: Host, driver: str, wanted:
     host.install_ethtool(NOT_SUPPORTED, driver)
     missing = [text for grade, text in host.tools() if grade == "wrong"]
     assert missing == (["has no program mlxlink"] if wanted else [])
+
+
+SFP_TEXT = """\tIdentifier                                : 0x03 (SFP)
+\tVendor PN                                 : SFP-10G-SR
+\tLaser bias current                        : 12.000 mA
+\tLaser output power                        : 0.5000 mW / -3.01 dBm
+\tReceiver signal average optical power     : 0.4898 mW / -3.10 dBm
+\tModule temperature                        : -12.25 degrees C / 9.95 degrees F
+"""
+DIAGNOSTICS = SFP_TEXT.splitlines()[2:]
+
+
+def test_text_behind_json_is_read_from_the_text(host: Host, tmp_path: Path) -> None:
+    """ethtool 6.14 of Debian 13, of an SFP with diagnostics, with status 0."""
+    (tmp_path / "text").write_text(SFP_TEXT)
+    as_json = '[ {\n        "identifier": 3,\n        "vendor_pn": "SFP-10G-SR"\n    } ]\n'
+    (tmp_path / "json").write_text("\n".join((as_json, *DIAGNOSTICS, "")))
+    host.install(
+        "ethtool",
+        f'case "$*" in\n*-i*) {MELLANOX}\n;;\n*--json*) cat {tmp_path}/json;;\n'
+        f"*) cat {tmp_path}/text;;\nesac",
+    )
+    check = host.ports()
+    assert (check.grade, check.text) == (
+        "ok",
+        "fabric0: None SFP-10G-SR, sends -3.01 dBm, receives -3.10 dBm, carrier",
+    )

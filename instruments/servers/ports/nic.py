@@ -125,13 +125,14 @@ class NicTools:
     def module(self, netdev: str) -> Reading[ModuleReading]:
         """`ethtool -m IF`, as JSON if that is complete, else as text.
 
-        Some versions refuse JSON for modules, and some omit the optical power of an SFP there.
+        Some versions refuse JSON for modules. That of 6.14 has text behind it for an SFP with
+        diagnostics (netdev, J. Eigner, 24 October 2025), and repeats keys for a second bank.
         """
         try:
             reading = self._commands.read(["ethtool", "--json", "-m", netdev], ethtool_module.parse)
             if reading.value.lanes:
                 return reading
-        except ToolFailedError:
+        except (ToolFailedError, ToolOutputError):
             pass  # unless --json was the reason, the next command fails as well and is raised
         return self._commands.read(["ethtool", "-m", netdev], ethtool_module.parse)
 
