@@ -27,6 +27,7 @@ _IDENTIFIERS = frozenset((0x18, 0x19, 0x1E))
 """SFF-8024 identifiers of modules with CMIS: QSFP-DD, OSFP, QSFP."""
 
 _FLAT = 0x80
+_ALL_ONES = 0xFFFF
 _VDM_SUPPORTED = 0x40
 _LINE = re.compile(r"0x([0-9a-f]{4}):?\s+((?:[0-9a-f]{2} ?)+)", re.ASCII)
 
@@ -100,6 +101,8 @@ def pages(control: dict[int, int]) -> list[tuple[int, int]]:
 def decode(halves: list[tuple[dict[int, int], dict[int, int]]]) -> tuple[Diagnostic, ...]:
     """Decode descriptors and samples of each group; unknown observables are left out.
 
+    A sample of ones, as a page that is absent or hung reads, has no value, nor has a ratio above 1.
+
     Raises:
         ToolOutputError: a page has less than 128 bytes.
     """
@@ -115,6 +118,8 @@ def decode(halves: list[tuple[dict[int, int], dict[int, int]]]) -> tuple[Diagnos
             (raw,) = struct.unpack(">H", measured[index : index + 2])
             value, resolution = form(raw)
             one = found.setdefault((name, side, lane), Diagnostic(name, side, lane))
+            if raw == _ALL_ONES or (name.endswith("_ber") and value > 1):
+                continue
             setattr(one, statistic, value)
             one.resolution = max(one.resolution, resolution)
     return tuple(found.values())

@@ -55,6 +55,7 @@ _LANE_VALUES: Mapping[str, tuple[Quantity, str]] = {
 }
 _READ_ONCE = frozenset(
     {"Identifier", "Vendor name", "Vendor PN", "Vendor SN", "Module State", "Laser wavelength"}
+    | {"Module state"}  # from 6.14 on
     | {"Module temperature", "Module voltage", *LANE_FLAGS}
 )
 """Plain keys that are parsed and so must not repeat; others, such as `Option`, may."""
@@ -91,7 +92,9 @@ class _Text:
             vendor=self.plain.get("Vendor name"),
             part=self.plain.get("Vendor PN"),
             serial=self.plain.get("Vendor SN"),
-            state=self._coded("Module State")[1],
+            state=self._coded("Module state" if "Module state" in self.plain else "Module State")[
+                1
+            ],
             wavelength_nm=self._wavelength(),
             temperature_c=self._optional("Module temperature", _temperature),
             voltage_v=self._optional("Module voltage", lambda text: _in_unit(text, "V", "voltage")),

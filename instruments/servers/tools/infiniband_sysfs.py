@@ -13,6 +13,8 @@ from lightrig.instruments.servers.tools.output import ToolOutputError, whole
 TOOL = "/sys/class/infiniband"
 
 _PORT = re.compile(r"(?:.*/)?([^/]+)/ports/(\d{1,6})/(.+)", re.ASCII)
+_LINE = re.compile(r"((?:.*/)?[^/]+/ports/\d+/[^:]+):(.*)", re.ASCII)
+"""A line of a port; directories of PCI devices have colons."""
 _CODED = re.compile(r"(\d+): (\S.*)", re.ASCII)
 _RATE = re.compile(r"(\d{1,9}(?:\.\d{1,9})?) Gb/sec(?: \((.+)\))?", re.ASCII)
 _MILLISECOND = 1_000_000
@@ -61,6 +63,8 @@ def parse(text: str) -> tuple[InfinibandPort, ...]:
         path, colon, value = line.partition(":")
         if not colon:
             raise ToolOutputError(TOOL, "`path:value`", line)
+        if below := _LINE.fullmatch(line):
+            path, value = below.groups()
         match = _PORT.fullmatch(path)
         if match is None or match[3].startswith(("gids/", "gid_attrs/", "pkeys/")):
             continue

@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
+from itertools import pairwise
 from typing import TypeVar
 
 from lightrig.instruments.servers.tools.ethtool_fec import FecBin, FecCount
@@ -166,7 +167,10 @@ def parse(text: str) -> MlxlinkReport:
 
 
 def _histogram(section: Section) -> tuple[FecBin, ...]:
-    """Return the bins: `Bin 1 : [1]  ,1234` or `[16:31],0`, with or without the comma."""
+    """Return the bins by number: `Bin 1 : [1]  ,1234` or `[16:31],0`, with or without the comma.
+
+    In JSON they come in the order of their keys as text: Bin 0, 1, 10, 11, ... 2.
+    """
     bins = []
     for key, value in section.items():
         if not key.startswith("Bin "):
@@ -176,8 +180,9 @@ def _histogram(section: Section) -> tuple[FecBin, ...]:
             raise ValueError(f"{key}: a range and a count, not {value!r}")
         low = whole(match[1])
         bins.append(FecBin(low, whole(match[2] or match[1]), FecCount(whole(match[3]))))
-    if [bin_.low for bin_ in bins] != sorted({bin_.low for bin_ in bins}):
-        raise ValueError("bins in ascending order")
+    bins.sort(key=lambda each: each.low)
+    if any(second.low <= first.high for first, second in pairwise(bins)):
+        raise ValueError("bins that do not overlap")
     return tuple(bins)
 
 

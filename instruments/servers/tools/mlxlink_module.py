@@ -8,11 +8,15 @@ from lightrig.instruments.servers.tools.module import (
     Level,
     ModuleReading,
     Quantity,
+    RxPowerIs,
     lanes_of,
+    plausible,
 )
 from lightrig.instruments.servers.tools.output import number
 
 _DARK_DBM = -40.0
+_GREATEST_DBM = 90.0
+"""Far beyond any module's; keeps the power of a raw register finite in mW."""
 _MEASURED = re.compile(r"(\S+)(?: \[(\S+?)\.\.(\S+?)\])?")
 
 _MEASURES: tuple[tuple[str, Quantity, str], ...] = (
@@ -60,10 +64,21 @@ def module_of(section: Section) -> ModuleReading | None:
         wavelength_nm=read_value(section, "Wavelength [nm]", lambda text: number(text).value),
         temperature_c=temperature[0] if temperature else None,
         voltage_v=voltage[0] if voltage else None,
-        rx_power_is="average" if "rx_power_dbm" in columns else None,
+        rx_power_is=_kind_of_power(section) if "rx_power_dbm" in columns else None,
         lanes=lanes_of(columns),
         thresholds=thresholds,
     )
+
+
+def _kind_of_power(section: Section) -> RxPowerIs:
+    """Return the kind of received power (mstflint, mlxlink_maps.cpp); average where not stated."""
+    match text_of(section, "Rx Power Type"):
+        case None | "Average power":
+            return "average"
+        case "OMA":
+            return "oma"
+        case kind:
+            raise ValueError(f"a received power of OMA or Average power, not {kind!r}")
 
 
 def _measured(
@@ -94,6 +109,7 @@ def _in_our_unit(quantity: Quantity, text: str) -> float:
         case "voltage":
             return value / 1000
         case "tx_power" | "rx_power":
+            plausible(quantity, 10 ** (min(value, _GREATEST_DBM) / 10))
             return DARK_DBM if value <= _DARK_DBM else value
         case _:
             return value

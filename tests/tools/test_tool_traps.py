@@ -1,0 +1,91 @@
+"""Prints of tools that were taken for something else, each with its source."""
+
+import json
+
+import pytest
+
+from lightrig.instruments.servers.tools import (
+    cmis_diagnostics,
+    ethtool_module,
+    infiniband_sysfs,
+    mlxlink,
+)
+from lightrig.instruments.servers.tools.output import ToolOutputError
+
+
+def report(**sections: dict[str, str]) -> str:
+    """Return a report of mlxlink in JSON, with sections by name."""
+    named = {name.replace("_", " "): section for name, section in sections.items()}
+    status = {"code": 0, "message": "success"}
+    return json.dumps({"result": {"output": named}, "status": status})
+
+
+def module(power: str, **more: str) -> str:
+    fields = {"Identifier": "QSFP28", "Rx Power Current [dBm]": power, **more}
+    return report(Module_Info=fields)
+
+
+def test_state_of_a_module_by_either_key() -> None:
+    """ethtool's cmis.c: `Module State` until 6.13, `Module state` from 6.14 on."""
+    for key in ("Module State", "Module state"):
+        text = f"\tIdentifier : 0x18 (QSFP-DD)\n\t{key} : 0x03 (ModuleReady)\n"
+        assert ethtool_module.parse(text).state == "ModuleReady"
+
+
+def test_files_below_the_place_of_a_pci_device() -> None:
+    """node_exporter's issue 966: the path itself has colons."""
+    path = "/sys/devices/pci0000:05/0000:05:02.0/0000:06:00.0/infiniband/i40iw0/ports/1"
+    text = f"{path}/state:4: ACTIVE\n{path}/counters/port_rcv_data:7\n{path}/gids/0:fe80::1\n"
+    (port,) = infiniband_sysfs.parse(text)
+    assert (port.device, port.port, port.state) == ("i40iw0", 1, "ACTIVE")
+    assert port.counters == {"port_rcv_data": 7}
+
+
+def test_a_page_of_ones_and_a_ratio_above_one_are_no_values() -> None:
+    """CMIS 5.2, 8.14: F16 is the mantissa in 11 bits times 10 to (5 bits - 24)."""
+    descriptors = dict(enumerate(bytes(128), 128))
+    samples = dict(enumerate(bytes(128), 128))
+    # Lanes 1 to 3: ones; 1.50e-6, mantissa 150 and exponent 16; 2000e7; the last two of 5: SNR.
+    values = {0: (0x00, 0x0F, 0xFFFF), 2: (0x01, 0x0F, 16 << 11 | 150), 4: (0x02, 0x0F, 0xFFD0)}
+    values |= {6: (0x00, 0x05, 0xFFFF), 8: (0x01, 0x05, 20 << 8)}
+    for place, (lane, kind, raw) in values.items():
+        descriptors |= {128 + place: lane, 129 + place: kind}
+        samples |= {128 + place: raw >> 8, 129 + place: raw & 0xFF}
+    found = {
+        (one.name, one.lane): one.current
+        for one in cmis_diagnostics.decode([(descriptors, samples)])
+    }
+    assert found["prefec_ber", 1] is None
+    assert found["prefec_ber", 2] == pytest.approx(1.5e-6)
+    assert found["prefec_ber", 3] is None
+    assert (found["esnr", 1], found["esnr", 2]) == (None, 20)
+
+
+def test_bins_of_a_histogram_by_number() -> None:
+    """MFT 4.34.1 sorts the keys of its JSON as text (yuuki/rdma_exporter, fec-serdes.json)."""
+    bins = {f"Bin {n}": f"[{n}:{n}],{100 - n}" for n in (0, 1, 10, 11, 2, 3)}
+    found = mlxlink.parse(report(**{"Histogram of FEC Errors": bins})).histogram
+    assert [(each.low, each.count.total) for each in found] == [
+        (n, 100 - n) for n in (0, 1, 2, 3, 10, 11)
+    ]
+    overlapping = report(**{"Histogram of FEC Errors": {"Bin 0": "[0:3],1", "Bin 1": "[2:4],1"}})
+    with pytest.raises(ToolOutputError, match="bins that do not overlap"):
+        mlxlink.parse(overlapping)
+
+
+@pytest.mark.parametrize(
+    ("printed", "kind"), [("OMA", "oma"), ("Average power", "average"), (None, "average")]
+)
+def test_kind_of_received_power(printed: str | None, kind: str) -> None:
+    """mstflint's mlxlink_maps.cpp has these two texts."""
+    more = {"Rx Power Type": printed} if printed else {}
+    read = mlxlink.parse(module("-1.2", **more)).module
+    assert read is not None
+    assert (read.rx_power_is, read.lanes[0].rx_power_dbm) == (kind, -1.2)
+
+
+@pytest.mark.parametrize("power", ["65535", "813", "20.5"])
+def test_more_light_than_a_register_holds_is_refused(power: str) -> None:
+    """mstflint's pull requests 1377, 1378; 65,535 steps of 0.1 µW are 6.5 mW, 8.2 dBm."""
+    with pytest.raises(ToolOutputError, match="rx_power"):
+        mlxlink.parse(module(power))
