@@ -1,7 +1,6 @@
 """SSH to a server (paramiko); its host key must be known beforehand."""
 
 import contextlib
-import shlex
 import socket
 import threading
 from collections.abc import Callable, Sequence
@@ -10,6 +9,7 @@ import paramiko
 
 from lightrig.instruments.clock import Clock, Flight
 from lightrig.instruments.core.errors import UnreachableError
+from lightrig.instruments.supervisor import login_line
 from lightrig.instruments.wire.shell import (
     LONGEST_STDERR,
     LineListener,
@@ -66,7 +66,7 @@ class SshShell:
 
     def start(self, command: Sequence[str], listener: LineListener) -> "SshChannel":
         transport = self._connection.transport
-        text = shlex.join(command).encode()
+        text = login_line(command).encode()
         channel = flight = None
         try:
             channel = transport.open_session()

@@ -57,8 +57,10 @@ def probe(spaces: kernel.Namespaces, name: str) -> int | None:
     space = os.readlink(f"/proc/{spaces.pid(name)}/ns/net")
     for process in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
+            words = (process / "cmdline").read_bytes().split(b"\0")
             if (
-                b"lightrig-probe" in (process / "cmdline").read_bytes()
+                words[1:3] == [b"-u", b"-c"]  # not what supervises it
+                and b"lightrig-probe" in words
                 and os.readlink(process / "ns/net") == space
             ):
                 return int(process.name)

@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import platform
+import shlex
 import signal
 import socket
 import sys
@@ -30,6 +31,7 @@ from lightrig.instruments.core.errors import (
 from lightrig.instruments.servers.host import program
 from lightrig.instruments.servers.host.commands import Commands
 from lightrig.instruments.servers.host.linux import LinuxServer
+from lightrig.instruments.supervisor import plain_line
 from lightrig.instruments.wire.ssh import SshLogin, SshShell
 from lightrig.testbeds.parts import SshTimeouts
 
@@ -91,8 +93,10 @@ def test_identity_of_the_host(server: LinuxServer, host: SshHost) -> None:
     assert identity.serial == platform.node()
     assert identity.firmware.startswith("python 3.")
     assert not identity.simulated
-    assert host.commands[0].startswith("python3 -u -c ")
-    assert host.commands[0].endswith(" lightrig-probe 1")
+    (command,) = host.commands
+    words = shlex.split(plain_line(command.encode()).decode())
+    assert words[:3] == ["python3", "-u", "-c"]
+    assert words[4:] == ["lightrig-probe", "1"]
     assert server.identity() == identity
     assert len(host.commands) == 1
 

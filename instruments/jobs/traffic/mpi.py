@@ -33,6 +33,7 @@ from lightrig.instruments.jobs.traffic.rank_programs import (
 from lightrig.instruments.jobs.traffic.server_routes import DEVICE
 from lightrig.instruments.servers.host.linux import LinuxServer
 from lightrig.instruments.servers.host.program import Program
+from lightrig.instruments.supervisor import supervised
 from lightrig.instruments.wire.shell import ForwardingShell
 from lightrig.testbeds.errors import LightrigError
 
@@ -203,7 +204,7 @@ class _RemoteMpich(_LocalMpich):
         shell = _shell(server)
         command[0] = Path(command[0]).name
         command[at] = f"127.0.0.1:{shell.forward(partial(relay_to, port))}"
-        shell.start(command, _HelperOutput(self._printed, server.name))
+        shell.start(supervised(command), _HelperOutput(self._printed, server.name))
 
 
 def _shell(server: LinuxServer) -> ForwardingShell:

@@ -10,8 +10,8 @@ from typing import Generic, NamedTuple, TypeVar
 from lightrig.instruments.clock import Clock, Span
 from lightrig.instruments.core.errors import DisconnectedError, InstrumentError, NoReplyError
 from lightrig.instruments.core.transcript import printed
-from lightrig.instruments.program_limits import limited
 from lightrig.instruments.servers.tools.output import ToolOutputError
+from lightrig.instruments.supervisor import supervised
 from lightrig.instruments.wire.shell import LineChannel, LineListener, Shell
 from lightrig.instruments.wire.trace import Trace
 
@@ -131,7 +131,7 @@ class Commands:
         clock: the bench's clock.
         become: prefix of every command, such as `sudo -n`.
         wire: the address, for recordings; without it nothing is recorded.
-        limited: whether programs end there with their limit, see `program_limits`.
+        supervises: whether programs end there with their limit and caller, see `supervisor`.
 
     Attributes:
         greeting: the first line that a login shell there prints before any program; "" for none.
@@ -145,7 +145,7 @@ class Commands:
         *,
         become: Sequence[str] = (),
         wire: str = "",
-        limited: bool = False,
+        supervises: bool = False,
     ) -> None:
         self.server = server
         self.clock = clock
@@ -153,7 +153,7 @@ class Commands:
         self._shell = shell
         self._become = tuple(become)
         self._wire = wire
-        self._limited = limited
+        self._supervises = supervises
         self._paths: dict[str, str] = {}
         self.greeting = ""
 
@@ -221,8 +221,9 @@ class Commands:
         before = self.clock.now()
         output = _Output(self.clock)
         self.clock.delay_write()
-        if self._limited and limit_ns is not None:
-            full = [*self._become, *limited(command, limit_ns)]
+        if self._supervises:
+            reads = limit_ns is None
+            full = [*self._become, *supervised(command, limit_ns, reads=reads)]
         channel = self._shell.start(full, output)
         self.clock.delay_write(written=True)
         return Started(self, text, Span(before, self.clock.now()), channel, output)

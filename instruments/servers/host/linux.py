@@ -185,7 +185,7 @@ class LinuxServer:
         if self._commands is None:
             become = ("sudo", "-n") if self._become else ()
             self._commands = Commands(
-                self.name, self._shell, self._clock, become=become, limited=True
+                self.name, self._shell, self._clock, become=become, supervises=True
             )
         return self._commands
 

@@ -27,6 +27,7 @@ from lightrig.instruments.core.errors import (
     NoReplyError,
 )
 from lightrig.instruments.servers.host.offset import ClockMap
+from lightrig.instruments.supervisor import supervised
 from lightrig.instruments.wire.shell import Shell
 from lightrig.instruments.wire.trace import Trace
 from lightrig.testbeds.json_text import from_json
@@ -136,9 +137,8 @@ class ProgramRun:
         self._answers = False
         self.printed: list[str] = []
         self._numbers = itertools.count(1)
-        self._channel = shell.start(
-            [shell.python, "-u", "-c", program.bootstrap, program.name, str(program.version)], self
-        )
+        command = [shell.python, "-u", "-c", program.bootstrap, program.name, str(program.version)]
+        self._channel = shell.start(supervised(command, reads=True), self)
         self._send(program.packed())
 
     @property

@@ -12,12 +12,12 @@ from typing import IO, NamedTuple, Protocol
 import paramiko
 
 from lightrig.instruments.clock import Clock, Flight
-from lightrig.instruments.program_limits import without_limit
 from lightrig.instruments.simulated.protocols.ssh_listener import (
     CLIENT_LEFT,
     SshListener,
     SshService,
 )
+from lightrig.instruments.supervisor import plain_line
 from lightrig.testbeds.errors import LightrigError
 
 
@@ -158,7 +158,7 @@ class _HostService(SshService):
         # client has counted the command; it lands when what follows from it is scheduled.
         flight = self._host.clock.flight((self.ends, channel.get_id()))
         # A program of the simulated world ends with its channel.
-        program = without_limit(command)
+        program = plain_line(command)
         flight.landed(len(command) - len(program))
         command = program
         probe = command.endswith(b"lightrig-probe 1") and self._host.start_probe is not None

@@ -1,0 +1,136 @@
+"""Command lines that end a program, and all that it has started, with its time and its caller.
+
+The end of an SSH connection ends no program: one that neither reads nor writes goes on for ever.
+Everything that is started on a server is run by `supervised`.
+"""
+
+import math
+import re
+import shlex
+from collections.abc import Sequence
+
+_LATER_SECONDS = 1
+"""Time from the caller's limit, after which it ends the program, to the server's own, in s."""
+
+# The caller holds the input open; its end is that of the connection, of the channel, or of the
+# caller. Where no end arrives, as through a cable that was pulled, `timeout` ends the program.
+#
+# Ended is the process group that `timeout` makes, and each process that has the program's token in
+# its environment: a daemon leaves group and session. SIGTERM comes first, SIGKILL a second later. A
+# program that reads its input ends by that, and has two seconds before. What a program has left
+# behind when it ends by itself is looked for in the background, since nobody waits for that, and a
+# moment later, since the process that forks a daemon may be missed along with it. Where the kernel
+# has started no process but these (the last field of loadavg, proc(5)) there is none: the search
+# takes more of a processor than all else.
+#
+# dash waits for all of a pipeline that it has started: what carries the input is started by one
+# that ends at once.
+#
+# The shell's own messages, such as that a job was terminated, are not the program's.
+#
+# One line without what csh and fish change, see `login_line`.
+_SCRIPT = """
+exec 3<&0 4>&2 2>/dev/null
+token=$$
+read -r token </proc/sys/kernel/random/uuid
+left() {
+pids=
+for each in $(cd /proc; LC_ALL=C grep -Fls "LIGHTRIG_PROGRAM=$token" [0-9]*/environ)
+do pids="$pids ${each%/*}"
+done
+[ "$pids" ] || kill -s 0 -- "-$program"
+}
+end() {
+while left && [ $n -lt 30 ]
+do case $n in 0) s=TERM;; -*|?) s=0;; *) s=KILL;; esac
+kill -s $s -- "-$program" $pids
+sleep 0.1
+n=$((n + 1))
+done
+}
+n=$1 limit=$2
+shift 2
+trap "trap : USR1 TERM HUP INT; end; sleep 0.1; end; exit 143" USR1 TERM HUP INT
+if [ $n = 0 ]
+then LIGHTRIG_PROGRAM=$token timeout -k 1 "$limit" "$@" </dev/null 2>&4 3<&- 4>&- & program=$!
+{ while read -r line
+do :
+done
+kill -s USR1 $$
+} <&3 >/dev/null 3<&- 4>&- & input=$!
+else { { cat
+kill -s USR1 $$
+} <&3 3<&- 4>&- &
+} | LIGHTRIG_PROGRAM=$token timeout -k 1 "$limit" "$@" 2>&4 3<&- 4>&- & program=$!
+fi
+exec 3<&- 4>&-
+wait "$program"
+status=$?
+trap : USR1 TERM HUP INT
+[ "$input" ] && kill "$input"
+n=0
+read -r _ _ _ _ last </proc/loadavg
+case $((last - program)) in
+[0-2]) ;;
+*) { sleep 1
+end
+} </dev/null >/dev/null & ;;
+esac
+exit "$status"
+"""
+
+
+def _one_line(script: str) -> str:
+    """Return a shell script as one line."""
+    joined = "; ".join(script.strip().splitlines()).replace("$!;", "$! ;")
+    return re.sub(r"(\b(?:do|then|else|in)|[{&]|;;);", r"\1", joined)
+
+
+_PREFIX = ("sh", "-c", _one_line(_SCRIPT), "sh")
+_LINE = shlex.join(_PREFIX).encode() + b" "
+_NO_TIME, _GRACE = "0", "-20"
+"""For how many tenths of a second, below zero, a program may end by itself."""
+
+
+def supervised(
+    command: Sequence[str], limit_ns: int | None = None, *, reads: bool = False
+) -> list[str]:
+    """Return the command that runs `command` for about `limit_ns`, and not longer than its caller.
+
+    Its status is the program's, 124 after the limit, and 128 and the signal's number where one
+    ended it. It needs `sh`, `grep`, and `timeout`, `sleep` and `cat` (coreutils).
+
+    limit_ns: None for no limit.
+    reads: whether the program reads its input; else that is empty.
+    """
+    seconds = 0 if limit_ns is None else math.ceil(limit_ns / 1e9) + _LATER_SECONDS
+    return [*_PREFIX, _GRACE if reads else _NO_TIME, str(seconds), *command]
+
+
+_CHANGED = re.compile(r"[\n\\]|!(?![ =(])")
+"""What csh or fish change within single quotes."""
+_DECODED = ("sh", "-c", 'eval "$(printf %b "$0")"')
+_DECODED_LINE = shlex.join(_DECODED).encode() + b" "
+_ESCAPED = re.compile(r"[^\w /.,:=@%+-]", re.ASCII)
+
+
+def login_line(command: Sequence[str]) -> str:
+    """Return the line by which any login shell runs `command`: POSIX's, csh, or fish."""
+    line = shlex.join(command)
+    if not _CHANGED.search(line):
+        return line
+    octal = _ESCAPED.sub(
+        lambda found: "".join(f"\\0{byte:03o}" for byte in found[0].encode()), line
+    )
+    return shlex.join([*_DECODED, octal])
+
+
+def plain_line(line: bytes) -> bytes:
+    """Return the line of the program that `supervised` or `login_line` was given."""
+    if line.startswith(_DECODED_LINE):
+        (octal,) = shlex.split(line[len(_DECODED_LINE) :].decode())
+        text = re.sub(r"\\0([0-7]{3})", lambda found: chr(int(found[1], 8)), octal)
+        line = text.encode("latin-1")
+    if line.startswith(_LINE):
+        line = line[len(_LINE) :].split(b" ", 2)[2]
+    return line

@@ -1,0 +1,139 @@
+"""The command line that supervises a program: what it runs, reports, and ends."""
+
+import contextlib
+import os
+import shlex
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from lightrig.instruments.supervisor import login_line, plain_line, supervised
+
+SECOND = 1_000_000_000
+
+
+def run(*command: str, limit: int = 60) -> "subprocess.CompletedProcess[str]":
+    """Run a command until all have ended that hold its output open."""
+    reading, writing = os.pipe()
+    with os.fdopen(reading) as its_input, os.fdopen(writing, "w"):
+        return subprocess.run(
+            supervised(command, limit * SECOND),
+            stdin=its_input,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=30,
+        )
+
+
+def test_output_and_status_are_the_program_s() -> None:
+    ended = run("sh", "-c", "echo one; echo two >&2; exit 3")
+    assert (ended.stdout, ended.stderr, ended.returncode) == ("one\n", "two\n", 3)
+    arguments = ["a b", "$HOME", "'", '"', "*", "\\", "-k"]
+    assert run("printf", "%s\n", *arguments).stdout.splitlines() == arguments
+
+
+@pytest.mark.parametrize("shell", ["dash", "bash", "busybox"])
+def test_any_sh_runs_it(shell: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = shutil.which(shell)
+    if program is None:
+        pytest.skip(f"no {shell} on this machine")
+    (tmp_path / "sh").symlink_to(program)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    for _ in range(20):
+        ended = run("printf", "%s", "one")
+        assert (ended.stdout, ended.stderr, ended.returncode) == ("one", "", 0)
+
+
+def test_a_program_that_reads_has_its_input_and_ends_by_itself() -> None:
+    """Its end does not wait for the end of the input."""
+    command = supervised(["sh", "-c", "read a; read b; echo $b; echo $a >&2; exit 3"], reads=True)
+    with subprocess.Popen(command, stdin=-1, stdout=-1, stderr=-1, text=True) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdin.write("one\ntwo\nthree\n")
+        process.stdin.flush()
+        assert (process.stdout.read(), process.stderr.read()) == ("two\n", "one\n")
+        assert process.wait() == 3
+
+
+@contextlib.contextmanager
+def fifo(path: Path) -> Iterator[None]:
+    """A pipe by name, from which those who wait there read its end at last."""
+    os.mkfifo(path)
+    yield
+    os.close(os.open(path, os.O_RDWR))
+    path.unlink()
+
+
+def test_the_caller_does_not_wait_for_the_search(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The search for what it has left lasts as long as `grep`, which waits here."""
+    grep = tmp_path / "grep"
+    grep.write_text(f"#!/bin/sh\nread line <{tmp_path}/wait\n")
+    grep.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    with fifo(tmp_path / "wait"):
+        ended = run("sh", "-c", "true; true; sleep 0; sleep 0; echo one; true")
+        assert (ended.stdout, ended.returncode) == ("one\n", 0)
+
+
+def test_a_missing_program_has_the_shell_s_status() -> None:
+    """127, as POSIX.1-2017 states for `sh`, and GNU's `timeout` for itself."""
+    assert run("no-such-program-anywhere").returncode == 127
+
+
+def test_a_program_reads_nothing() -> None:
+    assert run("cat").stdout == ""
+
+
+def test_a_program_s_own_signal_is_in_its_status() -> None:
+    """128 and the number, as `sh` has it."""
+    assert run("sh", "-c", "kill -s KILL $$").returncode == 128 + 9
+
+
+def test_what_it_has_started_ends_with_it_after_the_limit() -> None:
+    ended = run("sh", "-c", "sleep 86400 & echo one; wait", limit=0)
+    assert (ended.stdout, ended.returncode) == ("one\n", 124)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [["ethtool", "-m", "eth0"], ["sh", "-c", "a 'b' $c"], ["sh", "-c", "a\nb!"], ["tool"]],
+)
+def test_the_command_is_found_in_its_line(command: list[str]) -> None:
+    line = shlex.join(command).encode()
+    assert plain_line(shlex.join(supervised(command, 30 * SECOND)).encode()) == line
+    assert plain_line(line) == line
+    for reads in (False, True):
+        login = login_line(supervised(command, reads=reads)).encode()
+        assert plain_line(login) == line
+
+
+TEXTS = [
+    "one\ntwo",
+    "!x",
+    "a\\b",
+    "\\'",
+    "'!'\n",
+    "ü\\n",
+    "%s \\0101",
+    "-n !",
+    "~ $HOME `id` {a,b} *",
+]
+
+
+@pytest.mark.parametrize("shell", ["sh", "bash", "csh", "tcsh", "fish"])
+def test_any_login_shell_hands_on_any_argument(shell: str) -> None:
+    """sshd(8) hands the line to the account's shell with -c; csh and fish quote unlike POSIX."""
+    if shutil.which(shell) is None:
+        pytest.skip(f"no {shell} on this machine")
+    line = login_line(["printf", "%s;", *TEXTS])
+    done = subprocess.run([shell, "-c", line], capture_output=True, check=True)
+    assert done.stdout.decode() == "".join(f"{text};" for text in TEXTS)
+    assert plain_line(line.encode()).decode() == shlex.join(["printf", "%s;", *TEXTS])
