@@ -1,5 +1,6 @@
 """RDMA is tried until it runs, and what was tried bounds when it did."""
 
+import itertools
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,7 +19,7 @@ from lightrig.harness.measure.reconfiguration import bring_up
 from lightrig.harness.measure.recording import Recording
 from lightrig.harness.record import Row
 from lightrig.instruments.clock import Clock, Span
-from lightrig.instruments.core.errors import NotDoneError
+from lightrig.instruments.core.errors import NoReplyError, NotDoneError
 from lightrig.testbeds import Plan
 
 SECOND = 1_000_000_000
@@ -61,13 +62,38 @@ class Tries:
         self._failures = failures
         self.begun: list[int] = []
 
-    def latency(self, size: int, iterations: int) -> SimpleNamespace:
+    retry_ns = SECOND
+
+    def latency(self, size: int, iterations: int, *, timeout: int) -> SimpleNamespace:
         self.begun.append(self._clock.now())
         if len(self.begun) <= self._failures:
             self._clock.sleep(7 * SECOND)
             raise NotDoneError("server0", "Failed status 12")
         self._clock.sleep(2 * SECOND)
         return SimpleNamespace(at=Span(self.begun[-1], self._clock.now()))
+
+
+class SoftRoce(Tries):
+    """Ends that send again without end, as those of rdma_rxe of Linux 6.1 do."""
+
+    def latency(self, size: int, iterations: int, *, timeout: int) -> SimpleNamespace:
+        if len(self.begun) >= self._failures:
+            return super().latency(size, iterations, timeout=timeout)
+        self.begun.append(self._clock.now())
+        self._clock.sleep(timeout)
+        raise NoReplyError("server0", "did not end a program")
+
+
+def test_a_try_that_does_not_fail_by_itself_has_a_limit(bench: Bench) -> None:
+    """Of 10 s for its start, and of what a device sends again: 1 s here."""
+    fabric = Fabric(bench)
+    before, after = list(bench.testbed.plans.values())[:2]
+    fabric.apply(before)
+    link = min(fabric.links(after) - fabric.links(before))
+    tries = SoftRoce(bench.clock, 2)
+    found = first_rdma(fabric, after, link, tries, timeout=60 * SECOND)  # type: ignore[arg-type]
+    assert [later - begun for begun, later in itertools.pairwise(tries.begun)] == [11 * SECOND] * 2
+    assert found.tries == 3
 
 
 @pytest.mark.parametrize("failures", [0, 1, 3])

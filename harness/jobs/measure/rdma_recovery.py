@@ -15,6 +15,9 @@ from lightrig.testbeds import LightrigError, Link, Plan
 SIZE, ITERATIONS = 8, 100
 """Of a try: bytes of a message, and how many."""
 
+STARTING = 10_000_000_000
+"""Time for the start of both ends of a try, in ns, beyond that for which they send again."""
+
 
 class RdmaDownError(LightrigError):
     """RDMA did not run again in time."""
@@ -53,7 +56,9 @@ def first_rdma(
     """Apply `plan` and try RDMA over `link`, which is one of its new links, until it works.
 
     A try that fails takes as long as the ends send again, so that is how finely the moment is
-    known. Raises `RdmaDownError` after `timeout` ns, from what the last try said.
+    known. Soft-RoCE sends again without end: there a try fails by its limit.
+
+    Raises `RdmaDownError` after `timeout` ns, from what the last try said.
     """
     clock = fabric.bench.clock
     transition = fabric.prepare(plan)
@@ -64,7 +69,8 @@ def first_rdma(
     while True:
         began, tries = clock.now(), tries + 1
         try:
-            done = ends.latency(SIZE, ITERATIONS).at.latest
+            limit = ends.retry_ns + STARTING
+            done = ends.latency(SIZE, ITERATIONS, timeout=limit).at.latest
         except InstrumentError as error:
             failed_at = began
             if clock.now() - sent.latest > timeout:

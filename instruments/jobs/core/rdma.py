@@ -33,6 +33,10 @@ class RdmaBandwidth:
     at: Span
 
 
+DEFAULT_TIMEOUT = 60_000_000_000
+"""Time allowed for a measurement, in ns."""
+
+
 class RdmaLink(Protocol):
     """Two ends that can be asked for both; see `instruments.servers.rdma_pair`."""
 
@@ -40,7 +44,7 @@ class RdmaLink(Protocol):
     def retry_ns(self) -> int:
         """Time for which a message is retransmitted before the ends give up, in ns."""
 
-    def latency(self, size: int, iterations: int) -> RdmaLatency:
+    def latency(self, size: int, iterations: int, *, timeout: int = DEFAULT_TIMEOUT) -> RdmaLatency:
         """Of `iterations` messages of `size` bytes; raises `InstrumentError`, `ToolOutputError`."""
 
     def bandwidth(self, size: int, iterations: int) -> RdmaBandwidth:

@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from lightrig.instruments.clock import Span
 from lightrig.instruments.core.errors import InstrumentError
-from lightrig.instruments.jobs.core.rdma import RdmaBandwidth, RdmaLatency
+from lightrig.instruments.jobs.core.rdma import DEFAULT_TIMEOUT, RdmaBandwidth, RdmaLatency
 from lightrig.instruments.jobs.tools import perftest
 from lightrig.instruments.jobs.tools.perftest import BandwidthRow, LatencyRow, PerftestReport
 from lightrig.instruments.servers.host.commands import (
@@ -20,9 +20,6 @@ from lightrig.instruments.servers.host.commands import (
 from lightrig.instruments.servers.tools.output import ToolOutputError
 
 Row = TypeVar("Row", LatencyRow, BandwidthRow)
-
-DEFAULT_TIMEOUT = 60_000_000_000
-"""Time allowed for a test, in ns."""
 
 RETRIES = 8
 """Number of transmissions of a message: one, and the 7 retries that perftest sets."""
