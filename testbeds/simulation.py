@@ -227,6 +227,24 @@ class SimulatedClocks(Stated):
             examples=[0.1],
         ),
     ] = 0.0
+    quartz_ppm: Annotated[
+        float,
+        Field(
+            ge=0,
+            description="Standard deviation of the errors of their quartz, and of the harness's, "
+            "which each one's kernel corrects at a steady rate and reports",
+            examples=[20.0],
+        ),
+    ] = 20.0
+    slew_ppm: Annotated[
+        float,
+        Field(
+            ge=0,
+            description="Standard deviation of the rates of NTP's slews, each of 10 to 100 s, of "
+            "which one begins every 200 s; NTP slews by up to 500 ppm",
+            examples=[1.0],
+        ),
+    ] = 1.0
 
 
 @dataclass(frozen=True, slots=True)

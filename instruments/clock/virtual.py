@@ -58,6 +58,8 @@ class VirtualClock:
     Attributes:
         write_delay: returns the time before a write of the harness, and with True that after it,
             in ns; None for writes that take no time.
+        corrected: returns by how many ns this machine's kernel has corrected its clock until a
+            moment; None for a clock without corrections.
     """
 
     virtual = True
@@ -66,6 +68,7 @@ class VirtualClock:
         self._lock = threading.Lock()
         self._now = 0
         self.write_delay: Callable[[bool], int] | None = None
+        self.corrected: Callable[[int], int] | None = None
         self._participating = 1  # the thread that makes the clock
         self._acting = False  # a scheduled action is running
         self._workers = Workers()
@@ -85,7 +88,7 @@ class VirtualClock:
         return None
 
     def slewed(self) -> int:
-        return 0
+        return 0 if self.corrected is None else self.corrected(self._now)
 
     def now(self) -> int:
         return self._now

@@ -18,7 +18,7 @@ from lightrig.instruments.simulated.faults.wire_faults import FaultInjector
 from lightrig.instruments.simulated.hosts.host_ports import HostPort, PortLight, SimulatedPort
 from lightrig.instruments.simulated.hosts.host_shell import HostShell, ShellTools
 from lightrig.instruments.simulated.hosts.host_tools import TOOLS, HostSoftware, HostTools
-from lightrig.instruments.simulated.hosts.simulated_clock import SimulatedServerClock
+from lightrig.instruments.simulated.hosts.simulated_clock import Discipline, SimulatedServerClock
 from lightrig.instruments.simulated.hosts.simulated_probe import SimulatedProbe
 from lightrig.instruments.simulated.namespaces.fiber_plant import (
     CarrierListener,
@@ -130,6 +130,11 @@ class SimulatedLab(World):
                 self.services[server.name] = self._host(server)
         self._plan_resets()
         self._delay_writes()
+        if isinstance(clock, VirtualClock):
+            quartz_ppm = (
+                testbed.simulation.clocks.quartz_ppm * self.chance.stream("quartz").normal()
+            )
+            clock.corrected = Discipline(quartz_ppm).corrected
 
     @property
     def failure(self) -> LightrigError | None:
@@ -318,6 +323,11 @@ class SimulatedLab(World):
             self.chance.stream(f"{server}/clock wander"),
             self._lab_faults.clock_steps(server),
             self._lab_faults.clock_slews(server),
+            Discipline(
+                clocks.quartz_ppm * self.chance.stream(f"{server}/quartz").normal(),
+                clocks.slew_ppm,
+                self.chance.stream(f"{server}/slews"),
+            ),
         )
 
     def _tools(self, spec: ServerSpec) -> HostTools:

@@ -1,10 +1,13 @@
 """A simulated server's clock shows each moment by that moment, whenever it is asked."""
 
+from itertools import pairwise
+
 import pytest
 
 from lightrig.instruments.simulated.hosts.simulated_clock import (
     ClockSlew,
     ClockStep,
+    Discipline,
     SimulatedServerClock,
 )
 from lightrig.instruments.simulated.world.randomness import Chance
@@ -46,3 +49,27 @@ def test_a_wandering_rate_is_a_random_walk_that_does_not_depend_on_the_order_of_
     expected = 0.1e-6 * SECOND * (100 * 101 * 201 / 6) ** 0.5
     assert spread == pytest.approx(expected, rel=0.15)
     assert abs(sum(gained)) / len(gained) < 0.2 * expected
+
+
+def test_a_corrected_quartz_keeps_time_and_the_correction_is_reported() -> None:
+    """CLOCK_MONOTONIC less CLOCK_MONOTONIC_RAW of a quartz that is 30 ppm fast, by arithmetic."""
+    clock = SimulatedServerClock(offset=7, discipline=Discipline(30.0))
+    assert [clock.reads(at * SECOND) - at * SECOND for at in (0, 60, 3_600)] == [7, 7, 7]
+    assert [clock.slewed(at * SECOND) for at in (0, 60, 3_600)] == [0, -1_800_000, -108_000_000]
+
+
+def test_slews_of_a_time_service_last_10_to_100_s_and_move_the_clock() -> None:
+    def clock() -> SimulatedServerClock:
+        discipline = Discipline(slew_ppm=5.0, draws=Chance(2).stream("slews"))
+        return SimulatedServerClock(discipline=discipline)
+
+    one, other = clock(), clock()
+    moved = [one.reads(at * SECOND) - at * SECOND for at in range(4_000)]
+    assert [other.slewed(at * SECOND) for at in reversed(range(4_000))] == moved[::-1]
+    rates = [(after - before) / 1e3 for before, after in pairwise(moved)]
+    slewing = [abs(rate) > 0.01 for rate in rates]
+    begun = [at for at in range(1, len(slewing)) if slewing[at] and not slewing[at - 1]]
+    lengths = [slewing[at:].index(False) for at in begun]
+    assert 17 <= len(begun) <= 20  # one each 200 s, but for one too slow to see
+    assert all(9 <= length <= 101 for length in lengths)
+    assert 1 < max(map(abs, rates)) <= 15

@@ -8,6 +8,10 @@ from lightrig.instruments.simulated.world.randomness import Stream
 _CELL = 10**9
 """Time, in ns, for which a wandering rate stays as it is."""
 
+_BETWEEN_SLEWS = 200 * 10**9
+_FARTHEST = 3.0
+"""Standard deviations within which slews begin, last and are fast."""
+
 
 class ClockStep(NamedTuple):
     """The clock is set at `at`, in ns of the world's time, ahead by `by` ns."""
@@ -28,6 +32,50 @@ class ClockSlew(NamedTuple):
         return round(min(max(at - self.at, 0), self.lasting) * self.ppm / 1e6)
 
 
+class Discipline:
+    """What a kernel that follows NTP does to its clock, for any moment, past or planned.
+
+    It corrects the error of its quartz, for ever, and slews for 10 to 100 s now and then.
+
+    Args:
+        quartz_ppm: by how many ppm the quartz runs too fast.
+        slew_ppm: standard deviation of the rates of slews, in ppm.
+        draws: chance of the slews.
+    """
+
+    def __init__(
+        self, quartz_ppm: float = 0.0, slew_ppm: float = 0.0, draws: Stream | None = None
+    ) -> None:
+        self._quartz_ppm, self._slew_ppm, self._draws = quartz_ppm, slew_ppm, draws
+        self._slews: list[ClockSlew] = []
+        self._moved = [0]
+
+    def corrected(self, at: int) -> int:
+        """Return by how many ns quartz was corrected until a moment."""
+        return -round(at * self._quartz_ppm / 1e6) if self._quartz_ppm else 0
+
+    def moved(self, at: int) -> int:
+        """Return by how many ns slews have moved the clock until a moment."""
+        if not self._slew_ppm:
+            return 0
+        number = max(at, 0) // _BETWEEN_SLEWS
+        while len(self._slews) <= number:
+            slew = self._draw(len(self._slews) * _BETWEEN_SLEWS)
+            self._slews.append(slew)
+            self._moved.append(self._moved[-1] + slew.moved(slew.at + slew.lasting))
+        return self._moved[number] + self._slews[number].moved(at)
+
+    def _draw(self, since: int) -> ClockSlew:
+        assert self._draws is not None
+        normals = (self._draws.normal() for _ in range(3))
+        begin, length, rate = (min(max(each, -_FARTHEST), _FARTHEST) for each in normals)
+        return ClockSlew(
+            at=since + round((50 + 15 * begin) * 1e9),
+            lasting=round((55 + 15 * length) * 1e9),
+            ppm=rate * self._slew_ppm,
+        )
+
+
 class SimulatedServerClock:
     """A clock that shows, for any moment of the world, past or planned, the server's time then.
 
@@ -38,6 +86,7 @@ class SimulatedServerClock:
         draws: chance of the wander.
         steps: when the clock is set, and by how much.
         slews: when it is slewed.
+        discipline: what its kernel does to it.
     """
 
     def __init__(
@@ -48,7 +97,9 @@ class SimulatedServerClock:
         draws: Stream | None = None,
         steps: Sequence[ClockStep] = (),
         slews: Sequence[ClockSlew] = (),
+        discipline: Discipline | None = None,
     ) -> None:
+        self._discipline = discipline or Discipline()
         self._offset = offset
         self._rate_ppm = rate_ppm
         self._wander_ppm = wander_ppm
@@ -68,11 +119,20 @@ class SimulatedServerClock:
         for step in self._steps:
             if at >= step.at:
                 reading += step.by
-        return reading + self.slewed(at)
+        return reading + self._moved(at)
 
     def slewed(self, at: int) -> int:
-        """Return by how many ns the server's kernel has slewed the clock until a moment."""
-        return sum(slew.moved(at) for slew in self._slews)
+        """Return by how many ns the server's kernel has slewed the clock until a moment.
+
+        That is CLOCK_MONOTONIC less CLOCK_MONOTONIC_RAW, the correction of quartz among it.
+        """
+        return self._moved(at) + self._discipline.corrected(at)
+
+    def _moved(self, at: int) -> int:
+        moved = self._discipline.moved(at)
+        for slew in self._slews:
+            moved += slew.moved(at)
+        return moved
 
     def _wander(self, at: int) -> float:
         """Return what a random walk of the rate has added until a moment, in ns."""
