@@ -159,7 +159,7 @@ def test_rights_that_are_missing_are_named(
     (tmp_path / "refuse").touch()
     with pytest.raises(ToolFailedError, match="by sudo: sudo: a password is required") as no:
         root.commands.read(command, str)
-    assert "allow `sudo -n ethtool` to this account, NOPASSWD" in str(no.value)
+    assert "allow `sudo -n sh` to this account, NOPASSWD: it ends ethtool" in str(no.value)
     assert "become: true" not in str(no.value)
 
 
