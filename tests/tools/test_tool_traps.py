@@ -4,13 +4,14 @@ import json
 
 import pytest
 
+from lightrig.instruments.jobs.tools import nccl_tests, osu
 from lightrig.instruments.servers.tools import (
     cmis_diagnostics,
     ethtool_module,
     infiniband_sysfs,
     mlxlink,
 )
-from lightrig.instruments.servers.tools.output import ToolOutputError
+from lightrig.instruments.servers.tools.output import ToolOutputError, ToolReportedError
 
 
 def report(**sections: dict[str, str]) -> str:
@@ -89,3 +90,48 @@ def test_more_light_than_a_register_holds_is_refused(power: str) -> None:
     """mstflint's pull requests 1377, 1378; 65,535 steps of 0.1 µW are 6.5 mW, 8.2 dBm."""
     with pytest.raises(ToolOutputError, match="rx_power"):
         mlxlink.parse(module(power))
+
+
+OSU = """# OSU MPI Allreduce Latency Test v7.4
+# Datatype: MPI_CHAR.
+# Size       Avg Latency(us)        Validation
+1                       1.38              Pass
+2                       1.36              {}
+"""
+
+
+def test_validation_of_osu() -> None:
+    """open-mpi/ompi's issue 12717: the column that `-c` adds."""
+    read = osu.parse(OSU.format("Pass"))
+    assert read.columns == ("Avg Latency(us)",)
+    assert [row.values["Avg Latency(us)"] for row in read.rows] == [1.38, 1.36]
+    with pytest.raises(ToolReportedError, match="did not succeed"):
+        osu.parse(OSU.format("Fail"))
+
+
+@pytest.mark.parametrize(
+    ("devices", "gpus", "ranks"),
+    [
+        ([(0, 7)], 4, 4),
+        ([(0, 7), (4, 8)], 4, 8),
+        ([(0, 7), (1, 8)], 1, 2),
+        ([(0, 7), (1, 7), (2, 7), (3, 7)], 4, 4),
+    ],
+    ids=["1 process", "2 processes", "1 GPU each", "all listed"],
+)
+def test_ranks_of_a_file_of_nccl_tests(
+    devices: list[tuple[int, int]], gpus: int, ranks: int
+) -> None:
+    """src/util.cu of nccl-tests 2.19.6 lists the first device of each process."""
+    factor = 2 * (ranks - 1) / ranks  # of all_reduce: bus over algorithm bandwidth
+    place = {"time": 100.0, "alg_bw": 10.0, "bus_bw": round(10 * factor, 6), "nwrong": 0.0}
+    row = {"size": 1_000_000, "count": 250_000, "type": "float", "redop": "sum", "root": "    -1"}
+    listed = [{"rank": rank, "pid": pid, "hostname": "node0"} for rank, pid in devices]
+    document = {
+        "version": 3,
+        "args": ["./build/all_reduce_perf", "-J", "out.json"],
+        "nccl_version": 22809,
+        "config": {"nthreads": 1, "ngpus": gpus, "devices": listed},
+        "results": [{**row, "out_of_place": place, "in_place": place}],
+    }
+    assert nccl_tests.parse(json.dumps(document)).ranks == ranks

@@ -37,7 +37,8 @@ def parse(text: str) -> CollectiveRun:
     version = field(TOOL, document, "version", int)
     if version not in VERSIONS:
         raise ToolOutputError(TOOL, f"a version of {VERSIONS}", version)
-    devices = field(TOOL, field(TOOL, document, "config", dict), "devices", list)
+    config = field(TOOL, document, "config", dict)
+    devices = field(TOOL, config, "devices", list)
     results = field(TOOL, document, "results", list)
     if not results:
         raise ToolOutputError(TOOL, "results", "none")
@@ -45,13 +46,30 @@ def parse(text: str) -> CollectiveRun:
     bounds = optional(TOOL, document, "out_of_bounds", dict)
     return CollectiveRun(
         _collective(document),
-        max((field(TOOL, device, "rank", int) for device in devices), default=-1) + 1 or None,
+        _ranks(config, devices),
         tuple(dict.fromkeys(field(TOOL, device, "hostname", str) for device in devices)),
         str(field(TOOL, document, "nccl_version", int)) if "nccl_version" in document else None,
         tuple(map(_row, results)),
         None if average is None else _number(average, "bandwidth"),
         None if bounds is None else field(TOOL, bounds, "count", int),
     )
+
+
+def _ranks(config: Any, devices: list[Any]) -> int | None:
+    """Return the number of ranks; None where no device is listed.
+
+    nccl-tests list the first device of each process (src/util.cu of 2.19.6, jsonRankInfo), whose
+    ranks follow each other; files that list several of a process list all.
+    """
+    if not devices:
+        return None
+    last: int = max(field(TOOL, device, "rank", int) for device in devices)
+    processes = {(device.get("hostname"), device.get("pid")) for device in devices}
+    if len(processes) < len(devices):
+        return last + 1
+    threads: int = optional(TOOL, config, "nthreads", int) or 1
+    gpus: int = optional(TOOL, config, "ngpus", int) or 1
+    return last + threads * gpus
 
 
 def _collective(document: dict[str, Any]) -> str | None:

@@ -2,7 +2,8 @@
 
 A table begins with `# OSU MPI ... v7.4` and a line of column names, of which those in units are
 kept as they are printed: `Avg Latency(us)`, `Bandwidth (MB/s)`, and for non-blocking collectives
-`Overall(us)`, `Compute(us)`, `Pure Comm.(us)`, `Overlap(%)`. A barrier has no size.
+`Overall(us)`, `Compute(us)`, `Pure Comm.(us)`, `Overlap(%)`. A barrier has no size. With `-c` a
+last column `Validation` has Pass or Fail, as in issue 12717 of open-mpi/ompi; a Fail is an error.
 Source: osu_util of the benchmarks, and the outputs in PerfKitBenchmarker's tests.
 """
 
@@ -12,6 +13,7 @@ from dataclasses import dataclass
 
 from lightrig.instruments.servers.tools.output import (
     ToolOutputError,
+    ToolReportedError,
     number,
     whole,
     without_prefixes,
@@ -20,6 +22,7 @@ from lightrig.instruments.servers.tools.output import (
 TOOL = "OSU micro-benchmarks"
 
 _TITLE = re.compile(r"# (OSU .+?)(?: v(\d\S*))?$")
+_VALIDATION = "Validation"
 _COLUMNS = re.compile(r"\s{2,}|\t+")
 
 
@@ -52,6 +55,7 @@ def parse(text: str) -> OsuRun:
     """Parse the output of one benchmark; lines of the launcher before it are skipped.
 
     Raises:
+        ToolReportedError: the benchmark found wrong values.
         ToolOutputError: there is no such table, or a row does not fit its columns.
     """
     title: re.Match[str] | None = None
@@ -76,7 +80,7 @@ def parse(text: str) -> OsuRun:
     sizes = [row.size for row in rows if row.size is not None]
     if sizes != sorted(set(sizes)):
         raise ToolOutputError(TOOL, "sizes in ascending order", sizes)
-    values = columns[1:] if columns[0] == "Size" else columns
+    values = [name for name in columns if name not in ("Size", _VALIDATION)]
     return OsuRun(title[1], title[2], tuple(values), tuple(rows))
 
 
@@ -84,6 +88,11 @@ def _row(line: str, columns: list[str]) -> OsuRow:
     fields = line.split()
     if len(fields) != len(columns):
         raise ToolOutputError(TOOL, f"{len(columns)} values below {', '.join(columns)}", line)
+    if columns[-1] == _VALIDATION:
+        *fields, outcome = fields
+        columns = columns[:-1]
+        if outcome != "Pass":
+            raise ToolReportedError(TOOL, "Pass", line)
     try:
         values = [number(each).value for each in fields]
         if columns[0] != "Size":
