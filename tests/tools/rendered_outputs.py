@@ -59,7 +59,7 @@ def modules(draw: st.DrawFn, lanes: tuple[int, ...] = (1, 4, 8, 16)) -> Module:
         draw(registers(count)),
         draw(flags(count)),
         draw(st.integers(-(1 << 15), (1 << 15) - 1)),
-        draw(st.integers(0, 0xFFFF)),
+        draw(st.integers(1, 0xFFFF)),  # 0 V is a cable without sensors
         draw(flags(count)),
     )
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from lightrig.instruments.jobs.tools import nccl_tests, osu
+from lightrig.instruments.jobs.tools import iperf3, nccl_tests, osu
 from lightrig.instruments.servers.tools import (
     cmis_diagnostics,
     ethtool_module,
@@ -135,3 +135,34 @@ def test_ranks_of_a_file_of_nccl_tests(
         "results": [{**row, "out_of_place": place, "in_place": place}],
     }
     assert nccl_tests.parse(json.dumps(document)).ranks == ranks
+
+
+def test_zeros_of_a_passive_cable_are_no_reading() -> None:
+    """ethtool 6.1 and 6.14 on the memory of a QSFP28 DAC (SFF-8636, bytes 22 to 27 are 0)."""
+    text = (
+        "\tIdentifier : 0x11 (QSFP28)\n\tVendor PN : DAC-1M\n"
+        "\tModule temperature : 0.00 degrees C / 32.00 degrees F\n\tModule voltage : {} V\n"
+    )
+    read = ethtool_module.parse(text.format("0.0000"))
+    assert (read.part, read.temperature_c, read.voltage_v) == ("DAC-1M", None, None)
+    cold = ethtool_module.parse(text.format("3.2800"))
+    assert (cold.temperature_c, cold.voltage_v) == (0, 3.28)
+    as_json = '[{"identifier": 17, "module_temperature": 0.0, "module_voltage": 0.0}]'
+    assert ethtool_module.parse(as_json).temperature_c is None
+
+
+@pytest.mark.parametrize("reporter", ["connecting_to", "accepted_connection"])
+def test_udp_of_iperf3_before_3_11(reporter: str) -> None:
+    """esnet/iperf, issue 802 and pull request 1174: `sum` alone, 2 of 87 lost."""
+    total = {
+        "seconds": 1.000294, "bytes": 125976, "bits_per_second": 1007511.821641,
+        "jitter_ms": 0.304162, "lost_packets": 2, "packets": 87,
+    }  # fmt: skip
+    test = {"protocol": "UDP", "num_streams": 1, "reverse": 0}
+    start = {"version": "iperf 3.9", reporter: {}, "test_start": test}
+    flow = iperf3.parse(json.dumps({"start": start, "end": {"sum": total}})).forward
+    assert flow is not None
+    assert (flow.packets, flow.lost_packets, flow.jitter_ms) == (87, 2, 0.304162)
+    rates = (flow.sent_bps, flow.received_bps)
+    expected = (1007511.821641, None)
+    assert rates == (expected if reporter == "connecting_to" else expected[::-1])

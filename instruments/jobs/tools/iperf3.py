@@ -17,6 +17,7 @@ from lightrig.instruments.servers.tools.output import (
 
 TOOL = "iperf3"
 _NUMBER = (int, float)
+_OF_TWO_ENDS = ("sum_sent", "sum_received")
 _OF_EACH_STREAM = frozenset({"sock_bufsize", "sndbuf_actual", "rcvbuf_actual"})
 
 
@@ -90,13 +91,16 @@ def _flow(end: dict[str, Any], suffix: str, *, known: str) -> Iperf3Flow:
     sent = optional(TOOL, end, f"sum_sent{suffix}", dict)
     received = optional(TOOL, end, f"sum_received{suffix}", dict)
     datagrams = optional(TOOL, end, f"sum{suffix}", dict)
+    if datagrams is not None and not any(name.startswith(_OF_TWO_ENDS) for name in end):
+        # UDP before 3.11 (esnet/iperf, pull request 1174): one sum, of the end that reports.
+        sent, received = (None, datagrams) if known == "received" else (datagrams, None)
     if sent is received is None:
         raise ToolOutputError(TOOL, "`sum_sent` and `sum_received`", ", ".join(end))
     if known == "received":
         sent = None
     if known == "sent":
         received = None
-    losses = received if datagrams is not None else None
+    losses = (received or sent) if datagrams is not None else None
     packets = optional(TOOL, losses, "packets", int) if losses else None
     lost = optional(TOOL, losses, "lost_packets", int) if losses else None
     if lost is not None and (packets is None or not 0 <= lost <= packets):

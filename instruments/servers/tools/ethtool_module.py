@@ -28,6 +28,7 @@ from lightrig.instruments.servers.tools.module import (
     dbm_of_milliwatt,
     lanes_of,
     plausible,
+    sensors,
 )
 from lightrig.instruments.servers.tools.output import Printed, ToolOutputError, is_json, number
 
@@ -86,6 +87,10 @@ class _Text:
 
     def reading(self) -> ModuleReading:
         identifier, form = self._coded("Identifier")
+        celsius, volt = sensors(
+            self._optional("Module temperature", _temperature),
+            self._optional("Module voltage", lambda text: _in_unit(text, "V", "voltage")),
+        )
         reading = ModuleReading(
             identifier=identifier,
             form=form,
@@ -96,8 +101,8 @@ class _Text:
                 1
             ],
             wavelength_nm=self._wavelength(),
-            temperature_c=self._optional("Module temperature", _temperature),
-            voltage_v=self._optional("Module voltage", lambda text: _in_unit(text, "V", "voltage")),
+            temperature_c=celsius,
+            voltage_v=volt,
             rx_power_is=self._kind_of_rx_power(),
             lanes=self._lanes(),
             thresholds=self.thresholds,

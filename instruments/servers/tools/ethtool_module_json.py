@@ -24,6 +24,7 @@ from lightrig.instruments.servers.tools.module import (
     dbm_of_milliwatt,
     lanes_of,
     plausible,
+    sensors,
 )
 from lightrig.instruments.servers.tools.output import Repeated, ToolOutputError, load_repeating
 
@@ -87,6 +88,10 @@ class _Module:
                 columns[attribute] = flags
         lanes = lanes_of(columns)
         alarms = frozenset(self._alarms(lanes))
+        celsius, volt = sensors(
+            self._module_value("temperature", "module_temperature"),
+            self._module_value("voltage", "module_voltage"),
+        )
         identifier = self._only("identifier", int)
         if identifier is None and not lanes:
             raise ValueError("the fields of a transceiver")
@@ -98,8 +103,8 @@ class _Module:
             serial=self._only("vendor_sn", str),
             state=self._only("module_state_description", str),
             wavelength_nm=self._number("laser_wavelength"),
-            temperature_c=self._module_value("temperature", "module_temperature"),
-            voltage_v=self._module_value("voltage", "module_voltage"),
+            temperature_c=celsius,
+            voltage_v=volt,
             rx_power_is=kind,
             lanes=lanes,
             thresholds={

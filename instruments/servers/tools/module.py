@@ -90,6 +90,14 @@ class Alarm(NamedTuple):
     lane: int | None = None
 
 
+def sensors(celsius: float | None, volt: float | None) -> tuple[float | None, float | None]:
+    """Return temperature and voltage of a module; None where it has no sensors.
+
+    A passive cable has zeros there: a module with a supply of 0 V would not answer.
+    """
+    return (None, None) if volt == 0 else (celsius, volt)
+
+
 @dataclass(frozen=True, slots=True)
 class ModuleReading:
     """One reading of a transceiver.
