@@ -4,6 +4,7 @@ Exit status: 0 yes, 1 no, 2 bad use or input, 3 lab trouble.
 """
 
 import gc
+import io
 import os
 import sys
 import warnings
@@ -13,6 +14,7 @@ from lightrig.harness.machine_folder import VARIABLE, stated_folder
 from lightrig.packs import Command, packs
 
 BAD_USE = 2
+LAB_ERROR = 3
 
 _AFTER_RUNS = ("restore", "report", "results")
 """Commands about what runs have left: a folder of states that is not there is a mistyped one."""
@@ -131,17 +133,45 @@ def _run(name: str, arguments_given: list[str]) -> None:
         raise SystemExit(BAD_USE) from error
     gc.enable()
     shown_before, warnings.formatwarning = warnings.formatwarning, _sentence
+    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
+        # What a terminal of another encoding cannot show is escaped, as on standard error.
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         app(args=arguments_given, prog_name="lightrig")
     except PackError as error:
         sys.stderr.write(f"lightrig {name}: {error}\n")
         raise SystemExit(BAD_USE) from error
+    except SystemExit:
+        _flush(name)
+        raise
+    except OSError:
+        # A failed write may have left nothing to flush: only a further one shows what failed.
+        _flush(name, b"\n")
+        raise
     finally:
         warnings.formatwarning = shown_before
         if name in ("check", "schema"):
             # Spare the collection at the interpreter's end, a sixth of these commands' time.
             # Others may have loaded DuckDB, which reports objects that are not collected.
             gc.freeze()
+
+
+def _flush(name: str, more: bytes = b"") -> None:
+    """Write what is left of standard output; end with a sentence where that cannot be, but a pipe.
+
+    A reader that has left a pipe, such as `head`, wants no more.
+    """
+    try:
+        sys.stdout.flush()
+        if more:
+            os.write(sys.stdout.fileno(), more)
+    except (BrokenPipeError, io.UnsupportedOperation):
+        return
+    except OSError as error:
+        # The interpreter writes the rest when it ends: it would fail there again.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.stderr.write(f"lightrig {name}: standard output: {error.strerror}\n")
+        raise SystemExit(LAB_ERROR) from error
 
 
 def _refuse_missing(name: str) -> None:
