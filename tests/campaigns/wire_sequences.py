@@ -15,7 +15,6 @@ import json
 import multiprocessing
 import os
 import random
-import re
 import signal
 import socket
 import tempfile
@@ -37,7 +36,7 @@ from lightrig.testbeds.readdressing import readdressed
 from tests.campaigns import sequences
 from tests.campaigns.preloaded import run_lanes
 from tests.campaigns.records import folder, log, read, reported
-from tests.campaigns.sequences import CASES, STEPS, Case
+from tests.campaigns.sequences import CASES, STEPS, Case, changed_groups
 from tests.campaigns.switchroom import Switchroom
 
 PERIOD_S = 0.5
@@ -310,17 +309,8 @@ class WireSequence(sequences.Sequence):
             steady = 0 if problems else steady + 1
             if steady == 1:
                 self.longest_s = max(self.longest_s, time.monotonic() - began)
-        changed = self._changed(self.service.history(epoch))
+        changed = changed_groups(self.service.history(epoch))
         return problems + [f"TOUCHED {each}" for each in self.touched(status, changed)]
-
-    def _changed(self, history: Sequence[Mapping[str, Any]]) -> set[tuple[str, int]]:
-        """Return the groups that changed, also those that are as before by now."""
-        found = (re.match(r"job (.+): groups ([\d, ]+) change,", each["event"]) for each in history)
-        return {
-            (match[1], int(number))
-            for match in filter(None, found)
-            for number in match[2].split(", ")
-        }
 
 
 class CountingRoom(Switchroom):

@@ -47,6 +47,9 @@ def generate(
         bool,
         typer.Option("--binary", help="Links over 1, 2, 4 ... nodes, for all-to-all (App. G)."),
     ] = False,
+    dac: Annotated[
+        bool, typer.Option("--dac", help="Cables in place of the modules that are never needed.")
+    ] = False,
     per_tor: Annotated[int, typer.Option(help="Nodes under a ToR; 0: no fat tree.")] = 0,
     per_domain: Annotated[
         int, typer.Option(help="Nodes under a group of aggregation switches; 0: all.")
@@ -69,6 +72,7 @@ def generate(
         line=line,
         namespaces=namespaces,
         binary=binary,
+        dac=dac,
         fat_tree=(per_tor, per_domain or nodes) if per_tor else None,
     )
 
@@ -82,6 +86,7 @@ def render(
     line: bool = False,
     namespaces: bool = False,
     binary: bool = False,
+    dac: bool = False,
     fat_tree: tuple[int, int] | None = None,
 ) -> str:
     """The description of a K-hop ring, or line, of `nodes` nodes, as YAML.
@@ -97,14 +102,21 @@ def render(
     namespaces: the nodes are network namespaces of this machine, of which every circuit is a
     link of the kernel; "whole" is then one ring through all of them, and "bypass" the ring past
     the node in the middle. binary: links lead over 1, 2, 4 ... nodes (G.3) and not over 1, 2, 3 ...
-    fat_tree: nodes of a ToR and of a domain; the row is then deployed as Algorithm 3 has it. Raises
-    `InfiniteHbdError` for sizes that cannot be.
+    dac: the pairs of GPUs without a bundle, which would be in loopback for ever, are joined by
+    direct cables (Fig. 5). fat_tree: nodes of a ToR and of a domain; the row is then deployed as
+    Algorithm 3 has it. Raises `InfiniteHbdError` for sizes that cannot be.
     """
     if nodes > MOST:
         raise InfiniteHbdError(f"found {nodes} nodes, expected at most {MOST} in one file")
     if not 2 <= hops <= gpus:
         raise InfiniteHbdError(f"found {hops} hops, expected 2 to the {gpus} GPUs of a node (§4.2)")
     wiring = (powers_of_two if binary else k_hop)(nodes, hops, closed=not line)
+    cables = range(hops, gpus) if dac else range(0)
+    if dac and (namespaces or not cables):
+        raise InfiniteHbdError(
+            f"found {hops} bundles for {gpus} GPUs, and cables join pairs of GPUs without one"
+            + (", which namespaces have not" if namespaces else "")
+        )
     if nodes <= wiring.reach:
         raise InfiniteHbdError(f"found {nodes} nodes, expected at least {wiring.reach + 1}")
     if fat_tree:
@@ -145,6 +157,14 @@ def render(
             "    nics:",
             f"      trx{_range(0, hops - 1)}: {{ports: 3, {settings}, rate: {rate}, "
             "transceiver: ocstrx}",
+            *(
+                [
+                    f"      dac{_range(hops, gpus - 1)}: {{ports: 2, netdev: 'dac{{n}}p{{p}}', "
+                    f"rate: {rate}}}"
+                ]
+                if cables
+                else []
+            ),
             "",
             "transceivers:    # levels are not published: guesses that close over 4 dB",
             "  ocstrx: {wavelength: 1310 nm, wavelengths: 1, launch: {min: -1 dBm, max: 4 dBm}, "
@@ -152,6 +172,11 @@ def render(
             "",
             "fibers:",
             *(f"  - {fiber}" for fiber in _fibers(wiring)),
+            *(
+                f"  - node{_range(0, nodes - 1)}.dac{pair}.p0 <-> "
+                f"node{_range(0, nodes - 1)}.dac{pair}.p1"
+                for pair in cables
+            ),
             "",
             "plans:",
             *_plan("whole", whole),

@@ -77,6 +77,26 @@ def test_a_line_holds_no_group_over_its_ends(tmp_path: Path) -> None:
     assert joined(testbed, room.circuits)["node1"] == {"node2"}
 
 
+def test_pairs_of_gpus_that_no_link_needs_are_joined_by_cables(tmp_path: Path) -> None:
+    """Of four bundles two lead outside; a ring of all GPUs of a node needs the others closed."""
+    testbed = loaded(tmp_path, render(8, hops=2, gpus=4, dac=True))
+    cables = {
+        (fiber.source, fiber.sink)
+        for fiber in testbed.fibers
+        if fiber.source.owner == fiber.sink.owner
+    }
+    pairs = {(str(a), str(b)) for a, b in cables if a.owner == "node3"}
+    ends = {
+        ("node3.dac2.p0", "node3.dac2.p1"),
+        ("node3.dac3.p0", "node3.dac3.p1"),
+    }
+    assert pairs == ends | {(b, a) for a, b in ends}
+    assert len(cables) == 8 * 4
+    assert RowLayout(testbed).wiring == k_hop(8, 2, closed=True)
+    with pytest.raises(InfiniteHbdError, match="found 4 bundles for 4 GPUs"):
+        render(12, hops=4, gpus=4, dac=True)
+
+
 @pytest.mark.long
 def test_a_line_of_14_nodes_works_over_wires(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
