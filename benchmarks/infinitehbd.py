@@ -2,18 +2,23 @@
 
 Placement is the whole search over a fat-tree, with 5 % of the nodes faulty and 85 % of the GPUs
 wanted. Limits: a million GPUs in 2 s, 348 days for all architectures in 30 s, 1 GiB of memory;
-the time must grow as n log n.
+the time must grow as n log n. One failure among 2,048 nodes is replaced in 0.2 s by the policy
+`repair`, up to 6 % of failures one after the other.
 """
 
 import resource
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TypeVar
 
 import numpy as np
 
+from lightrig.harness.orchestration.jobs import Job
+from lightrig.harness.orchestration.wanted import Wanted
 from lightrig.harness.systems.infinitehbd.planning.placement import orchestrate
-from lightrig.harness.systems.infinitehbd.planning.wiring import FatTree
+from lightrig.harness.systems.infinitehbd.planning.wiring import FatTree, k_hop
+from lightrig.harness.systems.infinitehbd.runtime.layout import Row, RowLayout
 from lightrig.suites.claims.infinitehbd.architectures import ARCHITECTURES
 from lightrig.suites.claims.infinitehbd.replay import (
     cluster,
@@ -25,7 +30,7 @@ from lightrig.suites.claims.infinitehbd.trace import DAY, production_trace, stat
 
 T = TypeVar("T")
 
-PLACED_S, REPLAYED_S, MEMORY_MIB = 2.0, 30.0, 1024
+PLACED_S, REPLAYED_S, MEMORY_MIB, REPAIRED_S = 2.0, 30.0, 1024, 0.2
 GPUS, TP = 4, 32
 MILLION = FatTree(nodes=250_000, per_tor=2, per_domain=500)
 LARGE = 28_800
@@ -43,6 +48,7 @@ def main() -> None:
         f"of {tree.constraints:,} constraints kept, in {took:.2f} s, "
         f"{took / PLACED_S:.2f} of the limit of {PLACED_S:.0f} s"
     )
+    repair()
     replay()
     replay_made_up()
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
@@ -64,6 +70,28 @@ def growth() -> None:
     print(f"  {'GPUs':>11}{'s':>9}{'of the fit':>12}")
     for nodes, took, fitted in zip(sizes, times, scale * work, strict=True):
         print(f"  {GPUS * nodes:>11,}{took:>9.3f}{took / fitted:>12.2f}")
+
+
+def repair() -> None:
+    """Print what replacing each of 6 % of failures takes, from the failure to all new groups."""
+    tree, groups = FatTree(2048, 2, 512), int(0.85 * 8192) // TP
+    nodes = tuple(f"node{number}" for number in range(tree.nodes))
+    layout = RowLayout(Row(k_hop(tree.nodes, 3, closed=True), nodes, tree, GPUS))
+    times = []
+    for seed in range(3):
+        job = Job("a", {"gpus": TP, "groups": groups}, 0, False, False, (None,) * groups)
+        wanted = Wanted((job,)).placed(layout)
+        for place in np.random.default_rng(seed).permutation(tree.nodes)[: int(0.06 * tree.nodes)]:
+            failed = replace(wanted, reported=wanted.reported | {nodes[place]})
+            begun = time.process_time()
+            wanted = failed.placed(layout)
+            times.append(time.process_time() - begun)
+            assert not wanted.jobs[0].missing
+    print(
+        f"one failure of 2,048 nodes: median {np.median(times):.3f} s, at most {max(times):.3f} s "
+        f"of processor (n {len(times)}), {max(times) / REPAIRED_S:.2f} of the limit of "
+        f"{REPAIRED_S:.1f} s"
+    )
 
 
 def replay() -> None:
