@@ -101,6 +101,8 @@ def pytest_on(lab: VirtualLab, arguments: Sequence[str]) -> tuple[int, str]:
 def pytest_command(lab: VirtualLab, arguments: Sequence[str]) -> list[str]:
     """Return the command line of pytest on the lab, as hardware."""
     stated = ["--testbed", str(lab.testbed), "--instruments", "hardware"]
+    if "--results" not in arguments:
+        stated += ["--results", str(lab.folder / "runs" / "results")]
     return [sys.executable, "-m", "pytest", *arguments, *stated, "-p", "no:cacheprovider"]
 
 
