@@ -88,7 +88,9 @@ class ToolFailedError(InstrumentError):
         problem = f"ran {ran}, which failed with status {result.status}: {self.last}"
         if become and result.stderr.startswith("sudo: "):
             problem = f"could not run {tool} by sudo: {self.last}"
-            self.advice = f"allow `{shlex.join(become)} sh` to this account, NOPASSWD: it ends {tool}"
+            self.advice = (
+                f"allow `{shlex.join(become)} sh` to this account, NOPASSWD: it ends {tool}"
+            )
         elif self.forbidden:
             problem = f"may not do what {tool} needs: {self.last}"
             if become is not None and not become:
