@@ -198,14 +198,17 @@ def test_a_worker_gets_its_host_and_key_and_leaves_ctrl_c_to_the_scheduler(run, 
 def test_job_files_have_the_testbeds_by_file(run, monkeypatch):
     asked = []
     jobs = SimpleNamespace(
-        slurm=lambda lab, names: asked.append((lab.path.name, names)) or "slurm",
+        slurm=lambda lab, names, zone: asked.append((lab.path.name, names, zone)) or "slurm",
         kubernetes=lambda lab, names, name: asked.append((lab.path.name, names, name)) or "kube",
     )
     monkeypatch.setattr(night, "job_arrays", jobs)
+    for name in ("alpha.yaml", "beta.yaml"):
+        with (run.folder / name).open("a") as file:
+            file.write("\ntimezone: Asia/Tokyo\n")
     assert run("--job-array", "slurm").stdout == "slurm"
     assert run("--job-array", "kubernetes", "--night", "n7").stdout == "kube"
     names = {"alpha.yaml": "alpha", "beta.yaml": "beta"}
-    assert asked == [("lab.yaml", names), ("lab.yaml", names, "n7")]
+    assert asked == [("lab.yaml", names, "Asia/Tokyo"), ("lab.yaml", names, "n7")]
 
 
 def test_key_files_are_listed_with_their_places(run, monkeypatch):
