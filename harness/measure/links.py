@@ -433,6 +433,8 @@ class LinkObservation:
             asked = numbers.get(name)
             settlement = servers[name].settle(wanted, timeout=timeout, gaps=gaps, departures=asked)
             pending.append((name, settlement))
+        for _, settlement in pending:
+            settlement.wait()  # a slew since another server's last reply shows in its next one
         answers = [(name, settlement.result()) for name, settlement in pending]
         for name, settled in answers:
             for event in settled.events:

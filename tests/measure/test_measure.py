@@ -22,6 +22,8 @@ from lightrig.harness.measure.recording import (
 )
 from lightrig.harness.measure.stages import Reconfiguration
 from lightrig.harness.record import Row
+from lightrig.instruments.simulated.faults.lab_faults import LabFaults
+from lightrig.instruments.simulated.hosts.simulated_clock import ClockSlew
 from lightrig.instruments.simulated.hosts.simulated_probe import SimulatedProbe
 from lightrig.testbeds import Circuit, Plan, Port
 
@@ -290,6 +292,25 @@ def test_parting_all_links_is_seen(rig: Callable[..., Rig]) -> None:
     assert {seen.subject for seen in event.seen if seen.stage == "los"} == {
         f"ocs.{egress}" for egress in range(9, 13)
     }
+
+
+@pytest.mark.parametrize("server", ["server0", "server1"])
+@pytest.mark.parametrize("ppm", [500, -500])
+def test_a_slew_that_begins_while_links_come_up_leaves_every_interval_true(
+    rig: Callable[..., Rig], monkeypatch: pytest.MonkeyPatch, server: str, ppm: int
+) -> None:
+    """The last reply of the other server before shows nothing of it, and its next one does."""
+    slews: list[ClockSlew] = []
+    monkeypatch.setattr(
+        LabFaults, "clock_slews", lambda _, name: slews if name == server else list[ClockSlew]()
+    )
+    lab = rig(("bring_up: {mean: 10 ms, sd: 1 ms}", "bring_up: {mean: 3 s, sd: 300 ms}"))
+    lab.reconfigure(4)
+    for number in range(4):
+        slews.append(ClockSlew(lab.clock.now() + SECOND, 2 * SECOND, ppm))
+        lab.change_to(lab.straight if number % 2 else lab.crossed)
+    shares = {row.value for row in lab.rows if row.quantity.startswith("closure.")}
+    assert shares == {1.0}
 
 
 def reading_stands(monkeypatch: pytest.MonkeyPatch, lab: Rig, server: str, until: int) -> None:

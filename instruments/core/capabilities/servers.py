@@ -159,8 +159,15 @@ class Settled:
 class PendingSettlement(Protocol):
     """A wait for links that was begun."""
 
-    def result(self) -> Settled:
+    def wait(self) -> None:
         """Wait for the reply of the server."""
+
+    def result(self) -> Settled:
+        """Wait for the reply of the server; return it on the bench's clock.
+
+        It has stamps of other servers too: where these are asked at the same time, their replies
+        bound them, so wait for all before.
+        """
 
 
 @dataclass(frozen=True, slots=True)

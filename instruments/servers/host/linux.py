@@ -304,6 +304,10 @@ class PendingSettlement:
         self._numbers = numbers
         self._gaps = gaps
 
+    def wait(self) -> None:
+        """Wait for the server's reply; raises `InstrumentError` if there is none."""
+        self._request.result()
+
     def result(self) -> Settled:
         """Wait for the server's reply; return its events on the bench's clock."""
         answer = self._request.result()
