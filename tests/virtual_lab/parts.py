@@ -124,7 +124,10 @@ def survive(lab: VirtualLab) -> list[str]:
     file.write_text(re.sub(r" *login: env:VIRTUAL_LAB_LOGIN\n| *become: true\n", "", text))
     before, noted = _settings(lab), len(lab.notes.read_text().splitlines())
     status, said = _lightrig(
-        lab, "survive", str(file), "--library", "tcp", "--fault", "cut:1s", "--number", "1"
+        lab,
+        "survive",
+        str(file),
+        *("--library", "tcp", "--fault", "cut:1s", "--instruments", "hardware"),
     )
     assert status == 0, said
     moves = parse_moves("\n".join(lab.notes.read_text().splitlines()[noted:]))
