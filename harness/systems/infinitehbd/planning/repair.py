@@ -100,10 +100,10 @@ class Repair:
         possible = int(self.pinned.sum()) + len(self._most(self._room()))
         return max(len(self.before) - possible, 0)
 
-    def _rank(self, groups: Nodes) -> tuple[int, float, int, float]:
+    def _rank(self, groups: Nodes) -> tuple[int, bool, int, float]:
+        # Where no placement found meets the limit, none moves for a little less.
         share = self.share(groups)
-        over = share if share > self.limit else 0.0
-        return self._missing(groups), over, self._moved(groups), share
+        return self._missing(groups), share > self.limit, self._moved(groups), share
 
     def _loss(self, groups: Nodes) -> tuple[int, float]:
         return self._missing(groups), self.share(groups)
