@@ -23,6 +23,9 @@ _LATER_SECONDS = 1
 # has started no process but these (the last field of loadavg, proc(5)) there is none: the search
 # takes more of a processor than all else.
 #
+# Where the program reads no more, `cat` fails by that: the program's own end tells its status, and
+# the caller's end is waited for as without input.
+#
 # dash waits for all of a pipeline that it has started: what carries the input is started by one
 # that ends at once.
 #
@@ -58,7 +61,9 @@ do :
 done
 kill -s USR1 $$
 } <&3 >/dev/null 3<&- 4>&- & input=$!
-else { { cat
+else { { cat || while read -r line
+do :
+done
 kill -s USR1 $$
 } <&3 3<&- 4>&- &
 } | LIGHTRIG_PROGRAM=$token timeout -k 1 "$limit" "$@" 2>&4 3<&- 4>&- & program=$!

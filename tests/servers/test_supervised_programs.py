@@ -61,6 +61,19 @@ def test_a_program_that_reads_has_its_input_and_ends_by_itself() -> None:
         assert process.wait() == 3
 
 
+@pytest.mark.parametrize("command", [["no-such-program-anywhere"], ["sh", "-c", "exit 7"]])
+def test_a_program_that_ends_without_reading_has_its_own_status(command: list[str]) -> None:
+    """What carries its input fails by its end, and the input stays open: neither is a kill."""
+    expected = 127 if len(command) == 1 else 7
+    for _ in range(20):
+        with subprocess.Popen(supervised(command, reads=True), stdin=-1, stderr=-1) as process:
+            assert process.stdin is not None
+            with contextlib.suppress(BrokenPipeError):
+                process.stdin.write(b"line\n" * 20_000)
+                process.stdin.flush()
+            assert process.wait() == expected
+
+
 @contextlib.contextmanager
 def fifo(path: Path) -> Iterator[None]:
     """A pipe by name, from which those who wait there read its end at last."""
