@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lightrig.harness.plugin.keys import RUN
+from lightrig.testbeds.escaping import escape_control
 
 if TYPE_CHECKING:
     from lightrig.harness.bench import Bench
@@ -39,5 +40,5 @@ def _show(config: pytest.Config, testbed: str, sentence: str) -> None:
     if terminal is not None and capture is not None:
         with capture.global_and_fixture_disabled():
             terminal.ensure_newline()
-            terminal.write_line(f"{testbed} {sentence}")
+            terminal.write_line(escape_control(f"{testbed} {sentence}"))
             terminal.flush()

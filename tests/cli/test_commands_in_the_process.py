@@ -156,7 +156,10 @@ def test_a_served_lab_names_what_this_machine_lacks(
             close=lambda: noted.append(f"sshd {name}"),
         )  # fmt: skip
 
-    local = {f"s{n}": SimpleNamespace(is_local_namespace=one) for n, one in enumerate(servers)}
+    local = {
+        f"s{n}": SimpleNamespace(is_local_namespace=one, has_interfaces=False)
+        for n, one in enumerate(servers)
+    }
     names = [name for name, one in local.items() if one.is_local_namespace]
     pids = {name: 70 + number for number, name in enumerate(names)}
     parts = {
@@ -174,6 +177,7 @@ def test_a_served_lab_names_what_this_machine_lacks(
     assert [line.partition(":")[0].rpartition(" ")[2] for line in lab.lacking] == lacking
     logins = {"s0": ("ann", "tea"), "s1": ("drawn", "secret")}
     made = [one for one in noted if isinstance(one, tuple)]
+    assert (made[0][2].pop("elsewhere"), made[0][2].pop("carrier_changed")) == ([], None)
     options = {"first_port": 500, "logins": {"s0": ("ann", "tea")}, "stated_identities": True}
     assert made[0] == (9, "links" if names else None, {**options, "with_shells": obstacle is None})
     assert made[1:] == [

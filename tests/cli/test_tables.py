@@ -61,8 +61,9 @@ def test_doctor_prints_names_and_fixes_whole(run, monkeypatch):
 def test_serve_prints_names_and_addresses_whole(run, monkeypatch, tmp_path):
     service = SimpleNamespace(address=ADDRESS, login=("user", "secret"), known_hosts=None)
     lab = SimpleNamespace(
-        services={NAME: service}, further_wires={}, lacking=(), failure="over", close=lambda: None
-    )
+        services={NAME: service}, further_wires={}, lacking=(), failure="over", close=lambda: None,
+        interfaces_pid=None,
+    )  # fmt: skip
     module = importlib.import_module("lightrig.harness.cli.serve")
     monkeypatch.setattr(module, "ServedLab", lambda *_: lab)
     monkeypatch.setattr(module, "LOOK_AGAIN_S", 0.01)

@@ -54,7 +54,9 @@ class Lab:
         self.bench: Any = SimpleNamespace(
             testbed=self.testbed, notes=["a late clock"], switches={"a": 1, "b": 2},
             in_process=False, close=self.part("closed"), world=None, simulated=frozenset(),
-            clock=SimpleNamespace(virtual=False, now=lambda: 77), instruments={},
+            external=frozenset(), servers={},
+            clock=SimpleNamespace(virtual=False, now=lambda: 77, parallel=lambda *_: []),
+            instruments={},
         )  # fmt: skip
         stash: Any = pytest.Stash()
         stash[RUN], stash[BENCHES], stash[SETTINGS], stash[UNRESTORED] = self.run, {}, {}, {}

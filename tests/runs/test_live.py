@@ -128,12 +128,13 @@ def events(text: str) -> list[dict[str, Any]]:
 
 
 def documented() -> dict[str, set[str]]:
-    """Each event with its fields, as the document has them."""
+    """Each event with its fields by the document, without those that not all of its kind have."""
     found = {}
     for line in EVENTS.read_text().splitlines():
         cells = [cell.strip() for cell in line.strip("|").split("|")]
         if len(cells) == 3 and re.fullmatch(r"`\w+`", cells[0]):
-            found[cells[0].strip("`")] = set(re.findall(r"`(\w+)`", cells[2]))
+            always = cells[2].partition(";")[0]
+            found[cells[0].strip("`")] = set(re.findall(r"`(\w+)`", always))
     return found
 
 

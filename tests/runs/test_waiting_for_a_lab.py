@@ -61,7 +61,8 @@ def test_runs_have_the_lab_in_the_order_in_which_they_came(
     until(waiting(1))
     second = run("second", "--queue", "2h")
     until(waiting(2))
-    third = run("third", "--queue", "2h")
+    events = tmp_path / "third.jsonl"
+    third = run("third", "--queue", "2h", "--json", events)
     until(waiting(3))
     refused = run("refused").end()
     assert refused.code == 3, refused.output
@@ -75,6 +76,7 @@ def test_runs_have_the_lab_in_the_order_in_which_they_came(
     (tmp_path / "free-first").touch()
     until(lambda: order() == "first second ")
     assert first.end().code == 0
+    until(lambda: f"process {second.process.pid} on " in events.read_text())
     (tmp_path / "free-second").touch()
     until(lambda: order() == "first second third ")
     (tmp_path / "free-third").touch()

@@ -27,6 +27,8 @@ FOREVER = 60.0
 class Kernel:
     """Takes one state at a time; `answer` lets it end, with the changes that it makes."""
 
+    keys = frozenset(KEYS.values())
+
     def __init__(self) -> None:
         self.asked: queue.Queue[frozenset[str]] = queue.Queue()
         self.answers: queue.Queue[Applied] = queue.Queue()
