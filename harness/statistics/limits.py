@@ -32,8 +32,8 @@ def judge(
 
     What passes is judged again at the level of `limit.warn`, if there is one, with the same
     confidence: unless it passes there too, it is marginal. Samples are in the order of their
-    events; where these depend on each other, a pass has to hold also for as few independent ones as
-    they count (`independence.effective_samples`). Raises `SampleError`.
+    events; where these depend on each other, a pass or a fail has to hold also for as few
+    independent ones as they count (`independence.effective_samples`). Raises `SampleError`.
     """
     verdict = _judge(limit, limit.value, earliest, latest, plan)
     if limit.warn is None or verdict.outcome != "pass":
@@ -96,7 +96,7 @@ def _judge(
         verdict = judge_plan(*claim, plan, *rules)
     else:
         verdict = judge_quantile(*claim, *rules)
-    if verdict.outcome != "pass":
+    if verdict.outcome not in {"pass", "fail"}:
         return verdict
     # A plan decides by its first samples, whatever those of a later stage are.
     low, high = (np.asarray(ends)[: verdict.n] for ends in (earliest, latest))

@@ -138,6 +138,20 @@ def test_a_limit_is_not_decided_by_samples_that_follow_each_other():
     assert few.outcome == "fail"
 
 
+@pytest.mark.parametrize(("q", "n"), [(0.5, 70), (0.9, 98), (0.95, 198)])
+@pytest.mark.parametrize("rho", [0.0, 0.6, 0.9])
+def test_a_limit_at_the_true_quantile_is_wrongly_decided_in_5_percent(q, n, rho):
+    """From 70 events on, whether they depend on each other or not; 99.9 % of 300 draws allow 28."""
+    random, limit = np.random.default_rng(21), scipy.special.ndtri(q)
+    asked = Limit("reconfiguration", "upper", q, float(limit), "1", 0.95)
+    outcomes = []
+    for _ in range(300):
+        events = following(random, n, rho)
+        outcomes.append(judge(asked, events, events).outcome)
+    assert outcomes.count("pass") <= 28
+    assert outcomes.count("fail") <= 28
+
+
 def test_p_values_by_hand():
     """Bartels' variance of ten ranks is 4 x 8 x 471 / (5 x 10 x 11 x 81); runs of 5 and 7."""
     values = np.array([3.0, 1.0, 2.0, 5.0, 4.0, 6.0, 9.0, 7.0, 10.0, 8.0])

@@ -89,15 +89,17 @@ def test_nothing_passes_between_the_looks():
 
 def test_a_look_that_decided_stands():
     assert outcome(*range(70, 90), n=198).outcome == "pass"  # the first one had none late
-    assert outcome(*range(8), n=198).outcome == "fail"
+    assert outcome(*range(1, 70, 9), n=198).outcome == "fail"  # eight
 
 
 def test_the_second_look_may_leave_it_undecided():
-    found = outcome(*range(60, 76), n=198)  # ten of the first 70 would have failed: eight of them
+    # Of sixteen, ten of the first 70 would have failed: eight of them.
+    found = outcome(*range(1, 70, 7), *range(80, 191, 20), n=198)
     assert found.outcome == "fail"
-    found = outcome(*range(63, 79), n=198)  # seven at the first look, sixteen at the second
+    seven = range(2, 70, 10)  # at the first look; sixteen at the second
+    found = outcome(*seven, *range(75, 180, 13), n=198)
     assert (found.outcome, found.needed, found.exceeding) == ("not enough data", None, 16)
-    assert outcome(*range(63, 80), n=198).outcome == "fail"
+    assert outcome(*seven, *range(75, 193, 13), n=198).outcome == "fail"
 
 
 def test_a_plan_fails_as_soon_as_it_must():
