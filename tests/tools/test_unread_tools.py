@@ -1,7 +1,7 @@
 """Outputs that nothing reads: refused by the name of the tool, or by the tool's own error.
 
-The lines are those of Debian 12 (infiniband-diags 44, rdma-core 44, iproute2 6.1, perftest 4.5,
-ethtool 6.1) over rdma_rxe, and of the same tools over mlx5_core.
+Lines of rxe0 and fabric0 are those of Debian 12 (infiniband-diags 44, rdma-core 44, iproute2 6.1,
+perftest 4.5, ethtool 6.1) over rdma_rxe; those of mlx5 are written in the form of the same tools.
 """
 
 import pytest
