@@ -19,6 +19,9 @@ from lightrig.testbeds import Limit
 MOST_SAMPLES = 300
 """Most samples of a plan's second look; a p99 would take 1,002, and is judged once, after 299."""
 
+TELLING = 70
+"""Samples from which on their dependence is found where it would change a verdict."""
+
 
 def judge(
     limit: Limit,
@@ -33,7 +36,8 @@ def judge(
     What passes is judged again at the level of `limit.warn`, if there is one, with the same
     confidence: unless it passes there too, it is marginal. Samples are in the order of their
     events; where these depend on each other, a pass or a fail has to hold also for as few
-    independent ones as they count (`independence.effective_samples`). Raises `SampleError`.
+    independent ones as they count (`independence.effective_samples`); the reason says where they
+    are too few to tell. Raises `SampleError`.
     """
     verdict = _judge(limit, limit.value, earliest, latest, plan)
     if limit.warn is None or verdict.outcome != "pass":
@@ -102,6 +106,7 @@ def _judge(
     low, high = (np.asarray(ends)[: verdict.n] for ends in (earliest, latest))
     effective = effective_samples(low, share)
     if effective == verdict.n:
-        return verdict
+        few = " They are taken for independent: too few to tell." if effective < TELLING else ""
+        return dataclasses.replace(verdict, reason=f"{verdict.reason}{few}")
     dependent = judge_quantile(low, high, value, share, *rules, effective)
     return verdict if dependent.outcome == verdict.outcome else dependent

@@ -138,6 +138,24 @@ def test_a_limit_is_not_decided_by_samples_that_follow_each_other():
     assert few.outcome == "fail"
 
 
+def test_a_verdict_says_where_too_few_samples_cannot_show_dependence():
+    random = np.random.default_rng(4)
+    median = Limit("reconfiguration", "upper", 0.5, 3.0, "1", 0.95)
+    assumed = " They are taken for independent: too few to tell."
+    for n, value, outcome in ((16, 3.0, "pass"), (16, -3.0, "fail"), (69, 3.0, "pass")):
+        events = random.normal(size=n)
+        found = judge(dataclasses.replace(median, value=value), events, events)
+        assert (found.outcome, found.reason.endswith(assumed)) == (outcome, True)
+    events = random.normal(size=70)
+    found = judge(median, events, events)
+    assert (found.outcome, found.reason.endswith(assumed)) == ("pass", False)
+    # None may be beyond: that speaks of these samples alone.
+    found = judge(
+        dataclasses.replace(median, confidence=None, quantile=1.0), events[:9], events[:9]
+    )
+    assert assumed not in found.reason
+
+
 @pytest.mark.parametrize(("q", "n"), [(0.5, 70), (0.9, 98), (0.95, 198)])
 @pytest.mark.parametrize("rho", [0.0, 0.6, 0.9])
 def test_a_limit_at_the_true_quantile_is_wrongly_decided_in_5_percent(q, n, rho):
