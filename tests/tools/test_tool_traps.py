@@ -10,6 +10,7 @@ from lightrig.instruments.servers.tools import (
     ethtool_module,
     infiniband_sysfs,
     mlxlink,
+    recognition,
 )
 from lightrig.instruments.servers.tools.output import ToolOutputError, ToolReportedError
 
@@ -135,6 +136,45 @@ def test_ranks_of_a_file_of_nccl_tests(
         "results": [{**row, "out_of_place": place, "in_place": place}],
     }
     assert nccl_tests.parse(json.dumps(document)).ranks == ranks
+
+
+def test_alltoallv_of_nccl_tests_counts_elements_for_each_rank() -> None:
+    """src/alltoallv.cu of nccl-tests 2.19: 65,536 floats to each of four ranks are 1 MiB."""
+    devices = "".join(
+        f"#  Rank {rank:2} Group  0 Pid 42{rank} on node0 device {rank} [0000:1{rank}:00] GPU\n"
+        for rank in range(4)
+    )
+    (row,) = (
+        run := nccl_tests.parse(
+            "# nccl-tests version 2.19.6 nccl-headers=22907 nccl-library=22907\n"
+            "# Collective test starting: alltoallv_perf\n"
+            f"# Using devices\n{devices}#\n"
+            "#       size         count      type   redop    root     time   algbw   busbw  #wrong"
+            "     time   algbw   busbw  #wrong\n"
+            "#        (B)    (elements)                               (us)  (GB/s)  (GB/s)"
+            "             (us)  (GB/s)  (GB/s)\n"
+            "     1048576         65536     float    none      -1    52.43   20.00   15.00       0"
+            "    52.43   20.00   15.00    N/A\n"
+            "# Out of bounds values : 0 OK\n# Avg bus bandwidth    : 15\n"
+        )
+    ).rows
+    assert (run.collective, run.ranks, run.factor) == ("alltoallv", 4, 0.75)
+    assert row.out_of_place is not None
+    assert row.out_of_place.algorithm_gbytes.value == 20
+
+
+@pytest.mark.parametrize("name", ["Ethernet1/1", "fourHundredGigE1", "etp1a", "Eth1(Port1)"])
+def test_sonic_names_ports_by_their_aliases(name: str) -> None:
+    """sonic-net/sonic-buildimage, issue 4653: names of hardware SKUs in the naming mode `alias`."""
+    text = (
+        f"{name}: SFP EEPROM detected\n"
+        "        Application Advertisement: IB NDR - Host Assign (0x11) - Copper cable\n"
+        "                                   IB SDR (Arch.Spec.Vol.2) - Host Assign (0x11)\n"
+        "        Identifier: OSFP 8X Pluggable Transceiver\n        Vendor PN: PART-1\n"
+    )
+    tool, modules = recognition.read(text)
+    assert tool == "show interfaces transceiver eeprom"
+    assert {port: module.part for port, module in modules.items()} == {name: "PART-1"}
 
 
 def test_zeros_of_a_passive_cable_are_no_reading() -> None:

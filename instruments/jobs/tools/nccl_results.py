@@ -14,7 +14,7 @@ _TYPE_BYTES = {
     **dict.fromkeys(("int32", "uint32", "float", "int"), 4),
     **dict.fromkeys(("int64", "uint64", "double"), 8),
 }
-_SHARED = frozenset({"all_gather", "reduce_scatter", "alltoall", "gather", "scatter"})
+_SHARED = frozenset({"all_gather", "reduce_scatter", "alltoall", "alltoallv", "gather", "scatter"})
 _PLAIN = frozenset({"broadcast", "reduce", "sendrecv"})
 _MOST_RANKS = 1 << 14
 

@@ -68,7 +68,7 @@ _CORE = (
     ),
     Reader("ip link", r"^\d+: \S+: <", ("ifindex", "flags"), ip_link.parse),
     Reader("/sys/class/infiniband", r"^\S*\w\d/ports/\d+/", (), infiniband_sysfs.parse),
-    Reader(sonic_eeprom.TOOL, r"^\s*Ethernet\d+: SFP EEPROM ", (), sonic_eeprom.parse),
+    Reader(sonic_eeprom.TOOL, r"^\s*\w[\w/().-]*: SFP EEPROM ", (), sonic_eeprom.parse),
     Reader(sonic_optics.TABLE, r"^\s*Ethernet\d+:\s*$", (), sonic_optics.parse_table),
     Reader(sonic_optics.DATABASE, r"^\{'\w+': '", (), sonic_optics.parse_database),
     Reader(

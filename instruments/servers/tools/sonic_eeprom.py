@@ -19,7 +19,8 @@ from lightrig.instruments.servers.tools.output import ToolOutputError, number
 
 TOOL = "show interfaces transceiver eeprom"
 
-_PORT = re.compile(r"(Ethernet\d+): SFP EEPROM (is )?(not )?detected", re.ASCII | re.IGNORECASE)
+# Or by its alias, as the command line shows ports in that mode: `etp1a`, `fourHundredGigE1`.
+_PORT = re.compile(r"(\w[\w/().-]*): SFP EEPROM (is )?(not )?detected", re.ASCII | re.IGNORECASE)
 _SECTIONS = frozenset(
     {"ChannelMonitorValues", "ModuleMonitorValues", "MonitorData"}
     | {"ChannelThresholdValues", "ModuleThresholdValues", "ThresholdData"}
