@@ -156,6 +156,8 @@ class SshChannel:
             except OSError as error:
                 reason = str(error)
                 break
+            except EOFError:  # the connection is lost as the window is given back
+                break
             if not data:
                 break
             for line in splitter.lines(data):
@@ -199,6 +201,6 @@ class _Stderr(threading.Event):
         self._read()
 
     def _read(self) -> None:
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError, EOFError):
             while data := self._channel.recv_stderr(1 << 16):
                 self.end = (self.end + data)[-LONGEST_STDERR:]

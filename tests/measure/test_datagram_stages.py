@@ -1,5 +1,6 @@
 """Loss and recovery of datagrams: what a silent sender shows, and what missing numbers show."""
 
+import contextlib
 import os
 import signal
 import threading
@@ -130,14 +131,16 @@ def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
 
 
 def probe_of(bench: Bench, server: str) -> int:
-    """Return the process of a server's probe: the one child of ours in the server's namespace."""
+    """Return the process of a server's probe: the Python program in the server's namespace."""
     shown = bench.servers[server].commands.run(["readlink", "/proc/self/ns/net"], 10**10)
-    children = [
-        int(pid)
-        for task in Path("/proc/self/task").iterdir()
-        for pid in (task / "children").read_text().split()
-    ]
-    (pid,) = (p for p in children if os.readlink(f"/proc/{p}/ns/net") == shown.stdout.strip())
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):  # another process may end meanwhile
+            words = (folder / "cmdline").read_bytes().split(b"\0")
+            python = b"python" in words[0] and b"lightrig-probe" in words
+            if python and os.readlink(folder / "ns/net") == shown.stdout.strip():
+                found.append(int(folder.name))
+    (pid,) = found
     return pid
 
 
@@ -218,7 +221,7 @@ def test_a_probe_that_is_stopped_while_all_links_are_parted_misses_no_carrier(
         down = {one.subject for one in event.seen if one.stage == "carrier_down"}
         parted = {str(port) for link in fabric.links(straight) for port in (link.a, link.b)}
         assert down == parted
-        assert event.watched["server1"].earliest > event.sent.latest + 100 * MS
+        assert event.watched["server1"].latest > event.sent.latest + 500 * MS
+        assert resumed[-1].finished.wait(20)  # else it resumes the probe of the next event
     links.pause()
     assert judged(rows, "closure.carrier_down") == dict.fromkeys(range(3), 1.0)
-    assert all(timer.finished.wait(20) for timer in resumed)
