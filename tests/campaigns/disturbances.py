@@ -99,7 +99,7 @@ def family():
     for pid, (parent, line) in parents.items():
         while parent in parents and parent != harness:
             parent = parents[parent][0]
-        words = line.split("\0")
+        words = line.split("\\0")
         probe = "python" in words[0] and "lightrig-probe" in words
         if parent == harness and pid != os.getpid() and probe:
             yield pid
