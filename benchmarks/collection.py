@@ -3,9 +3,11 @@
 Both collect 10,000 parametrised functions: with the plugin 2,500 on each of four testbeds, without
 it (`-p no:lightrig`) 10,000 of the same. LIGHTRIG_REPETITIONS is the number of runs of each. The
 second pair asks for transitions and counts of circuits of `testbeds/rings8.yaml` in many functions;
-it has no peer, and shows whether what each function asks is computed again.
+it has no peer, and shows whether what each function asks is computed again. The third collects the
+suites for fabrics of RailX that grow: what collection takes beyond `lightrig check`, against links.
 """
 
+import math
 import os
 import re
 import resource
@@ -16,10 +18,12 @@ import tempfile
 from pathlib import Path
 
 from benchmarks.figures import figure
+from lightrig.testbeds import load
 
 REPETITIONS = int(os.environ.get("LIGHTRIG_REPETITIONS", "5"))
 TESTBEDS, FILES, TESTS = 4, 10, 10_000
 LIMIT = 1.5
+SIDES, SLOPE = (8, 16, 32), 1.15
 ROOT = Path(__file__).parents[1]
 ENVIRONMENT = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
 """Compiled modules are kept between runs, as they are at a desk."""
@@ -85,6 +89,44 @@ def main() -> None:
                 f"{statistics.median(taken):.2f} s of processor",
                 f"{min(taken):.2f} to {max(taken):.2f} s, n {REPETITIONS}",
             )
+        growth(folder)
+
+
+def growth(folder: str) -> None:
+    """Print how what collection takes beyond `check` grows with a fabric's links."""
+    beyond: dict[int, float] = {}
+    for side in SIDES:
+        file = Path(folder, f"railx{side}.yaml")
+        sizes = ("--columns", str(side), "--rows", str(side))
+        file.write_text(lightrig("generate", "railx", *sizes)[0])
+        checked = min(lightrig("check", str(file))[1] for _ in range(REPETITIONS))
+        collected = min(
+            collected_s(None, "suites", "--testbed", str(file)) for _ in range(REPETITIONS)
+        )
+        testbed = load(file)
+        links = max(len(testbed.links(plan)) for plan in testbed.plans)
+        beyond[links] = collected - checked
+        figure(f"suites of RailX, {links:,} links, collected", f"{collected:.2f} s of processor")
+    (few, first), *_, (many, last) = beyond.items()
+    slope = math.log(last / first) / math.log(many / few)
+    figure(
+        "growth of collection beyond check with the links", f"power {slope:.2f}", limit=f"{SLOPE:g}"
+    )
+
+
+def lightrig(*arguments: str) -> tuple[str, float]:
+    """Return what a command printed, and its processor time in s."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    command = subprocess.run(
+        [Path(sys.executable).with_name("lightrig"), *arguments],
+        check=True,
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        env=ENVIRONMENT,
+    )
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return command.stdout, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
 def collected_s(count: int | None, *arguments: str) -> float:

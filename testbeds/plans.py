@@ -206,7 +206,7 @@ def independent_moves(before: frozenset[Circuit], after: frozenset[Circuit]) -> 
         for port in _ends(circuit):
             touching.setdefault(port, []).append(circuit)
     moves = []
-    left = change.remove | change.add
+    left = set(change.remove | change.add)
     while left:
         # Everything that shares a port with this circuit, directly or through others.
         part: set[Circuit] = set()
@@ -225,12 +225,93 @@ def _ends(circuit: Circuit) -> tuple[tuple[str, int], tuple[str, int]]:
     return ("ingress", circuit.ingress), ("egress", circuit.egress)
 
 
-Moves: TypeAlias = list[tuple[str, Change]]
+class PartialMoves:
+    """The components of the change from one plan to another, and how many circuits some add.
+
+    Attributes:
+        before: the plan that is left.
+        after: the plan that is made.
+        components: the independent moves with their switches, in the order in which they count.
+    """
+
+    def __init__(self, before: Plan, after: Plan) -> None:
+        self.before, self.after = before, after
+        self.components = tuple(
+            (switch, move)
+            for switch in sorted(after.circuits)
+            for move in independent_moves(
+                before.circuits.get(switch, frozenset()), after.circuits[switch]
+            )
+        )
+        self._gains = [len(move.add) for _, move in self.components]
+        self.total = sum(self._gains)
+
+    def counts(self) -> tuple[int, ...]:
+        """Return the numbers of circuits that some components add together, from 0, ascending."""
+        reached = 1  # a bit for each count
+        for gain in self._gains:
+            reached |= reached << gain
+        return tuple(count for count in range(self.total + 1) if reached >> count & 1)
+
+    def choices(self) -> Iterator[tuple[int, tuple[int, ...]]]:
+        """Yield each count above 0, ascending, with the components that add it.
+
+        The fewest that reach it, the first ones where there is a choice, as their indexes;
+        all components for the greatest count.
+        """
+        limit, yielded = _FIRST_COUNTS, 0
+        while yielded < self.total:
+            chosen = self._chosen(min(limit, self.total))
+            for count in sorted(chosen):
+                if count > yielded:
+                    yield count, self._all_of(count, chosen[count])
+            # Most callers need the least counts alone, and these cost the least.
+            yielded, limit = min(limit, self.total), 2 * limit
+
+    def choice(self, moving: int) -> tuple[int, ...]:
+        """Return the components that add `moving` circuits; raises `PartialMoveError`."""
+        chosen = self._chosen(moving)
+        if moving not in chosen:
+            raise PartialMoveError(moving, self.counts())
+        return self._all_of(moving, chosen[moving])
+
+    def _all_of(self, count: int, chain: _Chain) -> tuple[int, ...]:
+        if count == self.total:
+            return tuple(range(len(self.components)))
+        indexes = []
+        while chain is not None:
+            _, index, chain = chain
+            indexes.append(index)
+        return tuple(reversed(indexes))
+
+    def _chosen(self, greatest: int) -> dict[int, _Chain]:
+        """Return the fewest components for each number of circuits up to `greatest`."""
+        chosen: dict[int, _Chain] = {0: None}
+        gains = set(self._gains) - {0}
+        if len(gains) == 1:
+            # The first ones add the most: nothing needs to be compared.
+            gain = gains.pop()
+            latest: _Chain = None
+            for index in (index for index, each in enumerate(self._gains) if each):
+                count = max(chosen) + gain
+                if count > greatest:
+                    break
+                chosen[count] = latest = (count // gain, index, latest)
+            return chosen
+        for index, gain in enumerate(self._gains):
+            if not gain:
+                continue
+            for count in sorted(chosen, reverse=True):
+                chain, known = chosen[count], chosen.get(count + gain)
+                length = 1 + (chain[0] if chain else 0)
+                if count + gain <= greatest and (known is None or length < known[0]):
+                    chosen[count + gain] = (length, index, chain)
+        return chosen
 
 
-def move_counts(before: Plan, after: Plan) -> tuple[int, ...]:
-    """Return the numbers of circuits that `partial_move` can add, ascending, from 0."""
-    return tuple(sorted(_reachable(before, after)[1]))
+_FIRST_COUNTS = 16
+_Chain: TypeAlias = "tuple[int, int, _Chain] | None"
+"""How many components, the index of the last one, and the same of those before it."""
 
 
 def partial_move(before: Plan, after: Plan, moving: int) -> Plan:
@@ -242,35 +323,11 @@ def partial_move(before: Plan, after: Plan, moving: int) -> Plan:
     count gives the circuits of `after`. Raises `PartialMoveError` with the counts that can
     be reached.
     """
-    moves, chosen = _reachable(before, after)
-    if moving not in chosen:
-        raise PartialMoveError(moving, tuple(sorted(chosen)))
-    total = sum(len(move.add) for _, move in moves)
-    taken = range(len(moves)) if moving == total else chosen[moving]
+    moves = PartialMoves(before, after)
     circuits = dict(before.circuits)
     for switch in after.circuits:
         circuits.setdefault(switch, frozenset())
-    for index in taken:
-        switch, move = moves[index]
+    for index in moves.choice(moving):
+        switch, move = moves.components[index]
         circuits[switch] = circuits[switch] - move.remove | move.add
     return Plan(f"{moving} of {before.name} -> {after.name}", circuits)
-
-
-def _reachable(before: Plan, after: Plan) -> tuple[Moves, dict[int, tuple[int, ...]]]:
-    """Return all independent moves, and for each number of circuits the fewest that add it."""
-    moves = [
-        (switch, move)
-        for switch in sorted(after.circuits)
-        for move in independent_moves(
-            before.circuits.get(switch, frozenset()), after.circuits[switch]
-        )
-    ]
-    chosen: dict[int, tuple[int, ...]] = {0: ()}
-    for index, (_, move) in enumerate(moves):
-        gain = len(move.add)
-        if gain:
-            for count, choice in sorted(chosen.items(), reverse=True):
-                known = chosen.get(count + gain)
-                if known is None or len(choice) + 1 < len(known):
-                    chosen[count + gain] = (*choice, index)
-    return moves, chosen

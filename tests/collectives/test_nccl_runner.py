@@ -241,6 +241,15 @@ def test_collectives_that_a_testbed_can_never_run_are_known_from_its_file(bench:
     assert "no link between" in without_collective(namespaces, "all_reduce", pairs)
 
 
+def test_of_many_pairs_without_a_link_some_are_named() -> None:
+    """A ring of five has five pairs without a link, a torus of 25 has hundreds."""
+    small, large = load(Path("testbeds/railx5.yaml")), load(Path("testbeds/railx.yaml"))
+    assert obstacle(small, "all_to_all", small.plans["torus"]).count(" and ") == 5 + 1
+    reason = obstacle(large, "all_to_all", large.plans["torus"])
+    assert reason.count(" and ") == 6 + 1
+    assert ", others, and the servers do not forward" in reason
+
+
 def test_links_count_when_the_ranks_connect(bench: Bench, giant_ring: Fabric) -> None:
     """A test that is started as light goes finds the links down two seconds later."""
     server = bench.servers["server0"]

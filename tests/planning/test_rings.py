@@ -81,6 +81,34 @@ def test_of_many_rings_the_one_in_order_is_taken() -> None:
     assert ring_order(servers, mesh) == tuple(servers)
 
 
+def between(first: int, second: int) -> tuple[list[str], list[Link]]:
+    """Two groups of servers, each joined to all of the other group and to none of its own."""
+    one, two = [f"a{n}" for n in range(first)], [f"b{n}" for n in range(second)]
+    return [*one, *two], joined(*((a, b) for a in one for b in two))
+
+
+def test_a_search_without_end_is_given_up_and_said() -> None:
+    """Between groups of uneven size there is no ring, though every server has many ways on."""
+    with pytest.raises(BrokenRingError, match="not looked for further; there may be one"):
+        ring_order(*between(20, 18))
+    with pytest.raises(BrokenRingError, match="no ring through all servers"):
+        ring_order(*between(3, 4))
+    assert len(ring_order(*between(18, 18))) == 36
+
+
+def test_a_server_that_parts_the_others_is_found_without_a_search() -> None:
+    groups = [[f"{side}{n}" for n in range(20)] for side in "ab"]
+    meshes = joined(*((a, b) for group in groups for a in group for b in group if a < b))
+    joint = joined(("a0", "joint"), ("a1", "joint"), ("joint", "b0"), ("joint", "b1"))
+    with pytest.raises(BrokenRingError, match="no ring through all servers"):
+        ring_order([*groups[0], "joint", *groups[1]], meshes + joint)
+
+
+def test_a_ring_may_be_longer_than_calls_may_nest() -> None:
+    servers = [f"s{n}" for n in range(3_000)]
+    assert ring_order(servers, ring(servers)) == tuple(servers)
+
+
 @given(st.integers(2, 7), st.floats(0.2, 1), st.integers(0, 10_000))
 @settings(max_examples=30)
 def test_ways_are_shortest_and_arrive(count: int, density: float, seed: int) -> None:

@@ -57,7 +57,7 @@ def test_a_test_is_spread_over_every_choice_of_instruments() -> None:
 
 
 def test_moves_are_plans_pairs_or_counts(monkeypatch: pytest.MonkeyPatch) -> None:
-    pairs = [SimpleNamespace(link_counts=lambda lab, n=n: [1, 2, 3, 4][:n]) for n in (4, 2, 1)]
+    pairs = [SimpleNamespace(link_counts=lambda lab, n=n: iter(range(1, n + 1))) for n in (4, 2, 1)]
     monkeypatch.setattr(collection, "plan_pairs", lambda lab: pairs)
     lab = lab_of(plans={"one": 1, "two": 2})
     moves = {

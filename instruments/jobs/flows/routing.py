@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict, deque
 from collections.abc import Sequence
+from functools import cached_property
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -51,6 +52,10 @@ class Router:
         if key not in self._routes:
             self._routes[key] = self._shortest(source, sink)
         return self._routes[key]
+
+    def reaches(self, source: str, sink: str) -> bool:
+        """Whether there is a path."""
+        return source in self._hops_to(sink)
 
     def state(self, *vertices: str, lane: int = 0) -> None:
         """Set an explicit route over `vertices` for a lane, from the first to the last.
@@ -109,20 +114,25 @@ class Router:
         edges = self.network.edges
         return [i for i in self.network.outgoing[here] if left.get(edges[i].sink) == nearer]
 
+    @cached_property
+    def _incoming(self) -> dict[str, list[str]]:
+        incoming: defaultdict[str, list[str]] = defaultdict(list)
+        for edge in self.network.edges:
+            incoming[edge.sink].append(edge.source)
+        return incoming
+
     def _hops_to(self, sink: str) -> dict[str, int]:
         """Return the distance of each vertex to `sink`, in edges."""
         if sink in self._distances:
             return self._distances[sink]
-        incoming: defaultdict[str, list[str]] = defaultdict(list)
-        for edge in self.network.edges:
-            incoming[edge.sink].append(edge.source)
+        incoming = self._incoming
         found = {sink: 0}
         waiting = deque([sink])
         while waiting:
             here = waiting.popleft()
             if here != sink and here in self.network.ends:
                 continue
-            for before in incoming[here]:
+            for before in incoming.get(here, ()):
                 if before not in found:
                     found[before] = found[here] + 1
                     waiting.append(before)
