@@ -27,6 +27,7 @@ from lightrig.harness.cli import commands
 from lightrig.harness.cli.app import application
 from lightrig.instruments.core import capabilities
 from lightrig.testbeds import json_schema
+from lightrig.testbeds.pmds import pmds as known_pmds
 
 ROOT = Path(__file__).resolve().parents[1]
 _OUTSIDE = re.compile(r"\[([^\]]+)\]\(((?:\.\./)+)([^)#]+)\)")
@@ -64,6 +65,7 @@ def pages() -> Mapping[str, str]:
     return {
         "commands": _commands(),
         "testbed-files": _schema(),
+        "pmds": _pmds(),
         "pytest": _pytest(),
         "python": _python(),
     }
@@ -118,6 +120,39 @@ def _schema() -> str:
         if definition.get("properties"):
             parts += _object(name.removesuffix("Part"), definition)
     return "".join(parts)
+
+
+def _pmds() -> str:
+    parts = [
+        "# PMDs\n\nWhat `pmd:` of a transceiver may name, and what it states. Powers are averages "
+        "of one lane in dBm, or of all lanes as the standard prints it (total).\n\n"
+        "| name | lanes | in a fiber | nm | launch | total | receive | damage | source |\n"
+        "| --- | --- | --- | --- | --- | --- | --- | --- | --- |\n"
+    ]
+    for pmd in known_pmds().values():
+        colors = ", ".join(f"{(low + high) / 2:.6g}" for low, high in pmd.bands)
+        medium = "" if pmd.medium == "singlemode" else f" ({pmd.medium})"
+        cells = (
+            f"`{pmd.name}`{medium}",
+            pmd.lanes,
+            pmd.wavelengths,
+            colors,
+            _span(pmd.launch_min, pmd.launch_max),
+            _power(pmd.launch_total),
+            _span(pmd.receive_min, pmd.receive_max),
+            _power(pmd.damage),
+            pmd.source,
+        )
+        parts.append("| " + " | ".join(map(str, cells)) + " |\n")
+    return "".join(parts)
+
+
+def _power(dbm: float | None) -> str:
+    return "" if dbm is None else f"{dbm:g}"
+
+
+def _span(low: float | None, high: float | None) -> str:
+    return "" if low is None else f"{low:g} … {high:g}"
 
 
 def _object(title: str, definition: Mapping[str, Any]) -> Iterator[str]:

@@ -76,6 +76,17 @@ def _apart_db(light: _Light, receiver: TransceiverSpec | None) -> float:
     return 10 * math.log10((sent or 1) / together)
 
 
+def _color(kind: TransceiverSpec) -> object:
+    """Return by what transceivers are told apart that read each other's light."""
+    return kind.known_pmd.name if kind.known_pmd else kind.wavelength_nm
+
+
+def _reads(receiver: TransceiverSpec, sender: TransceiverSpec) -> bool:
+    if receiver.known_pmd and sender.known_pmd:
+        return receiver.known_pmd.deaf_to(sender.known_pmd) is None
+    return sender.wavelength_nm == receiver.wavelength_nm
+
+
 def check_budgets(parts: Parts, wiring: Wiring, findings: Findings, *, damage: bool = True) -> None:
     """Note each line whose receivers may be too dark in the worst circuit, or destroyed.
 
@@ -133,10 +144,10 @@ class _Budgets:
                 for fiber in into.get(switch, ())
                 for light in self._lights(fiber, into, (*after, switch))
             ]
-            senders = dict.fromkeys(light.sender.wavelength_nm for light in lights if light.sender)
+            senders = dict.fromkeys(_color(light.sender) for light in lights if light.sender)
             found = [
-                min((x for x in lights if x.sender and x.sender.wavelength_nm == nm), key=_weakness)
-                for nm in senders
+                min((x for x in lights if x.sender and _color(x.sender) == color), key=_weakness)
+                for color in senders
             ]
             launched = [light for light in lights if light.launch_max_dbm is not None]
             kinds = dict.fromkeys(_wavelengths(light) for light in launched)
@@ -154,7 +165,7 @@ class _Budgets:
         arrivals = [
             (_weakness(light), light, light.sender)
             for light in lights
-            if light.sender and light.sender.wavelength_nm == receiver.wavelength_nm
+            if light.sender and _reads(receiver, light.sender)
         ]
         if not arrivals:
             return
@@ -198,7 +209,9 @@ class _Budgets:
         instrument = self._parts.instruments.get(fiber.source.owner)
         most = instrument.launch_max_dbm if instrument else None
         if sender is not None:
-            most = sender.launch.max + 10 * math.log10(sender.wavelengths or 1)
+            most = sender.launch.max
+            if sender.wavelengths:
+                most = sender.fiber_launch_max_dbm
         return _Light(fiber.source, sender, most, fiber.loss_db)
 
     def _transceiver(self, port: Port) -> TransceiverSpec | None:

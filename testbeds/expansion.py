@@ -7,6 +7,7 @@ import itertools
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from lightrig.testbeds.findings import Findings, did_you_mean
 from lightrig.testbeds.model import (
@@ -17,15 +18,20 @@ from lightrig.testbeds.model import (
     SwitchSpec,
     TransceiverSpec,
 )
+from lightrig.testbeds.parsing import EXAMPLES
 from lightrig.testbeds.parts import (
     InstrumentPart,
     NicPart,
     OpticalSwitchPart,
     PacketSwitchPart,
+    PowerRange,
     ServerPart,
     TemperatureRange,
+    TransceiverPart,
 )
 from lightrig.testbeds.plans import Port
+from lightrig.testbeds.pmds import Pmd, find_pmd, is_both_ways, pmds
+from lightrig.testbeds.quantities import Dbm
 from lightrig.testbeds.ranges import RangeError, expand
 from lightrig.testbeds.schema import Document
 from lightrig.testbeds.yaml_positions import Keys, Located
@@ -46,6 +52,22 @@ class Parts:
         return [*self.switches, *self.servers, *self.instruments]
 
 
+def _of_pmd(pmd: Pmd) -> dict[str, object]:
+    """Return the fields of a transceiver that its PMD states; None for what it does not."""
+
+    def span(low: float | None, high: float | None) -> PowerRange | None:
+        return None if low is None or high is None else PowerRange(Dbm(low), Dbm(high))
+
+    return {
+        "wavelength_nm": pmd.wavelength_nm,
+        "lanes": pmd.lanes,
+        "wavelengths": pmd.wavelengths,
+        "launch": span(pmd.launch_min, pmd.launch_max),
+        "receive": span(pmd.receive_min, pmd.receive_max),
+        "damage_dbm": pmd.damage,
+    }
+
+
 def expand_document(document: Document, located: Located, findings: Findings) -> Parts:
     """Return the parts that `document` describes; problems go to `findings`."""
     return _Expansion(located, findings).run(document)
@@ -59,6 +81,7 @@ class _Expansion:
         self._port_number = itertools.count(1)
         self._seen: dict[tuple[str, str, str], str] = {}
         self._parts = Parts()
+        self._transceiver_names: frozenset[str] = frozenset()
 
     def run(self, document: Document) -> Parts:
         self._transceivers(document)
@@ -68,21 +91,59 @@ class _Expansion:
         return self._parts
 
     def _transceivers(self, document: Document) -> None:
+        self._transceiver_names = frozenset(document.transceivers)
         for name, part in document.transceivers.items():
+            keys: Keys = ("transceivers", name)
+            stated = self._with_pmd(part, keys)
+            if stated is None:
+                continue
             for what in ("launch", "receive"):
-                power = getattr(part, what)
+                power = stated[what]
                 if power.min > power.max:
                     self._findings.add(
-                        ("transceivers", name, what),
-                        f"found min {power.min:g} dBm above max {power.max:g} dBm",
+                        (*keys, what), f"found min {power.min:g} dBm above max {power.max:g} dBm"
                     )
-            if part.damage_dbm is not None and part.damage_dbm < part.receive.max:
+            damage, greatest = stated["damage_dbm"], stated["receive"].max
+            if damage is not None and damage < greatest:
                 self._findings.add(
-                    ("transceivers", name, "damage"),
-                    f"found damage at {part.damage_dbm:g} dBm, below the {part.receive.max:g} dBm "
-                    "that it receives",
+                    (*keys, "damage"),
+                    f"found damage at {damage:g} dBm, below the {greatest:g} dBm that it receives",
                 )
-            self._parts.transceivers[name] = TransceiverSpec(**vars(part), name=name)
+            self._parts.transceivers[name] = TransceiverSpec(**stated, name=name)
+
+    def _with_pmd(self, part: TransceiverPart, keys: Keys) -> dict[str, Any] | None:
+        """Return what `part` states, and what its PMD does; None where that is not enough."""
+        stated = dict(vars(part))
+        pmd = None
+        if part.pmd is not None:
+            if is_both_ways(part.pmd):
+                problem = "sends and receives in one fiber, which is not supported yet"
+                self._findings.add((*keys, "pmd"), f"{part.pmd} {problem}")
+                return None
+            pmd = find_pmd(part.pmd)
+            if pmd is None:
+                known = did_you_mean(part.pmd, pmds()) or f", expected one of {', '.join(pmds())}"
+                self._findings.add((*keys, "pmd"), f"found the unknown PMD {part.pmd!r}{known}")
+                return None
+            self._check_lanes(part, pmd, keys)
+            for key, value in _of_pmd(pmd).items():
+                if stated[key] is None:
+                    stated[key] = value
+        missing = [key for key in ("wavelength_nm", "launch", "receive") if stated[key] is None]
+        for key in missing:
+            what = key.removesuffix("_nm")
+            why = f"; the table of PMDs has none of {pmd.name}" if pmd else ", or name its `pmd:`"
+            problem = f"the key {what!r} is missing here, e.g. {EXAMPLES[what]}{why}"
+            self._findings.add(keys, problem, of_key=True)
+        return None if missing else {**stated, "known_pmd": pmd}
+
+    def _check_lanes(self, part: TransceiverPart, pmd: Pmd, keys: Keys) -> None:
+        for key, has in (("lanes", pmd.lanes), ("wavelengths", pmd.wavelengths)):
+            found = getattr(part, key)
+            if found not in (None, has):
+                kind = "lanes" if key == "lanes" else "wavelengths in a fiber"
+                problem = f"found {found}, expected {has}: {pmd.name} has {has} {kind}"
+                self._findings.add((*keys, key), f"{problem} ({pmd.source})")
 
     def _switches(self, document: Document) -> None:
         for key, part in document.switches.items():
@@ -203,11 +264,11 @@ class _Expansion:
         )
 
     def _transceiver(self, name: str | None, keys: Keys) -> str | None:
-        if name is not None and name not in self._parts.transceivers:
+        if name is not None and name not in self._transceiver_names:
             self._findings.add(
                 (*keys, "transceiver"),
                 f"found the unknown transceiver {name!r}"
-                + did_you_mean(name, self._parts.transceivers),
+                + did_you_mean(name, self._transceiver_names),
             )
         return name
 

@@ -15,6 +15,7 @@ from lightrig.testbeds.model import Testbed
 from lightrig.testbeds.parsing import read_as
 from lightrig.testbeds.plan_parser import read_plans
 from lightrig.testbeds.plausibility import implausible
+from lightrig.testbeds.pmd_checks import check_pmds
 from lightrig.testbeds.schema import Document
 from lightrig.testbeds.simulation import expanded
 from lightrig.testbeds.vocabulary import Vocabulary, check_names
@@ -64,6 +65,7 @@ def load(
     check_budgets(parts, wiring, findings, damage="receiver_damage" not in overrides)
     # Plans over wrong fibers would only repeat what is wrong with the fibers.
     plans = read_plans(document, parts, cabling, path.parent, findings) if wired_well else {}
+    check_pmds(document, parts, wiring, cabling, plans, findings)
     if quantities is None:
         quantities = vocabulary.quantities if vocabulary is not None else {}
     notes = [

@@ -22,10 +22,12 @@ from lightrig.testbeds.parts import (
     NicFacts,
     OpticalLimits,
     PacketPorts,
+    PowerRange,
     ServerFacts,
     TransceiverPart,
 )
 from lightrig.testbeds.plans import Link, Plan, Port
+from lightrig.testbeds.pmds import Pmd
 from lightrig.testbeds.simulation import Simulation
 
 MOST_WAVELENGTHS = 8
@@ -133,16 +135,27 @@ class InstrumentSpec(InstrumentPart):
 
 @dataclass(frozen=True, kw_only=True)
 class TransceiverSpec(TransceiverPart):
-    """A type of transceiver with its name."""
+    """A type of transceiver with its name; what the file leaves out is that of its PMD.
+
+    `known_pmd` is that PMD, None where the file names none.
+    """
 
     name: str
+    wavelength_nm: float
+    launch: PowerRange
+    receive: PowerRange
+    known_pmd: Pmd | None = None
 
     @property
     def fiber_launch_max_dbm(self) -> float:
         """Greatest power that it launches into one fiber: the sum of its wavelengths.
 
-        Where the file does not state how many they are, of `MOST_WAVELENGTHS`.
+        The total of its PMD, where the file states no launch of its own. Where the file does not
+        state how many wavelengths they are, of `MOST_WAVELENGTHS`.
         """
+        pmd = self.known_pmd
+        if pmd and pmd.fiber_launch_max is not None and self.launch.max == pmd.launch_max:
+            return pmd.fiber_launch_max
         return self.launch.max + 10 * math.log10(self.wavelengths or MOST_WAVELENGTHS)
 
     @property

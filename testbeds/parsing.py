@@ -28,7 +28,7 @@ _EXPECTED = {
     "dataclass_type": "keys with values",
     "model_attributes_type": "keys with values",
 }
-_EXAMPLES = {
+EXAMPLES = {
     "name": "name: mine",
     "model": "model: polatis",
     "address": "address: tl1://ocs.lab",
@@ -42,6 +42,8 @@ _EXAMPLES = {
     "wavelength": "wavelength: 1310 nm",
     "mean": "mean: 40 ms",
 }
+"""How a key that is missing may look, by key."""
+
 _PRIVATE = re.compile(r"login|passw|passphrase|secret|token|options", re.IGNORECASE)
 
 
@@ -114,7 +116,7 @@ def _translate(
         match error["type"]:
             case "missing":
                 key = str(keys[-1])
-                example = f", e.g. {_EXAMPLES[key]}" if key in _EXAMPLES else ""
+                example = f", e.g. {EXAMPLES[key]}" if key in EXAMPLES else ""
                 findings.add(keys[:-1], f"the key {key!r} is missing here{example}", of_key=True)
             case "extra_forbidden" | "unexpected_keyword_argument":
                 key = str(keys[-1])

@@ -291,9 +291,32 @@ class PowerRange(Stated):
 
 @dataclass(frozen=True, kw_only=True)
 class TransceiverPart(Stated):
-    """A type of transceiver; powers of one with several lanes are per lane."""
+    """A type of transceiver; powers of one with several lanes are per lane.
 
-    wavelength_nm: Wavelength
+    What is left out is that of its PMD.
+    """
+
+    pmd: Annotated[
+        str | None,
+        Field(
+            pattern=r"^[0-9A-Za-z][0-9A-Za-z .+_-]*$",
+            description="Its physical medium dependent sublayer, by the name of IEEE 802.3, an MSA "
+            "or OIF: it states lanes, fibers, wavelengths and powers",
+            examples=["100GBASE-LR4", "100G-CWDM4", "400GBASE-DR4"],
+        ),
+    ] = None
+    wavelength_nm: Annotated[
+        Wavelength | None, Field(description="Nominal wavelength; needed without `pmd:`")
+    ] = None
+    lanes: Annotated[
+        int | None,
+        Field(
+            ge=1,
+            le=16,
+            description="How many lanes it uses in each direction, of those that its module prints",
+            examples=[4],
+        ),
+    ] = None
     wavelengths: Annotated[
         int | None,
         Field(
@@ -304,8 +327,12 @@ class TransceiverPart(Stated):
             examples=[4],
         ),
     ] = None
-    launch: Annotated[PowerRange, Field(description="What it sends")]
-    receive: Annotated[PowerRange, Field(description="What it needs to be sent")]
+    launch: Annotated[
+        PowerRange | None, Field(description="What it sends; needed without `pmd:`")
+    ] = None
+    receive: Annotated[
+        PowerRange | None, Field(description="What it needs to be sent; needed without `pmd:`")
+    ] = None
     damage_dbm: Annotated[PowerLevel | None, Field(description="What destroys its receiver")] = None
 
 
