@@ -6,13 +6,14 @@ A monitor reads all wavelengths in a fiber together, a transceiver each lane: su
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from lightrig.harness.bench import Bench, Fabric
 from lightrig.harness.components import LabComponent
 from lightrig.harness.doctor.findings import Findings
 from lightrig.harness.findings import LINK_DOWN, NO_LIGHT, SWAPPED_FIBERS
+from lightrig.harness.measure.fiber_light import UNKNOWN, FiberLight, fiber_light
 from lightrig.instruments.core.capabilities import PowerMonitor
 from lightrig.instruments.core.errors import InstrumentError
 from lightrig.instruments.servers.host.linux import LinuxServer
@@ -20,6 +21,9 @@ from lightrig.testbeds import LightrigError, Plan, Port
 
 FIBER_DB = 1.5
 """Greatest loss of a clean pair of connectors, in dB."""
+
+_MODULE_DB = 3.0
+"""Accuracy of a module's power readings (SFF-8636 and CMIS)."""
 
 _DARK_DBM = -40.0
 _FELL_DB = 10.0
@@ -76,35 +80,22 @@ def examine_light(bench: Bench, fabric: Fabric, findings: Findings) -> None:
     _links(bench, plan, findings)
 
 
-def power_in_fiber(levels: Sequence[float], wavelengths: int | None) -> float | None:
-    """Return the power in one fiber in dBm, by the powers of the lanes of a transceiver in use.
-
-    `wavelengths` lanes share a fiber; where more lanes are in use, the light is taken as alike in
-    all fibers. None where the number of wavelengths is unknown and there are several lanes, or no
-    lane has a power.
-    """
-    if not levels or (wavelengths is None and levels[1:]):
-        return None
-    fibers = math.ceil(len(levels) / (wavelengths or 1))
-    milliwatt = sum(10 ** (level / 10) for level in levels) / fibers
-    return 10 * math.log10(milliwatt) if milliwatt else -math.inf
-
-
-def _in_fiber(
-    bench: Bench, port: Port, levels: Sequence[float], findings: Findings
+def _judged(
+    bench: Bench, port: Port, power: float | None, why: str, findings: Findings
 ) -> float | None:
-    """Return the power in the fiber of `port`; note, once, a transceiver that it is unknown of."""
+    """Return the power in the fiber of `port`; note, once a transceiver, why it is unknown."""
     kind = bench.testbed.transceiver_of(port)
-    power = power_in_fiber(levels, kind.wavelengths if kind else None)
     subject = f"transceiver {kind.name}" if kind else str(port)
     known = {finding.subject for finding in findings.found if finding.check == "light"}
-    if power is None and levels and subject not in known:
+    if power is None and subject not in known:
         findings.note(
             subject,
             "light",
-            "no loss of its fibers is judged: it has several lanes, and the testbed file does not "
-            "say how many share a fiber, whose sum the switch's monitors read",
-            "state `wavelengths:` of it: 4 for LR4, FR4 and CWDM4, 1 where each lane has a fiber",
+            f"no loss of its fibers is judged: {why}",
+            "state `pmd:` of it, such as 100GBASE-LR4, or `wavelengths:`, how many lanes share a "
+            "fiber, whose sum the switch's monitors read"
+            if why == UNKNOWN
+            else "",
         )
     return power
 
@@ -203,8 +194,8 @@ class _Side:
     ) -> int | None:
         """Check one transmitter; return the ingress where its light arrives, if any."""
         netdev = self._bench.testbed.nic_port(port).netdev
-        lanes = server.nic.module(netdev).value.lanes_in_use
-        sent = [lane.tx_power_dbm for lane in lanes if lane.tx_power_dbm is not None]
+        light = fiber_light(self._bench.testbed, port, server.nic.module(netdev).value)
+        sent = [lane.tx_power_dbm for lane in light.lanes if lane.tx_power_dbm is not None]
         if sent and all(math.isinf(lane) for lane in sent):
             self._findings.wrong(
                 str(port),
@@ -215,11 +206,39 @@ class _Side:
                 components=(LabComponent("port", str(port)),),
             )
             return None
+        self._launch(port, light)
         darkened = self._darkened(server, netdev, monitors, before)
         if ingress in darkened:
-            self._loss(port, ingress, before[ingress], sent, fiber_db, direct=monitors.direct)
+            self._loss(port, ingress, before[ingress], light, fiber_db, direct=monitors.direct)
             return ingress
         return min(darkened, default=0)
+
+    def _launch(self, port: Port, light: FiberLight) -> None:
+        """Check that each lane sends what its transceiver is stated to launch."""
+        kind = self._bench.testbed.transceiver_of(port)
+        if kind is None:
+            return
+        for lane in light.lanes:
+            dbm = lane.tx_power_dbm
+            if dbm is None or (math.isinf(dbm) and light.expected is None):
+                continue  # where the number of lanes is not known, one may be dark for good
+            which = f"lane {lane.number}" if light.lanes[1:] else "its laser"
+            least, most = kind.launch.min, kind.launch.max
+            if math.isinf(dbm):
+                problem = f"{which} is dark, and {light.expected} lanes should send"
+            elif dbm < least - _MODULE_DB or dbm > most + _MODULE_DB:
+                edge = f"at least {least:g}" if dbm < least else f"at most {most:g}"
+                problem = f"{which} sends {dbm:.2f} dBm, and its kind sends {edge} dBm"
+            else:
+                continue
+            self._findings.wrong(
+                str(port),
+                "light",
+                problem,
+                "replace it; is its `pmd:` or `launch:` right?",
+                "dark laser" if math.isinf(dbm) else "weak laser",
+                components=(LabComponent("port", str(port)),),
+            )
 
     def _darkened(
         self, server: LinuxServer, netdev: str, monitors: _Monitors, before: Mapping[int, float]
@@ -243,13 +262,13 @@ class _Side:
         port: Port,
         ingress: int,
         dbm: float,
-        sent: list[float],
+        light: FiberLight,
         fiber_db: float,
         *,
         direct: bool,
     ) -> None:
         where = f"{self._switch}.{ingress}"
-        launched = _in_fiber(self._bench, port, sent, self._findings)
+        launched = _judged(self._bench, port, light.sent, light.unsent, self._findings)
         if launched is None:
             self._findings.ok(str(port), "light", f"{dbm:.2f} dBm at {where}")
             return
@@ -333,11 +352,10 @@ def _receivers(bench: Bench, name: str, plan: Plan, findings: Findings) -> None:
             continue
         netdev = bench.testbed.nic_port(fiber.sink).netdev
         try:
-            lanes = server.nic.module(netdev).value.lanes_in_use
+            light = fiber_light(bench.testbed, fiber.sink, server.nic.module(netdev).value)
         except LightrigError:
             continue  # said before
-        got = [lane.rx_power_dbm for lane in lanes if lane.rx_power_dbm is not None]
-        received = _in_fiber(bench, fiber.sink, got, findings)
+        received = _judged(bench, fiber.sink, light.received, light.unreceived, findings)
         if received is None:
             continue
         lost = dbm - received - fiber.loss_db

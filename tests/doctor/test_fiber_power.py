@@ -9,7 +9,7 @@ import pytest
 
 from lightrig.harness.bench import bind
 from lightrig.harness.doctor import Findings, examine
-from lightrig.harness.doctor.light import power_in_fiber
+from lightrig.harness.measure.fiber_light import power_in_fiber
 from lightrig.testbeds import load
 
 LAB = """

@@ -58,7 +58,7 @@ def test_a_row_agrees_with_the_arithmetic_of_its_standard(pmd) -> None:  # type:
         assert pmd.receive_min == pytest.approx(pmd.launch_min - pmd.channel_loss)
     if pmd.damage is not None:
         assert pmd.damage == pytest.approx(pmd.receive_max + 1)
-    # FR8 and LR8 print 13.2 dBm, less than eight lanes at their greatest; the MSA's FR4 9.3 of 9.52.
+    # These print less than all lanes at their greatest: 13.2 of 14.3 dBm, and 9.3 of 9.5.
     less = ("400GBASE-FR8", "400GBASE-LR8", "400G-FR4")
     if pmd.launch_total is not None and pmd.name not in less:
         total = pmd.launch_max + 10 * math.log10(pmd.lanes)

@@ -62,7 +62,9 @@ def test_losses_by_transceivers_leave_unused_lanes_out() -> None:
     bench: Any = SimpleNamespace(
         servers={"server0": Server(printed())},
         clock=SimpleNamespace(parallel=lambda *asked: [each() for each in asked]),
-        testbed=SimpleNamespace(nic_port=lambda _: SimpleNamespace(netdev="e0")),
+        testbed=SimpleNamespace(
+            nic_port=lambda _: SimpleNamespace(netdev="e0"), transceiver_of=lambda _: None
+        ),
     )
     port = Port("server0", "nic0.p0")
     seen = Modules(bench, {1: port}, {5: port}).read()

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from lightrig.harness.bench import Bench
+from lightrig.harness.measure.fiber_light import fiber_light
 from lightrig.instruments.core.capabilities import HasNic, PowerMeter, PowerMonitor, Restorable
 from lightrig.testbeds import Port
 
@@ -70,7 +71,9 @@ class Channels:
 
 @dataclass(eq=False)
 class Modules:
-    """Power readings of transceivers, averaged over their lanes in use.
+    """Power readings of transceivers, averaged over the lanes of their ports.
+
+    Both ends of a link have one lane for each other's, however many share a fiber.
 
     sends, receives: the transceiver at the far end of the fiber of each ingress and egress.
     """
@@ -109,9 +112,10 @@ class Modules:
         for port in sorted(ports):
             stated = server.nic.module(self._bench.testbed.nic_port(port).netdev).value
             average = stated.rx_power_is != "oma"
+            lanes = fiber_light(self._bench.testbed, port, stated).lanes
             found[port] = (
-                [lane.tx_power_dbm for lane in stated.lanes_in_use],
-                [lane.rx_power_dbm if average else None for lane in stated.lanes_in_use],
+                [lane.tx_power_dbm for lane in lanes],
+                [lane.rx_power_dbm if average else None for lane in lanes],
             )
         return found
 

@@ -81,6 +81,7 @@ class _Text:
         self.rx_power_is: set[str] = set()
         self.thresholds: dict[Quantity, dict[Level, float]] = {}
         self.flags: dict[Alarm, bool] = {}
+        self.compliance: list[str] = []
         for line in text.splitlines():
             if line.strip():
                 self._take(line)
@@ -109,6 +110,8 @@ class _Text:
             alarms=self._alarms(),
             alarms_reported=bool(self.flags),
             firmware=self.plain.get("Active firmware version"),
+            connector=self._connector(),
+            compliance=tuple(self.compliance),
         )
         if not reading.lanes and not any(
             (reading.identifier, reading.vendor, reading.part, reading.temperature_c)
@@ -145,6 +148,8 @@ class _Text:
             self._take_value(name, 1 if channel is None else channel, value)
         elif key in self.plain and key in _READ_ONCE:
             raise ValueError(f"{key!r} once")
+        elif key == "Transceiver type":
+            self.compliance.append(value)
         else:
             self.plain[key] = value
 
@@ -222,6 +227,10 @@ class _Text:
         if match is None:
             raise ToolOutputError(TOOL, "a code and its meaning, `0x.. (...)`", self.lines[key])
         return int(match[1], 16), match[2]
+
+    def _connector(self) -> str | None:
+        match = _CODED.fullmatch(self.plain.get("Connector", ""))
+        return match[2] if match else None
 
     def _wavelength(self) -> float | None:
         return self._optional(

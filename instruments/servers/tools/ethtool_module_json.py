@@ -115,6 +115,10 @@ class _Module:
             alarms=alarms,
             alarms_reported=any(key.endswith(LEVELS) for key in self._values),
             firmware=self._firmware(),
+            connector=self._only("connector_description", str),
+            compliance=tuple(
+                each for each in self._values.get("transceiver_type", ()) if isinstance(each, str)
+            ),
         )
 
     def _firmware(self) -> str | None:

@@ -112,6 +112,8 @@ class ModuleReading:
         alarms: the flags that are on; they latch, so one may be of the past.
         alarms_reported: whether the tool printed flags at all.
         firmware: version of the firmware that runs in a CMIS module, such as `2.9`.
+        connector: of its fibers, such as `LC` or `MPO Parallel Optic`.
+        compliance: the standards that it states, such as `100G Ethernet: 100G Base-LR4`.
     """
 
     identifier: int | None
@@ -129,6 +131,8 @@ class ModuleReading:
     alarms: frozenset[Alarm] = frozenset()
     alarms_reported: bool = False
     firmware: str | None = None
+    connector: str | None = None
+    compliance: tuple[str, ...] = ()
 
     @property
     def lanes_in_use(self) -> tuple[Lane, ...]:

@@ -209,7 +209,7 @@ def _identity_lines(port: SimulatedPort) -> list[tuple[str, str]]:
     code, form = _FORMS.get(port.spec.lanes, _CMIS)
     return [
         ("Identifier", f"0x{code:02x} ({form})"),
-        ("Connector", "0x07 (LC)"),
+        ("Connector", "0x{:02x} ({})".format(*connector(port))),
         ("Laser wavelength", f"{port.limits.wavelength_nm:.3f}nm"),
         ("Vendor name", "Lightrig"),
         ("Vendor OUI", "00:00:00"),
@@ -217,6 +217,14 @@ def _identity_lines(port: SimulatedPort) -> list[tuple[str, str]]:
         ("Vendor rev", "A0"),
         ("Vendor SN", port.serial),
     ]
+
+
+def connector(port: SimulatedPort) -> tuple[int, str]:
+    """Return the connector of a module by SFF-8024; unspecified where the file does not tell."""
+    used, sharing = port.spec.lanes_in_use, port.limits.wavelengths
+    if used == 1 or (sharing or 1) > 1:
+        return 0x07, "LC"
+    return (0x0C, "MPO Parallel Optic") if sharing == 1 else (0x00, "unknown or unspecified")
 
 
 def _lane_lines(port: SimulatedPort, now: Registers) -> list[tuple[str, str]]:

@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from lightrig.instruments.simulated.hosts.ethtool_format import Limits, crossed, limits
+from lightrig.instruments.simulated.hosts.ethtool_format import Limits, connector, crossed, limits
 from lightrig.instruments.simulated.hosts.host_ports import Registers, SimulatedPort
 
 _LEVELS = ("high_alarm", "low_alarm", "high_warning", "low_warning")
@@ -31,7 +31,9 @@ def _identity(port: SimulatedPort) -> Pairs:
     identifier, form = _FORMS[port.spec.lanes]
     yield "identifier", identifier
     yield "identifier_description", form
-    yield "connector", 7
+    code, name = connector(port)
+    yield "connector", code
+    yield "connector_description", name
     yield "laser_wavelength", port.limits.wavelength_nm
     yield "vendor_name", "Lightrig"
     yield "vendor_oui", [0, 0, 0]

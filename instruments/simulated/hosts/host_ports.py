@@ -48,14 +48,25 @@ class HostPort:
 
     @property
     def lanes(self) -> int:
-        """Lanes of the light: one up to 25 Gb/s, four up to 200 Gb/s, else eight."""
-        return 1 if self.rate_bps <= 25e9 else 4 if self.rate_bps <= 200e9 else 8
+        """Lanes that its module prints: one up to 25 Gb/s, four up to 200 Gb/s, else eight.
+
+        A module has as many as its wavelengths, at least.
+        """
+        least = 1 if self.rate_bps <= 25e9 else 4 if self.rate_bps <= 200e9 else 8
+        stated = self.transceiver
+        needed = max(stated.lanes or 1, stated.wavelengths or 1) if stated else 1
+        return max(least, 1 if needed == 1 else 4 if needed <= 4 else 8)
+
+    @property
+    def lanes_in_use(self) -> int:
+        """Lanes of the light, of those that its module prints: the others are dark."""
+        return (self.transceiver.lanes if self.transceiver else None) or self.lanes
 
     @property
     def lanes_in_fiber(self) -> int:
         """Lanes whose light shares the fiber of this port; each other one has its own fiber."""
         stated = self.transceiver.wavelengths if self.transceiver else None
-        return min(stated or 1, self.lanes)
+        return min(stated or 1, self.lanes_in_use)
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,13 +223,17 @@ class SimulatedPort:
         received = self._light.received(port) / sharing
 
         def of_lanes(milliwatt: float, shares: list[float], noise_db: float) -> tuple[int, ...]:
-            levels = (milliwatt * share * 10 ** (noise_db * normal() / 10) for share in shares)
-            return tuple(min(round(level * 1e4), 0xFFFF) for level in levels)
+            levels = [milliwatt * share * 10 ** (noise_db * normal() / 10) for share in shares]
+            return tuple(min(round(level * 1e4), 0xFFFF) for level in used(levels))
+
+        def used(values: list[float]) -> list[float]:
+            dark = len(values) - self.spec.lanes_in_use
+            return [*values[: self.spec.lanes_in_use], *([0.0] * dark)]
 
         return Registers(
             round((device.temperature + 0.1 * normal()) * 256),
             round(device.voltage * 1e4),
-            tuple(round(bias * 500) if launched else 0 for bias in device.bias),
+            tuple(round(bias * 500) if launched else 0 for bias in used(device.bias)),
             of_lanes(launched, device.tx_share, 0.01),
             of_lanes(received, device.rx_share, 0.02),
         )
@@ -226,7 +241,9 @@ class SimulatedPort:
     def signal_lost(self, registers: Registers) -> list[bool]:
         """Return by lane whether the receiver has lost its signal."""
         least = 10 ** ((self.limits.receive.min - _LOS_BELOW_DB) / 10)
-        return [power / 1e4 < least for power in registers.rx_power]
+        used = self.spec.lanes_in_use  # an unused lane's flag is masked, so it never shows
+        powers = registers.rx_power
+        return [power / 1e4 < least and lane < used for lane, power in enumerate(powers)]
 
     def locked(self) -> bool:
         """Whether the checker has found the pattern: the port whose light comes must send it."""
