@@ -4,14 +4,19 @@ A module prints lanes that its port does not use: those beyond its PMD's, and th
 port (2xFR4). A switch's monitor reads all lanes that share a fiber together.
 """
 
+from __future__ import annotations
+
 import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from lightrig.instruments.servers.tools.module import DARK_DBM, Lane, ModuleReading
 from lightrig.testbeds import Port, Testbed
 from lightrig.testbeds.pmds import Pmd, find_pmd
+
+if TYPE_CHECKING:
+    from lightrig.instruments.servers.tools.module import Lane, ModuleReading
 
 UNKNOWN = "how many lanes the fiber carries is not known"
 _DUPLEX_LANES = 4
@@ -102,7 +107,7 @@ def power_in_fiber(levels: Sequence[float], wavelengths: int | None) -> float | 
 def _together(levels: Sequence[float | None], wavelengths: int | None) -> float | None:
     known = [level for level in levels if level is not None]
     if wavelengths == 1:  # a fiber each: one that is dark says nothing of another's
-        known = [level for level in known if level != DARK_DBM] or known
+        known = [level for level in known if level > -math.inf] or known
     return power_in_fiber(known, wavelengths)
 
 
@@ -160,4 +165,4 @@ def _of_port(
 
 
 def _is_lit(dbm: float | None) -> bool:
-    return dbm not in (None, DARK_DBM)
+    return dbm not in (None, -math.inf)
