@@ -32,7 +32,7 @@ class FiberLight:
         lanes: those that the port uses.
         sent, received: power in the fiber in dBm, -inf for none; None where it is not known.
         unsent, unreceived: why it is not.
-        expected: how many lanes there should be; None where that is not known.
+        expected: how many lanes the testbed file states that there are; None for not stated.
     """
 
     lanes: tuple[Lane, ...]
@@ -51,7 +51,8 @@ def fiber_light(testbed: Testbed, port: Port, module: ModuleReading) -> FiberLig
     """
     kind = testbed.transceiver_of(port)
     pmd = stated_pmd(module) if kind is None or kind.wavelengths is None else None
-    expected = (kind.lanes if kind else None) or (pmd.lanes if pmd else None)
+    # A module of four lanes that serves one port of a breakout uses one: its standard tells not.
+    expected = kind.lanes if kind else None
     wavelengths = kind.wavelengths if kind else None
     if wavelengths is None:
         wavelengths = pmd.wavelengths if pmd else _by_connector(module)

@@ -320,3 +320,15 @@ def test_a_lane_outside_of_its_launch_limits_is_named(
     else:
         assert len(texts) == 2
         assert all("lane 3 sends" in text and said in text for text in texts)
+
+
+def test_one_lane_of_a_breakout_is_no_dark_laser(tmp_path: Path) -> None:
+    """40GBASE-SR4 at a port of 10G: K. Olędzki's module lights one lane (netdev, 22 May 2024)."""
+    stated = "wavelength: 1310 nm, launch: {min: -4 dBm, max: 4 dBm}, "
+    stated += "receive: {min: -10 dBm, max: 4 dBm}"
+    testbed = lab(tmp_path, stated, "10G", ports=1)
+    dark = [-math.inf] * 3
+    head = "Transceiver type : 40G Ethernet: 40G Base-SR4"
+    module = printed([-1.48, *dark], [-1.15, *dark], head=head)
+    ports = [spec.port for spec in testbed.nic_ports]
+    assert examined(testbed, module, dict.fromkeys(ports, -1.48)).problems == []

@@ -2,7 +2,8 @@
 
 Selection: public threads found with one search per tool, in the order found, none that the tests or
 samples had used; at least eight of the repositories had not been used either. As in
-`test_public_outputs.py`, each is typed anew as an excerpt of its facts.
+`test_public_outputs.py`, each is typed anew as an excerpt of its facts. First run: 20 right, 3
+refused, 0 wrong.
 """
 
 import math
@@ -152,11 +153,11 @@ EXPECTED: dict[str, dict[str, Any]] = {
 """Values by path, as a person reads them in the output."""
 
 REFUSED = {
-    "rccl_labels": "lines labelled by srun, and the heads that name the collective are cut off",
-    "k8s_tester": "lines labelled by mpirun, and the heads are cut off",
     "deepep": "the table's first head is cut off",
+    "telegraf": "thresholds alone, without the module that they are of",
+    "lshca": "the document's end, with its status, is cut off",
 }
-"""Outputs for which an error is right as well: what they lack must not be guessed."""
+"""Outputs for which an error is right: what they lack must not be guessed."""
 
 
 def outputs() -> dict[str, str]:
@@ -186,11 +187,11 @@ def test_every_output_has_expected_values_and_a_source() -> None:
 
 @pytest.mark.parametrize("name", EXPECTED)
 def test_published_outputs_are_read_as_by_eye(name: str) -> None:
-    try:
-        value = read(outputs()[name]).value
-    except ToolOutputError:
-        assert name in REFUSED
+    if name in REFUSED:
+        with pytest.raises(ToolOutputError):
+            read(outputs()[name])
         return
+    value = read(outputs()[name]).value
     for path, expected in EXPECTED[name].items():
         found = at(value, path)
         assert found == (pytest.approx(expected) if isinstance(expected, float) else expected), path
