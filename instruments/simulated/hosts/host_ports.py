@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from lightrig.instruments.clock import Clock
+from lightrig.instruments.simulated.world.carriers import shares_of_lanes
 from lightrig.instruments.simulated.world.links import LinkTimeline, NicLinks
 from lightrig.instruments.simulated.world.randomness import Chance, Stream
 from lightrig.testbeds import Dbm, Port, PowerRange, TransceiverSpec
@@ -220,7 +221,8 @@ class SimulatedPort:
         normal = device.draws.normal
         sharing = self.spec.lanes_in_fiber
         launched = self._light.launched(port) / sharing
-        received = self._light.received(port) / sharing
+        received = self._light.received(port)
+        seen = self._seen()
 
         def of_lanes(milliwatt: float, shares: list[float], noise_db: float) -> tuple[int, ...]:
             levels = [milliwatt * share * 10 ** (noise_db * normal() / 10) for share in shares]
@@ -235,8 +237,18 @@ class SimulatedPort:
             round(device.voltage * 1e4),
             tuple(round(bias * 500) if launched else 0 for bias in used(device.bias)),
             of_lanes(launched, device.tx_share, 0.01),
-            of_lanes(received, device.rx_share, 0.02),
+            of_lanes(received, [a * b for a, b in zip(device.rx_share, seen, strict=True)], 0.02),
         )
+
+    def _seen(self) -> list[float]:
+        """Return by lane the share of its fiber's power: each sees its own wavelength."""
+        origin = self._light.origin(self.spec.port)
+        sender = self._roster.get(origin) if origin is not None else None
+        kind = sender.spec.transceiver if sender is not None else None
+        shares = shares_of_lanes(self.spec.transceiver, kind)
+        if len(shares) != self.spec.lanes_in_fiber:  # fewer lanes than the file's wavelengths
+            shares = [1 / self.spec.lanes_in_fiber] * self.spec.lanes_in_fiber
+        return [shares[lane % len(shares)] for lane in range(self.spec.lanes)]
 
     def signal_lost(self, registers: Registers) -> list[bool]:
         """Return by lane whether the receiver has lost its signal."""

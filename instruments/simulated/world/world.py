@@ -11,6 +11,7 @@ from typing import NamedTuple, Protocol
 
 from lightrig.instruments.clock import Clock
 from lightrig.instruments.simulated.world.ambient import Ambient
+from lightrig.instruments.simulated.world.carriers import reads
 from lightrig.instruments.simulated.world.ground_truth import GroundTruth
 from lightrig.instruments.simulated.world.light import LightField
 from lightrig.instruments.simulated.world.links import NicLinks
@@ -295,10 +296,16 @@ class World:
         origin = self.light.origin(port)
         nodes = self.testbed.servers.keys() | self._packet_switches
         source = origin if origin is not None and origin.owner in nodes else None
+        if source is not None and not self._reads(port, source):
+            source = None  # light, and none that its receiver can read
         far = source if source is None else self._answering(port, source)
         self._follow(port, far, at)
         if far is not None and far != source:
             self._follow(far, port, at)
+
+    def _reads(self, port: Port, source: Port) -> bool:
+        kinds = [self.testbed.transceiver_of(each) for each in (port, source)]
+        return reads(*kinds)
 
     def _answering(self, port: Port, source: Port) -> Port:
         """Return the port at the other end: the receiver beside `source` that `port` reaches."""
