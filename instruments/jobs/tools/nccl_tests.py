@@ -37,7 +37,7 @@ TOOL = "nccl-tests"
 
 _RANK = re.compile(r"# +Rank +(\d+)\b.* on +(\S+) +device", re.ASCII)
 _NAME = re.compile(r"# Collective test starting: (\S+)")
-_VERSION = re.compile(r"# [nr]ccl-tests version (\S+)")
+_VERSION = re.compile(r"(?:# [nr]ccl-tests version|rccl-tests: Version) (?!Unknown)(\S+)")
 _WRONG = re.compile(r"# Out of bounds values +: (\d+) (OK|FAILED)", re.ASCII)
 _AVERAGE = re.compile(r"# Avg bus bandwidth +: (\S+)")
 _ROW = re.compile(r"\s*\d+\s")
@@ -112,7 +112,7 @@ class Table:
         """Take the next line; raises `ToolOutputError` where it is none of such a table."""
         line = without_prefixes(without_colours(prefixed)).rstrip()
         try:
-            if line.lstrip().startswith("#"):
+            if line.lstrip().startswith(("#", "rccl-tests:")):
                 self._take_comment(line.lstrip())
             elif _ROW.match(f"{line} "):
                 self.rows.append(_row(line, self._columns))

@@ -14,6 +14,7 @@ import struct
 from collections.abc import Callable, Iterator
 
 from lightrig.instruments.core.capabilities import Diagnostic
+from lightrig.instruments.servers.tools.module import CMIS
 from lightrig.instruments.servers.tools.output import ToolOutputError
 
 TOOL = "ethtool -m IF page N"
@@ -23,8 +24,6 @@ HALF_PAGE = 128
 
 ADVERTISING_PAGE, CONTROL_PAGE = 0x01, 0x2F
 _DESCRIPTORS, _SAMPLES = 0x20, 0x24
-_IDENTIFIERS = frozenset((0x18, 0x19, 0x1E))
-"""SFF-8024 identifiers of modules with CMIS: QSFP-DD, OSFP, QSFP."""
 
 _FLAT = 0x80
 _ALL_ONES = 0xFFFF
@@ -84,7 +83,7 @@ def parse_dump(text: str) -> dict[int, int]:
 
 def has_pages(lower: dict[int, int]) -> bool:
     """Whether a module, by the lower half of its page 0, has CMIS and more pages than that."""
-    return lower.get(0) in _IDENTIFIERS and not lower.get(2, _FLAT) & _FLAT
+    return lower.get(0) in CMIS and not lower.get(2, _FLAT) & _FLAT
 
 
 def has_diagnostics(advertising: dict[int, int]) -> bool:

@@ -16,6 +16,8 @@ from typing import TypeVar
 
 from lightrig.instruments.servers.tools import ethtool_module_json
 from lightrig.instruments.servers.tools.module import (
+    ALARMS_NOTE,
+    CMIS,
     LANE_FLAGS,
     PER_LANE,
     QUANTITIES,
@@ -88,6 +90,7 @@ class _Text:
 
     def reading(self) -> ModuleReading:
         identifier, form = self._coded("Identifier")
+        doubtful = identifier in CMIS and any(flag.lane is not None for flag in self.flags)
         celsius, volt = sensors(
             self._optional("Module temperature", _temperature),
             self._optional("Module voltage", lambda text: _in_unit(text, "V", "voltage")),
@@ -112,6 +115,7 @@ class _Text:
             firmware=self.plain.get("Active firmware version"),
             connector=self._connector(),
             compliance=tuple(self.compliance),
+            alarms_note=ALARMS_NOTE if doubtful else "",
         )
         if not reading.lanes and not any(
             (reading.identifier, reading.vendor, reading.part, reading.temperature_c)

@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from lightrig.instruments.servers.tools.module import (
+    ALARMS_NOTE,
+    CMIS,
     LANE_FLAGS,
     LEVELS,
     PER_LANE,
@@ -115,6 +117,7 @@ class _Module:
             alarms=alarms,
             alarms_reported=any(key.endswith(LEVELS) for key in self._values),
             firmware=self._firmware(),
+            alarms_note=ALARMS_NOTE if identifier in CMIS and self._flags_lanes() else "",
             connector=self._only("connector_description", str),
             compliance=tuple(
                 each for each in self._values.get("transceiver_type", ()) if isinstance(each, str)
@@ -205,6 +208,10 @@ class _Module:
                 for value in self._values.get(f"{stem}_{level}", ()):
                     raised += _flagged(quantity, level, value, lanes)
         return raised
+
+    def _flags_lanes(self) -> bool:
+        stems = [stem for stem, quantity in _QUANTITIES.items() if quantity in PER_LANE]
+        return any(f"{stem}_{level}" in self._values for stem in stems for level in LEVELS)
 
     def _thresholds(self, key: str, quantity: Quantity) -> dict[Level, float]:
         found = self._only(key, Repeated)

@@ -1,6 +1,7 @@
 """The section `Module Info` of `mlxlink -m`: the module in a ConnectX port."""
 
 import re
+from collections.abc import Sequence
 
 from lightrig.instruments.servers.tools.mlxlink_sections import Section, read_value, text_of
 from lightrig.instruments.servers.tools.module import (
@@ -43,7 +44,7 @@ def module_of(section: Section) -> ModuleReading | None:
     if form is None:
         return None
     thresholds: dict[Quantity, dict[Level, float]] = {}
-    columns: dict[str, list[float] | list[bool]] = {}
+    columns: dict[str, Sequence[float | bool | None]] = {}
     for key, quantity, attribute in _MEASURES:
         if values := _measured(section, key, quantity, thresholds):
             columns[attribute] = values
@@ -86,8 +87,8 @@ def _measured(
     key: str,
     quantity: Quantity,
     thresholds: dict[Quantity, dict[Level, float]],
-) -> list[float]:
-    """Values such as `1.886,1.989 [-10.41..6]`; the thresholds go where they belong."""
+) -> list[float | None]:
+    """Values such as `1.886,N/A [-10.41..6]`; the thresholds go where they belong."""
     value = text_of(section, key)
     if value is None:
         return []
@@ -99,7 +100,8 @@ def _measured(
             "low_alarm": _in_our_unit(quantity, match[2]),
             "high_alarm": _in_our_unit(quantity, match[3]),
         }
-    return [_in_our_unit(quantity, each) for each in match[1].split(",")]
+    values = match[1].split(",")
+    return [None if each == "N/A" else _in_our_unit(quantity, each) for each in values]
 
 
 def _in_our_unit(quantity: Quantity, text: str) -> float:

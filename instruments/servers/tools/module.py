@@ -82,6 +82,13 @@ class Lane:
         return bool(self.tx_bias_ma or lit)
 
 
+CMIS = frozenset((0x18, 0x19, 0x1E))
+"""SFF-8024 identifiers of modules with CMIS: QSFP-DD, OSFP, QSFP."""
+
+ALARMS_NOTE = "ethtool prints these flags on the wrong lanes (cmis.c, by its source of 2025)"
+"""Of a CMIS module's lanes: the flags of a byte are masked by the lane's number, not its bit."""
+
+
 class Alarm(NamedTuple):
     """A flag that is on; `lane` is None for the module's own temperature or voltage."""
 
@@ -114,6 +121,7 @@ class ModuleReading:
         firmware: version of the firmware that runs in a CMIS module, such as `2.9`.
         connector: of its fibers, such as `LC` or `MPO Parallel Optic`.
         compliance: the standards that it states, such as `100G Ethernet: 100G Base-LR4`.
+        alarms_note: why the lanes of `alarms` are doubtful; empty where they are not.
     """
 
     identifier: int | None
@@ -133,6 +141,7 @@ class ModuleReading:
     firmware: str | None = None
     connector: str | None = None
     compliance: tuple[str, ...] = ()
+    alarms_note: str = ""
 
     @property
     def lanes_in_use(self) -> tuple[Lane, ...]:
@@ -146,8 +155,8 @@ class ModuleReading:
 _LANE_FIELDS = frozenset(Lane.__dataclass_fields__) - {"number"}
 
 
-def lanes_of(columns: Mapping[str, Sequence[float | bool]]) -> tuple[Lane, ...]:
-    """Return lanes from columns by field of `Lane`; a column may be missing.
+def lanes_of(columns: Mapping[str, Sequence[float | bool | None]]) -> tuple[Lane, ...]:
+    """Return lanes from columns by field of `Lane`; a column, or a value in it, may be missing.
 
     Raises ValueError if two columns have different lengths.
     """

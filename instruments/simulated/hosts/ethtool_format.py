@@ -157,8 +157,8 @@ def limits(port: SimulatedPort) -> Limits:
     }
 
 
-def module(port: SimulatedPort) -> str:
-    """`ethtool -m IF`."""
+def module(port: SimulatedPort, *, state_key: str = "Module State") -> str:
+    """`ethtool -m IF`; `state_key` is "Module state" from 6.14 on."""
     lanes = port.spec.lanes
     now, levels = port.registers(), limits(port)
     lines = [*_identity_lines(port)]
@@ -167,7 +167,7 @@ def module(port: SimulatedPort) -> str:
         lines += [(f"{what}", "None") for what in ("Tx loss of signal", "Tx fault")]
     if lanes == 8:
         lines += [
-            ("Module State", "0x03 (ModuleReady)"),
+            (state_key, "0x03 (ModuleReady)"),
             ("LowPwrAllowRequestHW", "On"),
             ("LowPwrRequestSW", "Off"),
         ]
@@ -193,6 +193,12 @@ def module(port: SimulatedPort) -> str:
             for level, value in zip(_LEVELS, levels[key], strict=True)
         ]
     return _lines(f"\t{key:<{_WIDTH}} : {value}" for key, value in lines)
+
+
+def measurements(port: SimulatedPort) -> str:
+    """What `ethtool -m IF` prints below the identity of a module."""
+    lines = module(port).splitlines(keepends=True)
+    return "".join(lines[len(_identity_lines(port)) :])
 
 
 def dump(memory: bytes, offset: int) -> str:

@@ -4,7 +4,13 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from lightrig.instruments.simulated.hosts.ethtool_format import Limits, connector, crossed, limits
+from lightrig.instruments.simulated.hosts.ethtool_format import (
+    Limits,
+    connector,
+    crossed,
+    limits,
+    measurements,
+)
 from lightrig.instruments.simulated.hosts.host_ports import Registers, SimulatedPort
 
 _LEVELS = ("high_alarm", "low_alarm", "high_warning", "low_warning")
@@ -18,13 +24,15 @@ _FORMS = {1: (0x03, "SFP"), 4: (0x11, "QSFP28"), 8: (0x18, "QSFP-DD")}
 def module(port: SimulatedPort, *, repeating: bool) -> str:
     """`ethtool --json -m IF`; `repeating` as it was first released.
 
-    That version repeats keys, and leaves out all that an SFP measures.
+    That version repeats keys, and prints as text, behind the JSON, what an SFP measures (netdev,
+    J. Eigner, "sfpid: Fix JSON output of SFP diagnostics", October 2025).
     """
     pairs = [*_identity(port)]
     if port.spec.lanes > 1 or not repeating:
         pairs += _measurements(port, "" if repeating else "_measurement")
     text = ", ".join(f"{json.dumps(name)}: {json.dumps(value)}" for name, value in pairs)
-    return f"[ {{{text}}} ]\n"
+    behind = measurements(port) if repeating and port.spec.lanes == 1 else ""
+    return f"[ {{{text}}} ]\n{behind}"
 
 
 def _identity(port: SimulatedPort) -> Pairs:

@@ -236,7 +236,8 @@ class HostTools:
         if as_json and self._software.module_json != "none":
             repeating = self._software.module_json == "repeating"
             return ethtool_json_format.module(port, repeating=repeating)
-        return ethtool_format.module(port)
+        older = self._software.module_json == "none"
+        return ethtool_format.module(port, state_key="Module State" if older else "Module state")
 
     def _module_memory(self, netdev: str, *arguments: str) -> str:
         """A part of one page; only modules of eight lanes have CMIS and more than page 0."""
