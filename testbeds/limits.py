@@ -48,6 +48,9 @@ DEFAULT_CONFIDENCE = 0.95
 LEAST_SHARE = 0.5
 """The least confidence and quantile of a limit: below, most samples may break what is claimed."""
 
+CLOSEST_CORRELATION = 0.9
+"""Greatest correlation of successive events that a limit may state: what was tried by draws."""
+
 EXAMPLE = "{p99: 70 ms, confidence: 95 %}"
 
 
@@ -108,8 +111,8 @@ class Limit:
     `value` is in `unit`. For an upper bound, `quantile` 1.0 means every sample; for a lower
     bound (`side` is "lower") every sample is at least `value`, and `quantile` is 0.0.
     `confidence` is None where every sample is judged by itself. `decision`: what an interval that
-    holds the limit means. `line` and `column` say where
-    the testbed file states it.
+    holds the limit means. `correlation`: of each event with the one before, for which samples are
+    planned and judged. `line` and `column` say where the testbed file states it.
     """
 
     quantity: str
@@ -122,6 +125,7 @@ class Limit:
     column: int = 0
     warn: float | None = None
     decision: DecisionRule = DEFAULT_RULE
+    correlation: float = 0.0
 
     def __str__(self) -> str:
         which = {0.0: "min", 0.5: "median", 1.0: "max"}.get(
@@ -134,8 +138,9 @@ class Limit:
             beyond = "above" if self.side == "upper" else "below"
             warn = f", warn {beyond} {format_value(self.unit, self.warn)}"
         rule = "" if self.decision == DEFAULT_RULE else f", {self.decision} acceptance"
+        follow = f", events correlated by {self.correlation:g}" if self.correlation else ""
         bound = f"{self.quantity} {which} {sign} {format_value(self.unit, self.value)}"
-        return f"{bound}{warn}{rule}{sure}"
+        return f"{bound}{warn}{rule}{follow}{sure}"
 
 
 def format_value(unit: Unit, value: float) -> str:
@@ -160,7 +165,7 @@ def parse_limit(
         raise LimitError(
             f"found the quantity {quantity!r}, expected a name such as 'reconfiguration.carrier_up'"
         )
-    bounds = [key for key in body if key not in ("confidence", "warn", "decision")]
+    bounds = [key for key in body if key not in ("confidence", "warn", "decision", "correlation")]
     for key in bounds:
         if not re.fullmatch(r"median|min|max|p\d{1,2}(\.\d{1,6})?", key, re.ASCII):
             # Percentiles of three digits and more have a point: p999 is p99.9.
@@ -207,6 +212,8 @@ def parse_limit(
     side: Literal["upper", "lower"] = "lower" if which == "min" else "upper"
     decision = _decision(body.get("decision", DEFAULT_RULE))
     limit = Limit(quantity, side, quantile, value, unit, confidence, decision=decision)
+    if "correlation" in body:
+        limit = dataclasses.replace(limit, correlation=_correlation(limit, body["correlation"]))
     return dataclasses.replace(limit, warn=_warn(limit, body["warn"])) if "warn" in body else limit
 
 
@@ -245,6 +252,24 @@ def _decision(found: object) -> DecisionRule:
         if found == rule:
             return rule  # type: ignore[no-any-return]
     raise LimitError(f"found {found!r}, expected guarded, simple or lenient", "decision")
+
+
+def _correlation(limit: Limit, found: object) -> float:
+    if not 0 < limit.quantile < 1:
+        raise LimitError(
+            "found a correlation of events beside a bound on each of them, expected it beside "
+            "median, p90 or p99",
+            "correlation",
+            of_key=True,
+        )
+    is_number = isinstance(found, int | float) and not isinstance(found, bool)
+    if not is_number or not 0 <= found <= CLOSEST_CORRELATION:  # type: ignore[operator]
+        raise LimitError(
+            f"found a correlation of {found!r}, expected a number from 0 to "
+            f"{CLOSEST_CORRELATION:g}, e.g. 0.6",
+            "correlation",
+        )
+    return float(found)  # type: ignore[arg-type]
 
 
 def _warn(limit: Limit, found: object) -> float:

@@ -92,7 +92,8 @@ LimitPart = Annotated[
         {
             "type": "object",
             "description": "A bound (p50, p99, p99.9, median, min or max), a confidence, "
-            "stricter than the bound, from where to warn, and a decision rule",
+            "stricter than the bound, from where to warn, a decision rule, and the correlation of "
+            "each event with the one before",
             "properties": {
                 "confidence": {"type": "string", "pattern": r"^\d+(\.\d+)?\s*%$"},
                 "median": {"type": ["string", "number"]},
@@ -100,6 +101,7 @@ LimitPart = Annotated[
                 "max": {"type": ["string", "number"]},
                 "warn": {"type": ["string", "number"]},
                 "decision": {"enum": ["guarded", "simple", "lenient"]},
+                "correlation": {"type": "number", "minimum": 0, "maximum": 0.9},
             },
             "patternProperties": {r"^p\d{1,2}(\.\d{1,6})?$": {"type": ["string", "number"]}},
             "additionalProperties": False,

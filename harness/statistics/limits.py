@@ -5,9 +5,10 @@ import dataclasses
 import numpy as np
 import numpy.typing as npt
 
-from lightrig.harness.statistics.binomial import at_most, first_true_from
-from lightrig.harness.statistics.independence import effective_samples
+from lightrig.harness.statistics.binomial import first_true_from
+from lightrig.harness.statistics.independence import effective_samples, follow_more_closely
 from lightrig.harness.statistics.sample_plans import SamplePlan, two_stage_plan
+from lightrig.harness.statistics.serial_counts import at_most
 from lightrig.harness.statistics.verdicts import (
     Verdict,
     judge_maximum,
@@ -37,7 +38,8 @@ def judge(
     confidence: unless it passes there too, it is marginal. Samples are in the order of their
     events; where these depend on each other, a pass or a fail has to hold also for as few
     independent ones as they count (`independence.effective_samples`); the reason says where they
-    are too few to tell. Raises `SampleError`.
+    are too few to tell. A limit that states their correlation is judged by that, unless they
+    follow each other more closely. Raises `SampleError`.
     """
     verdict = _judge(limit, limit.value, earliest, latest, plan)
     if limit.warn is None or verdict.outcome != "pass":
@@ -59,7 +61,7 @@ def samples_needed(limit: Limit) -> int | None:
     if shares is None:
         return None
     allowed, error = shares
-    return first_true_from(1, lambda samples: at_most(0, samples, allowed) <= error)
+    return first_true_from(1, lambda n: at_most(0, n, allowed, limit.correlation) <= error)
 
 
 def sample_plan(limit: Limit) -> SamplePlan | None:
@@ -71,7 +73,7 @@ def sample_plan(limit: Limit) -> SamplePlan | None:
     shares = _shares(limit)
     if shares is None:
         return None
-    plan = two_stage_plan(*shares)
+    plan = two_stage_plan(*shares, limit.correlation)
     return plan if plan[-1].samples <= MOST_SAMPLES else None
 
 
@@ -99,14 +101,17 @@ def _judge(
     if plan is not None:
         verdict = judge_plan(*claim, plan, *rules)
     else:
-        verdict = judge_quantile(*claim, *rules)
+        verdict = judge_quantile(*claim, *rules, correlation=limit.correlation)
     if verdict.outcome not in {"pass", "fail"}:
         return verdict
     # A plan decides by its first samples, whatever those of a later stage are.
     low, high = (np.asarray(ends)[: verdict.n] for ends in (earliest, latest))
+    if limit.correlation and not follow_more_closely(low, limit.correlation):
+        stated = f" Events are taken to follow each other by {limit.correlation:g}, as it states."
+        return dataclasses.replace(verdict, reason=f"{verdict.reason}{stated}")
     effective = effective_samples(low, share)
     if effective == verdict.n:
-        few = " They are taken for independent: too few to tell." if effective < TELLING else ""
+        few = " It assumes independent events; too few to tell." if effective < TELLING else ""
         return dataclasses.replace(verdict, reason=f"{verdict.reason}{few}")
     dependent = judge_quantile(low, high, value, share, *rules, effective)
     return verdict if dependent.outcome == verdict.outcome else dependent

@@ -11,16 +11,24 @@ in total, and so has a fail. Both are bounded for the union of the looks: a samp
 holds the limit may count at one look and not at the other, and a second stage may be left out for
 any reason, such as its time, without a further error.
 
+Where a limit declares that events follow each other, the numbers are those of such samples
+(`serial_counts`): a median takes 11 at a correlation of 0.6, else 24.
+
 Source: H. F. Dodge and H. G. Romig, Sampling Inspection Tables (2nd ed., 1959), double sampling.
 """
 
-import math
 from functools import cache
 from typing import NamedTuple
 
 import scipy
 
-from lightrig.harness.statistics.binomial import at_least, at_most, first_true_from
+from lightrig.harness.statistics.binomial import first_true_from
+from lightrig.harness.statistics.serial_counts import (
+    at_least,
+    at_most,
+    first_sample,
+    further_samples,
+)
 
 MOST_PASSING = 4
 """Most samples beyond the limit with which the second look passes.
@@ -49,31 +57,41 @@ SamplePlan = tuple[Look, ...]
 
 
 @cache
-def two_stage_plan(allowed: float, error: float) -> SamplePlan:
+def two_stage_plan(allowed: float, error: float, correlation: float = 0.0) -> SamplePlan:
     """Plan two looks at whether at most the share `allowed` of a population is beyond a limit.
 
-    error: greatest total probability of a wrong pass, and of a wrong fail.
+    error: greatest total probability of a wrong pass, and of a wrong fail. correlation: of
+    successive samples.
     """
-    first = math.ceil(math.log(FIRST_PART * error) / math.log1p(-allowed))
-    first_fails = first_true_from(1, lambda k: at_least(k, first, allowed) <= FIRST_PART * error)
+    part = FIRST_PART * error
+    first = first_true_from(1, lambda n: at_most(0, n, allowed, correlation) <= part)
+    first_fails = first_true_from(1, lambda k: at_least(k, first, allowed, correlation) <= part)
 
     def wrong_pass(second: int) -> float:
         looks = Look(first, 0, first_fails), Look(second, MOST_PASSING, second)
-        return pass_probability(looks, allowed)
+        return pass_probability(looks, allowed, correlation)
 
     second = first_true_from(first + MOST_PASSING, lambda n: wrong_pass(n) <= error)
     at_first = Look(first, 0, first_fails)
 
     def wrong_fail(fails: int) -> float:
-        return fail_probability((at_first, Look(second, MOST_PASSING, fails)), allowed)
+        looks = at_first, Look(second, MOST_PASSING, fails)
+        return fail_probability(looks, allowed, correlation)
 
     second_fails = first_true_from(first_fails, lambda k: wrong_fail(k) <= error)
     return at_first, Look(second, MOST_PASSING, second_fails)
 
 
-def pass_probability(plan: SamplePlan, beyond: float) -> float:
+def pass_probability(plan: SamplePlan, beyond: float, correlation: float = 0.0) -> float:
     """Return the probability that either look of a plan passes; `beyond` is the true share."""
     first, second = plan
+    if correlation:
+        masses = first_sample(beyond, correlation, second.passes)
+        masses = further_samples(masses, first.samples - 1, beyond, correlation)
+        passed = float(masses[: first.passes + 1].sum())
+        masses[: first.passes + 1] = 0
+        more = second.samples - first.samples
+        return passed + float(further_samples(masses, more, beyond, correlation).sum())
     return at_most(first.passes, first.samples, beyond) + sum(
         _exactly(k, first.samples, beyond)
         * at_most(second.passes - k, second.samples - first.samples, beyond)
@@ -81,9 +99,15 @@ def pass_probability(plan: SamplePlan, beyond: float) -> float:
     )
 
 
-def fail_probability(plan: SamplePlan, beyond: float) -> float:
+def fail_probability(plan: SamplePlan, beyond: float, correlation: float = 0.0) -> float:
     """Return the probability that either look of a plan fails; `beyond` is the true share."""
     first, second = plan
+    if correlation:
+        masses = first_sample(beyond, correlation, second.fails - 1)
+        masses = further_samples(masses, first.samples - 1, beyond, correlation)
+        masses[first.fails :] = 0
+        more = second.samples - first.samples
+        return 1 - float(further_samples(masses, more, beyond, correlation).sum())
     return at_least(first.fails, first.samples, beyond) + sum(
         _exactly(k, first.samples, beyond)
         * at_least(second.fails - k, second.samples - first.samples, beyond)

@@ -21,7 +21,7 @@ from typing import Literal, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from lightrig.harness.statistics.binomial import at_least, at_most, first_true_from
+from lightrig.harness.statistics.binomial import first_true_from
 from lightrig.harness.statistics.sample_plans import SamplePlan
 from lightrig.harness.statistics.samples import (
     SampleError,
@@ -29,6 +29,7 @@ from lightrig.harness.statistics.samples import (
     check_confidence,
     check_share,
 )
+from lightrig.harness.statistics.serial_counts import at_least, at_most
 from lightrig.testbeds.limits import DecisionRule
 
 Outcome: TypeAlias = Literal["pass", "marginal", "fail", "not enough data"]
@@ -69,6 +70,7 @@ def judge_quantile(
     side: Side = "upper",
     decision: DecisionRule = "guarded",
     effective: int | None = None,
+    correlation: float = 0.0,
 ) -> Verdict:
     """Judge the claim that at least the share `q` of the population keeps `limit_value`.
 
@@ -81,6 +83,7 @@ def judge_quantile(
     `limit_value` has the unit of the samples, which must be independent: one per event, not
     one per circuit of an event. effective: as how many independent ones they count, where events
     depend on each other (`independence.effective_samples`); the shares of exceedances stay.
+    correlation: of successive events, where it is declared (`serial_counts`).
     Raises `SampleError` for samples or shares that make no sense.
     """
     check_share("q", q)
@@ -91,7 +94,7 @@ def judge_quantile(
     share = count / n if n else 1.0
 
     def passes(samples: int) -> bool:
-        return at_most(math.ceil(possible * share), samples, allowed) <= error
+        return at_most(math.ceil(possible * share), samples, allowed, correlation) <= error
 
     counted = _counted(n, sure, possible, side)
     if count < n:
@@ -101,7 +104,7 @@ def judge_quantile(
     if passes(count):
         reason = f"{counted}, so at least {claim} {sureness}."
         return Verdict("pass", n, sure, possible, None, reason)
-    if at_least(math.floor(sure * share), count, allowed) < error:
+    if at_least(math.floor(sure * share), count, allowed, correlation) < error:
         reason = f"{counted}, so fewer than {claim} {sureness}."
         return Verdict("fail", n, sure, possible, None, reason)
     needed = math.ceil((first_true_from(count + 1, passes) - count) / share)

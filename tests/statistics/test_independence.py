@@ -141,7 +141,7 @@ def test_a_limit_is_not_decided_by_samples_that_follow_each_other():
 def test_a_verdict_says_where_too_few_samples_cannot_show_dependence():
     random = np.random.default_rng(4)
     median = Limit("reconfiguration", "upper", 0.5, 3.0, "1", 0.95)
-    assumed = " They are taken for independent: too few to tell."
+    assumed = " It assumes independent events; too few to tell."
     for n, value, outcome in ((16, 3.0, "pass"), (16, -3.0, "fail"), (69, 3.0, "pass")):
         events = random.normal(size=n)
         found = judge(dataclasses.replace(median, value=value), events, events)
