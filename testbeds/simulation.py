@@ -263,9 +263,12 @@ class SimulatedReceiver(Stated):
     """Receivers of the bit error testers."""
 
     modulation: Annotated[
-        Literal["NRZ", "PAM4"],
-        Field(description="The eyes of PAM4 are a third as high: it needs 4.8 dB more light"),
-    ] = "NRZ"
+        Literal["NRZ", "PAM4"] | None,
+        Field(
+            description="That of the pattern, where it is not stated. A receiver made for NRZ "
+            "needs 4.8 dB more light for PAM4, whose eyes are a third as high",
+        ),
+    ] = None
     propagation: Annotated[
         Share,
         Field(

@@ -30,6 +30,9 @@ _RATE_ERROR = 2e-4
 _LOOKS = 24
 """Number of looks at a running gate per shortest deciding duration, or its fixed one."""
 
+_GATE_TIME = "A gate states its own time only."
+"""A link that is bad for a part of the time is good in most gates."""
+
 _NOTHING = "counted nothing that bounds a ratio"
 _RANK: tuple[Outcome, ...] = ("pass", "marginal", "not enough data", "fail")
 
@@ -243,7 +246,7 @@ def judge_counts(limit: Limit, counts: Sequence[Counted]) -> Verdict:
     bad = sum(one.outcome == "fail" for one in each)
     doubtful = sum(one.outcome in {"fail", "not enough data"} for one in each)
     several = f"Of {len(counts)} gates the worst: " if len(counts) > 1 else ""
-    reason = several + worst.reason
+    reason = f"{several}{worst.reason} {_GATE_TIME}"
     outcome, needed, name = worst.outcome, worst.needed, worst.counter
     return Verdict(outcome, len(counts), bad, doubtful, needed, reason, name)
 

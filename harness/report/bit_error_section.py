@@ -208,7 +208,8 @@ _GATES = Table(
     rows=lambda data: data.each(),
     about="All gates of a counter pooled; of several counters the worst. The interval is exact "
     "(Clopper and Pearson); no error in n bits bounds a ratio and does not make it zero. A gate "
-    "that lost its pattern, its signal or its counters is listed below and in no number. No GUM "
+    "that lost its pattern, its signal or its counters is listed below and in no number. A gate "
+    "states its own time only: a link that is bad now and then is good in most gates. No GUM "
     "budget: a counting interval, from errors and bits.",
     group=lambda one: RowGroup(sentence(one.quantity), limit=one.limit),
 )
@@ -297,6 +298,7 @@ def _found(test: TestFrame, counter: str, celsius: float) -> Iterator[Sensitivit
                 int(conditions["points"][n]),
                 float(conditions["confidence"][n]),
                 float(conditions["misfit"][n]),
+                "PAM4" if conditions.get("levels", none)[n] == 4 else "NRZ",
             )
 
 
@@ -332,7 +334,8 @@ def _oma(row: _Found) -> Cell:
 def _fit(row: _Found) -> Cell:
     one = row.found
     floor = f"floor {plain(one.floor)}" if one.floor is not None else "no floor needed"
-    fitted = f"{one.slope:.3f} decades of Q a dB; {floor}; p = {plain(one.misfit)}"
+    curve_of = f"{one.modulation}, {one.slope:.3f} decades of Q a dB"
+    fitted = f"{curve_of}; {floor}; p = {plain(one.misfit)} of the fit"
     return Styled(fitted, "line")
 
 
@@ -457,8 +460,9 @@ BIT_ERRORS = Section(
             rows=_sensitivities,
             about="Received power at which the fitted ratio is reached: average, and outer "
             "modulation amplitude (OMA) where the extinction ratio is known. The interval covers "
-            "the counting statistics, not the error of the power monitor's scale, so it is no GUM "
-            "budget. A floor is fitted only where a curve without one does not fit.",
+            "the counting statistics and the scale of received power (0.06 dB, k = 1). The curve "
+            "is that of the modulation. A floor is fitted only where a curve without one does not "
+            "fit; counts that fit neither (p below 0.01) give no sensitivity.",
         ),
         Figures(_figures),
     ),

@@ -1,16 +1,19 @@
 """The power at which a receiver reaches a bit error ratio, from counts at several powers.
 
-For a receiver whose noise does not depend on the light, the ratio is erfc(Q / sqrt 2) / 2 with Q
-in proportion to the optical power (Agrawal, Fiber-Optic Communication Systems, section 4.6);
-where it does, Q grows more slowly. So log Q is fitted as a line over power in dB, with a slope
+For a receiver of two levels (NRZ) whose noise does not depend on the light, the ratio is
+erfc(Q / sqrt 2) / 2 with Q in proportion to the optical power (Agrawal, Fiber-Optic Communication
+Systems, section 4.6). Of four levels (PAM4) a symbol is wrong with 2 (1 - 1/4) times that of one
+eye's Q, which is a third (Proakis and Salehi, Digital Communications, 5th ed., equation 4.3-4), and
+of Gray coding one of its two bits: 3/4 of erfc(Q / 3 sqrt 2) / 2. Where noise depends on the light,
+Q grows more slowly. So log Q is fitted as a line over power in dB, with a slope
 of its own, and with a floor below which no power helps if one is asked for. The fit is the
 likeliest for the counts, which are Poisson; a power without any error counts as well.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -25,6 +28,14 @@ _WIDEST_DB = 20.0
 _MISFIT = 0.05
 """Counts that are less probable than this under the curve scatter about it by more than counts."""
 _SOLVED_DB = 1e-6
+
+REFUSED = 0.01
+"""Counts that are less probable than this under the curve do not give a sensitivity."""
+
+Modulation: TypeAlias = Literal["NRZ", "PAM4"]
+
+_SHARES: Mapping[Modulation, float] = {"NRZ": 1.0, "PAM4": 0.75}
+"""Ratio over the probability that noise passes the one threshold beside a level."""
 
 _Residuals: TypeAlias = Callable[[float, float, float], npt.NDArray[np.float64]]
 _Excess: TypeAlias = Callable[[float], float]
@@ -42,6 +53,7 @@ class Sensitivity:
     floor: the ratio that more power does not improve, or None if none was fitted.
     points: how many powers were used.
     misfit: probability of counts that fit no better, if the model is true.
+    modulation: whose curve was fitted.
     """
 
     target: float
@@ -53,20 +65,26 @@ class Sensitivity:
     points: int
     confidence: float
     misfit: float
+    modulation: Modulation = "NRZ"
 
     def ratio_at(self, dbm: float) -> float:
         """The fitted bit error ratio at a power in dBm."""
         return float(_ratios(np.array([dbm]), self._fit())[0])
 
     def _fit(self) -> "_Fit":
-        return _Fit(self.dbm, self.slope, self.floor or 0.0, self.target)
+        share = _SHARES[self.modulation]
+        return _Fit(self.dbm, self.slope, self.floor or 0.0, self.target, share)
 
 
 @dataclass(frozen=True, slots=True)
 class NoSensitivity:
-    """Reason for which there is no sensitivity, in one sentence."""
+    """Reason for which there is no sensitivity, in one sentence.
+
+    misfit: probability of counts that fit no better, where that refuses it.
+    """
 
     reason: str
+    misfit: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +93,7 @@ class _Fit:
     slope: float
     floor: float
     target: float
+    share: float
 
 
 def sensitivity(
@@ -86,6 +105,8 @@ def sensitivity(
     *,
     with_floor: bool = False,
     scale_db: float = 0.0,
+    modulation: Modulation = "NRZ",
+    least_p: float = REFUSED,
 ) -> Sensitivity | NoSensitivity:
     """Fit counts of `errors` in `bits` at received powers `dbm`, each of shape (n,).
 
@@ -94,7 +115,8 @@ def sensitivity(
     expectation (quasi-likelihood: McCullagh and Nelder, Generalized Linear Models, 2nd ed.,
     section 4.5), with the quantile of F for that of chi square.
 
-    Raises `SampleError` for arrays of different lengths or a target that makes no sense.
+    least_p: a fit whose `misfit` is below is refused. Raises `SampleError` for arrays of different
+    lengths or a target that makes no sense.
     """
     power = np.asarray(dbm, dtype=float)
     wrong, all_bits = np.asarray(errors, dtype=float), np.asarray(bits, dtype=float)
@@ -109,13 +131,22 @@ def sensitivity(
             f"errors at {with_errors} powers, {_FEWEST} needed: count longer or attenuate more"
         )
 
-    def residuals(at: float, slope: float, floor: float) -> npt.NDArray[np.float64]:
-        return _residuals(wrong, all_bits * _ratios(power, _Fit(at, slope, floor, target)))
+    share = _SHARES[modulation]
 
-    start = _start(power, wrong / all_bits, target)
+    def residuals(at: float, slope: float, floor: float) -> npt.NDArray[np.float64]:
+        fitted = _Fit(at, slope, floor, target, share)
+        return _residuals(wrong, all_bits * _ratios(power, fitted))
+
+    start = _start(power, wrong / all_bits / share, target / share)
     best, (at, slope, floor) = _best(residuals, start, with_floor=with_floor)
     freedom = max(power.size - (3 if with_floor else 2), 1)
     misfit = float(scipy.special.chdtrc(freedom, best))
+    if misfit < least_p:
+        return NoSensitivity(
+            f"the counts do not follow the curve of {modulation} (p = {misfit:.1g}, "
+            f"{least_p:g} needed)",
+            misfit,
+        )
     worse = float(scipy.special.chdtri(1, 1 - confidence))
     if misfit < _MISFIT:
         worse = float(scipy.special.fdtri(1, freedom, confidence)) * best / freedom
@@ -130,14 +161,23 @@ def sensitivity(
     lower, upper = at - math.hypot(at - lower, of_scale), at + math.hypot(upper - at, of_scale)
     fitted_floor = floor if with_floor else None
     return Sensitivity(
-        target, at, lower, upper, slope, fitted_floor, power.size, confidence, misfit
+        target,
+        at,
+        lower,
+        upper,
+        slope,
+        fitted_floor,
+        power.size,
+        confidence,
+        misfit,
+        modulation,
     )
 
 
 def _ratios(power: npt.NDArray[np.float64], fit: _Fit) -> npt.NDArray[np.float64]:
-    q_target = -scipy.special.ndtri(fit.target)
+    q_target = -scipy.special.ndtri(fit.target / fit.share)
     exponent = np.clip(fit.slope * (power - fit.at), -6, 6)
-    ratios = scipy.special.ndtr(-q_target * 10.0**exponent) + fit.floor
+    ratios = fit.share * scipy.special.ndtr(-q_target * 10.0**exponent) + fit.floor
     return np.asarray(np.clip(ratios, 1e-300, 0.5))
 
 

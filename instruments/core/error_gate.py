@@ -7,10 +7,11 @@ from lightrig.instruments.clock import Clock, Span
 from lightrig.instruments.core.capabilities import ErrorCount
 from lightrig.instruments.core.errors import CANNOT, DeniedError, NoReplyError
 
-SIGNAL_OPTIONS = ("rate", "pattern", "extinction_ratio", "errors_per_burst")
+SIGNAL_OPTIONS = ("rate", "pattern", "modulation", "extinction_ratio", "errors_per_burst")
 """Options of every tester, which measurements read.
 
-They are bit rate, pattern, extinction ratio in dB, and the mean number of errors in a burst.
+They are bit rate, pattern, modulation where the pattern does not tell it, extinction ratio in dB,
+and the mean number of errors in a burst.
 """
 
 _PATTERN = re.compile(r"PRBS(\d+)(Q?)")

@@ -41,12 +41,12 @@ class Rig:
         self.bench = bench
         self.rows: list[Row] = []
         self.told: list[str] = []
+        self.reported: list[str] = []
         self.fabric = Fabric(bench)
         self.measure = Recording(self.rows.extend, bench.testbed.limits, note=self._note)
 
     def _note(self, sentence: str, *, in_report: bool) -> None:
-        assert not in_report
-        self.told.append(sentence)
+        (self.reported if in_report else self.told).append(sentence)
 
     def instrument(self, name: str) -> Any:
         return self.bench.instruments[name]
@@ -111,8 +111,28 @@ def test_a_channel_that_is_too_dark_breaks_the_limit(rig: Callable[..., Rig]) ->
     assert row.conditions["stopped"] == "reject"
     assert row.lower is not None
     assert row.lower > 1e-12
-    with pytest.raises(LimitExceededError, match="rejected by the sequential test"):
+    with pytest.raises(
+        LimitExceededError,
+        match=r"rejected by the sequential test .* A gate states its own time only\.",
+    ):
         lab.measure.judge("bit_error_ratio")
+
+
+def test_light_of_two_levels_is_no_sensitivity_of_a_pattern_of_four(
+    simulated: Callable[..., Bench],
+) -> None:
+    """The file's pattern is PRBS31Q, so the curve is that of PAM4, whatever the world has."""
+    text = (HOME / "infinitehbd.yaml").read_text()
+    for modulation, refused in (("PAM4", False), ("NRZ", True)):
+        stated = f"  receiver: {{modulation: {modulation}}}\n  switches:\n    trx: "
+        brighter = text.replace("max: 0 dBm", "max: 5 dBm")
+        lab = Rig(simulated(brighter.replace("  switches:\n    trx: ", stated), 0))
+        errors = lab.errors()
+        curve = errors.over_power(lab.instrument("voa"))
+        assert (not curve.found) == refused
+        assert ("do not follow the curve of PAM4" in " ".join(lab.reported)) == refused
+        assert bool(lab.of("sensitivity")) != refused
+        assert {row.conditions["levels"] for row in lab.of("sensitivity")} <= {4.0}
 
 
 @pytest.mark.parametrize("seed", [0, 1])

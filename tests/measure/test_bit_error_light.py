@@ -102,6 +102,20 @@ def test_errors_in_a_burst_may_be_declared(lab: Lab) -> None:
             declared(wrong)
 
 
+def test_the_modulation_is_that_of_the_pattern_or_of_the_file(lab: Lab) -> None:
+    def modulation(text: str) -> str:
+        changed = lab(", options: {rate: 25G}", f", options: {{rate: 25G{text}}}")
+        return Signal.stated(changed.instruments["ber"]).modulation
+
+    assert modulation("") == "NRZ"
+    assert modulation(", pattern: PRBS13Q") == "PAM4"
+    assert modulation(", pattern: PRBS31, modulation: PAM4") == "PAM4"
+    with pytest.raises(MissingParameterError, match="expected PAM4, which the pattern has"):
+        modulation(", pattern: PRBS31Q, modulation: NRZ")
+    with pytest.raises(MissingParameterError, match="found 'PAM8', expected NRZ or PAM4"):
+        modulation(", modulation: PAM8")
+
+
 def opened(testbed: Testbed) -> Bench:
     return bind(testbed, "simulated", seed=2)
 

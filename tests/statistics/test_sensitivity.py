@@ -48,9 +48,12 @@ def test_a_wrong_model_is_told_by_its_misfit() -> None:
     errors, bits = counts(np.random.default_rng(1), -9.0, 0.1, 1e-5)
     without = sensitivity(POWERS, errors, bits, TARGET)
     within = sensitivity(POWERS, errors, bits, TARGET, with_floor=True)
-    assert isinstance(without, Sensitivity)
+    assert isinstance(without, NoSensitivity)
+    assert without.misfit is not None
+    assert without.misfit < 1e-6
+    assert "do not follow the curve of NRZ (p = " in without.reason
     assert isinstance(within, Sensitivity)
-    assert without.misfit < 1e-6 < within.misfit
+    assert within.misfit > 0.01
     assert within.floor == pytest.approx(1e-5, rel=0.1)
 
 
@@ -85,12 +88,35 @@ def test_counts_that_do_not_fit_widen_the_interval() -> None:
     held = widened = 0
     for _ in range(20):
         bursts, bits = counts(generator, -9.0, 0.1, 0.0, 1e7 / 30)
-        fit = sensitivity(POWERS, 30 * bursts, 30 * bits, TARGET)
+        fit = sensitivity(POWERS, 30 * bursts, 30 * bits, TARGET, least_p=0)
         assert isinstance(fit, Sensitivity)
         held += fit.lower <= -9.0 <= fit.upper
         widened += fit.misfit < 0.05
     assert widened >= 18
     assert held >= 16
+
+
+def four_levels(generator: np.random.Generator, bits: float) -> tuple[np.ndarray, np.ndarray]:
+    """Counts of PAM4, 1e-12 at -9 dBm: 0.75 Phi(-Q / 3), Q in proportion to power."""
+    q = -3 * special.ndtri(1e-12 / 0.75) * 10 ** ((np.linspace(-14, -9.5, 9) + 9) / 10)
+    return generator.poisson(bits * 0.75 * special.ndtr(-q / 3)), np.full(9, bits)
+
+
+@pytest.mark.parametrize("target", [1e-12, 2.4e-4])
+def test_four_levels_have_a_curve_of_their_own(target: float) -> None:
+    generator, held = np.random.default_rng(8), 0
+    truth = -9 + 10 * np.log10(special.ndtri(target / 0.75) / special.ndtri(1e-12 / 0.75))
+    powers = np.linspace(-14, -9.5, 9)
+    for _ in range(20):
+        counted = four_levels(generator, 1e11)
+        fit = sensitivity(powers, *counted, target, modulation="PAM4", least_p=0)
+        assert isinstance(fit, Sensitivity)
+        held += fit.lower <= truth <= fit.upper
+        assert abs(fit.dbm - truth) < 0.002
+        assert fit.ratio_at(fit.dbm) == pytest.approx(target, rel=1e-6)
+        as_two = sensitivity(powers, *counted, target)
+        assert isinstance(as_two, NoSensitivity)
+    assert held >= 15  # binomial(20, 0.95) is below with a probability of 0.03 %
 
 
 def test_too_few_errors_make_no_fit() -> None:

@@ -21,6 +21,7 @@ from lightrig.harness.measure.gates import (
 from lightrig.harness.measure.recording import Recording
 from lightrig.harness.record import Row, Scalar
 from lightrig.harness.statistics.closure import CLOSURE_ERROR, judge_bounds
+from lightrig.harness.statistics.sensitivity import Modulation
 from lightrig.harness.statistics.sequential import SequentialTest
 from lightrig.instruments.core.capabilities import Attenuator, ErrorCounter
 from lightrig.testbeds import Limit, format_duration
@@ -50,6 +51,7 @@ class BitErrors:
         quantity: what the ratio is called.
         least: shortest gate, in ns, whatever the limit asks for.
         burst: declared mean number of errors in a burst, None where nothing is declared.
+        modulation: of the signal, whose curve over power is fitted.
     """
 
     def __init__(
@@ -62,6 +64,7 @@ class BitErrors:
         quantity: str = RATIO,
         least: int = 0,
         burst: float | None = None,
+        modulation: Modulation = "NRZ",
     ) -> None:
         self.counter = counter
         self.quantity = quantity
@@ -71,6 +74,7 @@ class BitErrors:
         self._last_reported = ""
         confidence = limit.confidence or CONFIDENCE
         self._burst = burst
+        self._modulation = modulation
         rate = counter.bits_per_second
         self.plan: GatePlan = plan_gate(limit.value, confidence, rate, least, burst)
 
@@ -123,7 +127,8 @@ class BitErrors:
             self._record(counted, OVER_POWER, light)
             if counted.void_reason is None and arrival is not None:
                 points.append((arrival, counted))
-        curve = fit(points, (self.plan.limit, KP4_LIMIT), self.plan.confidence)
+        targets = self.plan.limit, KP4_LIMIT
+        curve = fit(points, targets, self.plan.confidence, self._modulation, self._burst)
         rows = list(curve.rows(name, recording.next_event()))
         for at_limit in (True, False):  # a limit is on the sensitivity at its own ratio
             some = [
@@ -131,7 +136,7 @@ class BitErrors:
             ]
             recording.record(some, judged=at_limit)
         for reason in curve.reasons:
-            self._say(f"{name}: {reason}")
+            recording.note(f"{name}: {reason}")
         return curve
 
     def say_plan(self, many: int = 1) -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeAlias
 
 import numpy as np
@@ -11,7 +12,12 @@ from lightrig.harness.measure.bit_errors.light import Arrival
 from lightrig.harness.measure.bit_errors.rows import SENSITIVITY, SENSITIVITY_OMA
 from lightrig.harness.measure.gates import Counted
 from lightrig.harness.record import Row, Scalar
-from lightrig.harness.statistics.sensitivity import NoSensitivity, Sensitivity, sensitivity
+from lightrig.harness.statistics.sensitivity import (
+    Modulation,
+    NoSensitivity,
+    Sensitivity,
+    sensitivity,
+)
 from lightrig.testbeds.references import METER_DB
 
 Numbers: TypeAlias = npt.NDArray[np.float64]
@@ -19,9 +25,6 @@ Numbers: TypeAlias = npt.NDArray[np.float64]
 _STEP_DB = 0.01
 POWER_SCALE_DB = METER_DB
 """Standard uncertainty of the scale of received powers, in dB (k = 1), that counts do not know."""
-
-_MISFIT = 0.01
-"""Counts that a line without a floor makes less likely than this call for a floor."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +55,8 @@ class Curve:
                 "points": one.points,
                 "confidence": one.confidence,
                 "power_scale_db": POWER_SCALE_DB,
+                # A number with a fraction: what was fitted distinguishes no cases between nights.
+                "levels": 4.0 if one.modulation == "PAM4" else 2.0,
             }
             if one.floor is not None:
                 row_conditions["floor"] = one.floor
@@ -62,26 +67,39 @@ class Curve:
 
 
 def fit(
-    points: Sequence[tuple[Arrival, Counted]], targets: Sequence[float], confidence: float
+    points: Sequence[tuple[Arrival, Counted]],
+    targets: Sequence[float],
+    confidence: float,
+    modulation: Modulation = "NRZ",
+    burst: float | None = None,
 ) -> Curve:
-    """Fit the counts; a floor is fitted only where a curve without one does not fit."""
+    """Fit the counts; a floor is fitted only where a curve without one does not fit.
+
+    burst: declared mean number of errors in a burst, by which errors scatter more than independent
+    ones. Counts that fit neither curve of `modulation` give no sensitivity.
+    """
     dbm = np.array([arrival.dbm for arrival, _ in points])
     noise = np.array([arrival.noise_db for arrival, _ in points])
-    errors = np.array([counted.count.errors for _, counted in points], dtype=float)
-    bits = np.array([counted.count.bits for _, counted in points], dtype=float)
+    dispersion = 2 * (burst or 1.0) - 1  # as in `statistics.sequential`
+    errors = np.array([counted.count.errors for _, counted in points], dtype=float) / dispersion
+    bits = np.array([counted.count.bits for _, counted in points], dtype=float) / dispersion
     found: list[Sensitivity] = []
     reasons: list[str] = []
     for target in targets:
-        one = sensitivity(dbm, errors, bits, target, confidence, scale_db=POWER_SCALE_DB)
+        fitted = partial(
+            sensitivity,
+            target=target,
+            confidence=confidence,
+            scale_db=POWER_SCALE_DB,
+            modulation=modulation,
+        )
+        one = fitted(dbm, errors, bits, least_p=0.0)
         if isinstance(one, Sensitivity):
             counts = _as_good_as(one, dbm, noise, errors, bits)
-            one = sensitivity(dbm, *counts, target, confidence, scale_db=POWER_SCALE_DB)
-            if isinstance(one, Sensitivity) and one.misfit < _MISFIT:
-                floored = sensitivity(
-                    dbm, *counts, target, confidence, with_floor=True, scale_db=POWER_SCALE_DB
-                )
-                if isinstance(floored, Sensitivity) and floored.misfit > one.misfit:
-                    one = floored
+            one = fitted(dbm, *counts)
+            if isinstance(one, NoSensitivity) and one.misfit is not None:
+                floored = fitted(dbm, *counts, with_floor=True)
+                one = floored if isinstance(floored, Sensitivity) else one
         if isinstance(one, NoSensitivity):
             reasons.append(f"no sensitivity at {target:g}: {one.reason}")
         else:

@@ -66,7 +66,15 @@ def bit_error_counter(
     counter = TesterChannel(tester, channel, signal)
     counter.prepare()
     limit = _limit(bench.testbed, RATIO)
-    return BitErrors(bench, counter, recording, limit, receiver, burst=signal.burst)
+    return BitErrors(
+        bench,
+        counter,
+        recording,
+        limit,
+        receiver,
+        burst=signal.burst,
+        modulation=signal.modulation,
+    )
 
 
 def measure_port_errors(

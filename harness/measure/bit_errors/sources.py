@@ -5,7 +5,9 @@ Servers provide the counters of NIC ports; a channel of a bit error tester is ad
 
 import math
 from dataclasses import dataclass
+from typing import get_args
 
+from lightrig.harness.statistics.sensitivity import Modulation
 from lightrig.instruments.core.capabilities import BitErrorTester, PendingCount
 from lightrig.testbeds import InstrumentSpec, LightrigError, QuantityError, parse_rate
 
@@ -24,19 +26,22 @@ class Signal:
     """A tester's signal: pattern, bit/s, extinction ratio in dB where it is known.
 
     burst: declared mean number of errors in a burst, None where nothing is declared.
+    modulation: NRZ, or PAM4, whose patterns end with Q (PRBS13Q, PRBS31Q: IEEE 802.3, 120.5.11).
     """
 
     pattern: str
     bits_per_second: float
     extinction_ratio_db: float | None
     burst: float | None = None
+    modulation: Modulation = "NRZ"
 
     @classmethod
     def stated(cls, spec: InstrumentSpec) -> "Signal":
         """As the tester's options in the testbed say.
 
-        They are `rate`, `pattern`, `extinction_ratio` (dB) and `errors_per_burst`. Raises
-        `MissingParameterError` where there is no rate, or less than one error in a burst.
+        They are `rate`, `pattern`, `modulation`, `extinction_ratio` (dB) and `errors_per_burst`.
+        Raises `MissingParameterError` where there is no rate, less than one error in a burst, or
+        a modulation that is none or not the pattern's.
         """
         options = spec.options
         try:
@@ -46,12 +51,26 @@ class Signal:
                 f"{spec.name}: options: rate: {error}; at which bit rate shall it be used?"
             ) from error
         ratio = options.get("extinction_ratio")
+        pattern = str(options.get("pattern", DEFAULT_PATTERN))
         return cls(
-            str(options.get("pattern", DEFAULT_PATTERN)),
+            pattern,
             float(rate),
             None if ratio is None else float(ratio),
             _declared_burst(spec),
+            _modulation(spec, pattern),
         )
+
+
+def _modulation(spec: InstrumentSpec, pattern: str) -> Modulation:
+    of_pattern: Modulation = "PAM4" if pattern.endswith("Q") else "NRZ"
+    stated = spec.options.get("modulation", of_pattern)
+    for known in get_args(Modulation):
+        if stated == known and (known == "PAM4" or of_pattern == "NRZ"):
+            return known  # type: ignore[no-any-return]
+    expected = "PAM4, which the pattern has" if of_pattern == "PAM4" else "NRZ or PAM4"
+    raise MissingParameterError(
+        f"{spec.name}: options: modulation: found {stated!r}, expected {expected}"
+    )
 
 
 def _declared_burst(spec: InstrumentSpec) -> float | None:

@@ -103,6 +103,7 @@ class SimulatedKeysightM8040a(ScpiDevice):
         for location, detector in self._detectors.items():
             expected = self._sequence[location], self._coding[location]
             detector.expects_what_is_sent = sent == expected
+            detector.expect_levels(pam4=self._coding[location] == "PAM4")
 
     @command("SOURce:FREQuency")
     def _set_symbols(self, location: str, text: str) -> None:

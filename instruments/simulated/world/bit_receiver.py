@@ -8,7 +8,7 @@ constants are chosen, not taken from a data sheet.
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import scipy
 
@@ -23,6 +23,8 @@ LOST_DBM = -28.0
 
 _UNLOCKED_RATIO = 1e-2
 _Q_AT_1E12 = -float(scipy.special.ndtri(1e-12))
+_PAM4_DB = 10 * math.log10(-3 * float(scipy.special.ndtri(1e-12 / 0.75)) / _Q_AT_1E12)
+"""By how much more power four levels take for 1e-12 than two, at the same noise, in dB."""
 _DRAWN_DB = 0.3
 _WARM_C = 25.0
 
@@ -32,7 +34,8 @@ class Receiver:
     """Properties of a receiver.
 
     Attributes:
-        sensitivity_dbm: the power that gives a ratio of 1e-12, without the floor, up to 25 °C.
+        sensitivity_dbm: the power that gives a ratio of 1e-12 with two levels, without the floor,
+            up to 25 °C.
         floor: the ratio at any power.
         penalty_db_per_k: by how much more power it needs for each kelvin beyond that.
         pam4: whether the light has four levels instead of two.
@@ -100,6 +103,8 @@ class ErrorDetector:
         self._ambient = ambient
         sensitivity = Receiver().sensitivity_dbm + _DRAWN_DB * draws.normal()
         self.receiver = Receiver(sensitivity, pam4=kind.modulation == "PAM4")
+        self._sensitivity_dbm = sensitivity
+        self._follows_pattern = kind.modulation is None
         self._propagation = kind.propagation
         self.rate = 0.0
         self.expects_what_is_sent = True
@@ -154,6 +159,16 @@ class ErrorDetector:
     def settings_changed(self) -> None:
         """Count the bits until now by the present settings; call before changing one."""
         self._take()
+
+    def expect_levels(self, *, pam4: bool) -> None:
+        """Expect light of four levels or two, unless the world states which.
+
+        A receiver made for four reaches 1e-12 at the same power as one made for two (chosen).
+        """
+        if self._follows_pattern:
+            self._take()
+            needed = self._sensitivity_dbm - (_PAM4_DB if pam4 else 0.0)
+            self.receiver = replace(self.receiver, sensitivity_dbm=needed, pam4=pam4)
 
     def add_error(self) -> None:
         """Receive one error that the sender has added."""
