@@ -318,6 +318,7 @@ def late_sentence(late: dict[str, int], number: int) -> str:
     found = ", ".join(f"{name} by {ns / 1e6:.1f} ms or more" for name, ns in sorted(late.items()))
     return (
         f"reconfiguration {number}: loss of signal after the loss of carrier that it causes: "
-        f"monitors are late ({found}), or a server's clock is wrong; no limit "
-        "judges light in such events; state `monitor_latency` of the switch in the testbed file"
+        f"monitors are late ({found}), or a server's clock is wrong; light in "
+        "such events has an upper bound only, which no limit judges; state `monitor_latency` of "
+        "the switch in the testbed file"
     )

@@ -165,9 +165,13 @@ def measure_reconfiguration(
     event = replace(event, set_aside=recording.sets_aside(fabric.bench, event, number))
     found = () if event.set_aside else tuple(rows(event, fabric, number))
     doubtful = [row for row in found if event.late_monitors and _is_of_light(row)]
+    longest = max(event.late_monitors.values(), default=0)
     if not event.set_aside:
-        recording.port_times.add(event, number)
-    recording.record(doubtful, judged=False)
+        of_ports = event.seen
+        if event.late_monitors:
+            of_ports = tuple(one for one in event.seen if one.stage not in _OF_LIGHT)
+        recording.port_times.add(replace(event, seen=of_ports), number)
+    recording.record([_bound(row, longest) for row in doubtful], judged=False)
     recording.record(
         [
             *(row for row in found if row not in doubtful),
@@ -241,6 +245,13 @@ def _early_acknowledgements(event: Reconfiguration) -> dict[str, int]:
 
 def _is_of_light(row: Row) -> bool:
     return row.quantity.removeprefix("reconfiguration.") in _OF_LIGHT
+
+
+def _bound(row: Row, late: int) -> Row:
+    """Return what late monitors leave known: light went or came no later than they showed it."""
+    name = f"late_light.{row.quantity.rpartition('.')[2]}"
+    known = {**row.conditions, "late_ns": late}
+    return replace(row, quantity=name, value=row.upper or 0, lower=0, conditions=known)
 
 
 def _flapped(event: Reconfiguration, number: int) -> str:

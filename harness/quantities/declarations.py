@@ -128,6 +128,10 @@ set_aside.stage  ns
     duration of a stage in an event that is set aside, which no limit judges
 set_aside.clock  1
     event that is set aside since the clock of its subject tells no times of it
+late_light.los  ns
+    from the command until a monitor that is late showed loss of signal: an upper bound
+late_light.signal_recovered  ns
+    from the command until a monitor that is late showed the signal back: an upper bound
 {LOOK}  1
     number of samples at which a plan of two stages judges the limit on a quantity
 """),

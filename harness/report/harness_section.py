@@ -22,11 +22,13 @@ from lightrig.harness.report.sections import (
     Table,
     in_declared_order,
     of_quantities,
+    sentence,
 )
 from lightrig.harness.report.units import Value, shown
 from lightrig.harness.statistics.binomial import clopper_pearson
 from lightrig.harness.statistics.quantiles import NotEnough, Quantile, quantile
 from lightrig.testbeds import format_share
+from lightrig.testbeds.intervals import at_most
 
 # ------------------------------------------------------------------------------- closure
 
@@ -262,6 +264,48 @@ _UNCLOCKED = Table(
     "time. No limit judges them, and new events replace them.",
 )
 
+
+@dataclass(frozen=True, slots=True)
+class _LateLight:
+    """One stage of light that late monitors saw; `latest` is the last moment in ns."""
+
+    test: TestFrame
+    stage: str
+    events: int
+    latest: float
+    late: float
+
+
+def _late_light(data: SectionData) -> Iterator[_LateLight]:
+    for test in data.frame.tests:
+        for name, series in test.series.items():
+            if name.startswith("late_light."):
+                late = float(series.conditions["late_ns"].max())
+                stage = name.removeprefix("late_light.")
+                yield _LateLight(test, stage, series.events, float(series.upper.max()), late)
+
+
+_LATE_LIGHT = Table(
+    "Light seen late",
+    (
+        Column[_LateLight]("test", lambda one: Styled(one.test.label, "strong")),
+        Column[_LateLight]("stage", lambda one: sentence(one.stage)),
+        Column[_LateLight]("events", lambda one: f"{one.events:,}"),
+        Column[_LateLight](
+            "from the command",
+            lambda one: Value(
+                f"at most {at_most(one.latest, 'ns')}",
+                ("in all of them", "simulated" if one.test.simulated else ""),
+            ),
+        ),
+        Column[_LateLight]("monitors late by", lambda one: f"{shown(one.late, 'ns')} or more"),
+    ),
+    rows=_late_light,
+    about="Events in which loss of signal was read after the loss of carrier that it causes: the "
+    "readings of the monitors are older than the testbed file states. When light went or came "
+    "is known as an upper bound only; no limit judges it.",
+)
+
 CLOSURE = Section(
     declarations.CLOSURE,
     parts=(_CLOSURE,),
@@ -273,11 +317,12 @@ CLOSURE = Section(
 
 HARNESS = Section(
     declarations.HARNESS,
-    parts=(_DELAYS, _SET_ASIDE, _UNCLOCKED),
+    parts=(_DELAYS, _SET_ASIDE, _UNCLOCKED, _LATE_LIGHT),
     of_harness=True,
     estimates=of_quantities(),
     shows=lambda name: (
         name in {declarations.LOOK, "set_aside.clock"}
+        or name.startswith("late_light.")
         or (name.startswith(("harness.", "set_aside.")) and quantity_of(name, "ns").unit == "ns")
     ),
 )

@@ -20,13 +20,6 @@ from tests.campaigns.hard_labs.timing import ALL, Timing, interruptions, light_c
 MS = 1_000_000
 
 
-def missed(name: str, seed: int = 3) -> dict[str, int]:
-    """Return how many intervals of each quantity miss the truth in one seed of a lab."""
-    found = Found()
-    load_labs()[name].measure(seed, found)
-    return {quantity: cell["missed"] for quantity, cell in found.cells.items()}
-
-
 def test_the_ideal_lab_holds_every_truth_and_declines_nothing() -> None:
     found = Found()
     Timing(events=2).measure(5, found)
@@ -36,18 +29,22 @@ def test_the_ideal_lab_holds_every_truth_and_declines_nothing() -> None:
     assert [found.cells[name]["n"] for name in ("acknowledged", "los", "carrier_up")] == [2, 8, 8]
 
 
-def test_a_late_measurement_misses_the_truth(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_light_that_is_stamped_late_has_no_number(monkeypatch: pytest.MonkeyPatch) -> None:
     stamp_light_late(monkeypatch)
     found = Found()
     Timing(events=2).measure(5, found)
-    wrong = {name for name, cell in found.cells.items() if cell["missed"]}
-    assert wrong == {"los", "signal_recovered"}
+    declined = {name: cell["declined"] for name, cell in found.cells.items() if cell["declined"]}
+    assert declined == {"los": 8, "signal_recovered": 8}
+    assert {cell["missed"] for cell in found.cells.values()} == {0}
 
 
-def test_an_unstated_latency_of_monitors_misses_the_truth() -> None:
-    wrong = missed("monitors_late")
-    assert wrong["los"] == wrong["signal_recovered"] == 24
-    assert wrong["carrier_up"] == wrong["acknowledged"] == 0
+def test_an_unstated_latency_of_monitors_gives_no_number() -> None:
+    found = Found()
+    load_labs()["monitors_late"].measure(3, found)
+    declined = {name: cell["declined"] for name, cell in found.cells.items()}
+    assert declined["los"] == declined["signal_recovered"] == 24
+    assert declined["carrier_up"] == declined["acknowledged"] == 0
+    assert {cell["missed"] for cell in found.cells.values()} == {0}
 
 
 def test_readings_of_the_query_before_are_reported_as_late() -> None:

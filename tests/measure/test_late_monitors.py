@@ -65,7 +65,17 @@ def test_light_that_goes_after_its_carriers_is_named_and_not_judged(
     (note,) = notes
     assert "loss of signal after the loss of carrier" in note
     assert "ocs by" in note
-    assert sum(row.quantity == "reconfiguration.los" for row in rows) == 2
+    assert not [
+        row
+        for row in rows
+        if row.quantity.endswith((".los", ".signal_recovered"))
+        and row.quantity.startswith("reconfiguration.")
+    ]
+    bounds = [row for row in rows if row.quantity.startswith("late_light.")]
+    assert {row.quantity.partition(".")[2] for row in bounds} == {"los", "signal_recovered"}
+    assert all(row.lower == 0 and row.upper == row.value > 0 for row in bounds)
+    # The world's light is back 2.7 ms or so after the command; the monitors show it 80 ms later.
+    assert all(row.conditions["late_ns"] > 20 * MS for row in bounds)
     assert measure.verdict(LIMIT).n == 0
 
 
