@@ -54,6 +54,29 @@ def test_sink_may_start_late(
     assert len(tries) == 3
 
 
+def test_sink_may_take_as_long_as_a_measurement_to_listen(
+    bench: Bench, giant_ring: Fabric, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A busy server was seen to take more than 5 s to start perftest."""
+    real, listens = Listeners.connect, bench.clock.now() + 40_000_000_000
+
+    def late(self: Listeners, *arguments: Any) -> ProgramOutcome:
+        client, server, port, program, transfer = arguments
+        known = program if bench.clock.now() > listens else ""
+        return real(self, client, server, port, known, transfer)
+
+    monkeypatch.setattr(Listeners, "connect", late)
+    pair = RdmaPair(end(bench, "server0", "mlx5_01"), end(bench, "server1", "mlx5_01"))
+    assert pair.latency().iterations == 1000
+
+
+def test_sink_that_cannot_listen_is_not_waited_for(bench: Bench, giant_ring: Fabric) -> None:
+    before = bench.clock.now()
+    with pytest.raises(ToolFailedError, match=r"(?s)server1 ran .*IB device mlx5_77 not found"):
+        RdmaPair(end(bench, "server0", "mlx5_01"), end(bench, "server1", "mlx5_77")).latency()
+    assert bench.clock.now() - before < 5_000_000_000
+
+
 def test_ports_that_are_not_joined(bench: Bench, giant_ring: Fabric) -> None:
     ends = end(bench, "server0", "mlx5_00"), end(bench, "server3", "mlx5_01")
     for timeout, retries_ns in ((14, 8 * 4096 * 2**14), (10, 8 * 4096 * 2**10)):

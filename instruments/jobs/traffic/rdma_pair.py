@@ -24,7 +24,9 @@ Row = TypeVar("Row", LatencyRow, BandwidthRow)
 RETRIES = 8
 """Number of transmissions of a message: one, and the 7 retries that perftest sets."""
 
-_CONNECT_TIMEOUT = 5_000_000_000
+_ENDS_TIMEOUT = 5_000_000_000
+"""Time in which the listening end prints and ends once the other has ended, in ns."""
+
 _PAUSE = 200_000_000
 _NO_PROGRAM = 127
 _NOT_LISTENING = "Couldn't connect"
@@ -99,31 +101,37 @@ class RdmaPair:
     ) -> tuple[PerftestReport, Span]:
         asked = [*self._options, "-s", str(size), "-n", str(iterations)]
         listening = [program, "-d", self._sink.device, *asked]
-        waiting = self._sink.commands.start(listening, timeout + _CONNECT_TIMEOUT)
+        waiting = self._sink.commands.start(listening, 2 * timeout + _ENDS_TIMEOUT)
         command = [program, "-d", self._source.device, *asked, self._sink.host]
         try:
-            result = self._connect(command, timeout)
+            result = self._connect(command, timeout, waiting)
         except InstrumentError:
             _give_up(waiting, 0)
             raise
         if result.status == 0:
             waiting.result(timeout)
         else:
-            at_sink = _give_up(waiting, _CONNECT_TIMEOUT)
+            refused = _is_refused(result)
+            at_sink = _give_up(waiting, 0 if refused else _ENDS_TIMEOUT)
             if at_sink is not None and at_sink.status == _NO_PROGRAM:
                 raise ToolMissingError(self._sink.commands.server, program, program)
+            if at_sink is not None and at_sink.status and refused:
+                raise ToolFailedError(self._sink.commands.server, at_sink, shlex.join(listening))
             raise ToolFailedError(self._source.commands.server, result, shlex.join(command))
         reading = self._source.commands.parsed(command, result, perftest.parse)
         return reading.value[0], reading.at
 
-    def _connect(self, command: Sequence[str], timeout: int) -> CommandResult:
-        """Run `command`, repeatedly while the peer does not listen yet."""
+    def _connect(self, command: Sequence[str], timeout: int, waiting: Started) -> CommandResult:
+        """Run `command`, again and again while the peer runs but does not listen yet.
+
+        A busy server takes seconds to start a program, and prints nothing once it listens.
+        """
         commands = self._source.commands
-        deadline = commands.clock.now() + _CONNECT_TIMEOUT
+        deadline = commands.clock.now() + timeout
         while True:
+            ended = waiting.has_ended
             result = commands.run(command, timeout)
-            not_listening = _NOT_LISTENING in result.stderr + result.stdout
-            if result.status == 0 or not not_listening or commands.clock.now() > deadline:
+            if not _is_refused(result) or ended or commands.clock.now() > deadline:
                 return result
             commands.clock.sleep(_PAUSE)
 
@@ -136,6 +144,11 @@ class RdmaPair:
     def _unlike(self, program: str, expected: str, found: str) -> ToolOutputError:
         error = ToolOutputError(perftest.TOOL, expected, found)
         return error.at(self._source.commands.server, program)
+
+
+def _is_refused(result: CommandResult) -> bool:
+    """Whether nothing listened at the peer."""
+    return result.status != 0 and _NOT_LISTENING in result.stderr + result.stdout
 
 
 def _give_up(waiting: Started, timeout: int) -> CommandResult | None:

@@ -273,6 +273,11 @@ class Started:
         commands.trace.received(output.lines[-1])
         return output.lines.pop()
 
+    @property
+    def has_ended(self) -> bool:
+        """Whether it has ended, or its connection has."""
+        return self._output.over.is_set()
+
     def close(self) -> None:
         """End it, by the end of its input."""
         self._channel.close()
