@@ -82,27 +82,31 @@ def loss_windows(links: LinkObservation, since: int) -> list[LossWindow]:
     what a link loses all the time is no interruption: see `steady_losses`.
     """
     senders = links.senders()
-    links.await_late()
-    late = {(port, one.stream, one.number) for port, one in links.late}
     left, asked = dict[tuple[Port, int], Span](), 0
     found: list[_Interruption] = []
     # A gap is known when it ends, and when it began once its sender has been asked for the number
-    # that was lost first. Servers answer with the gaps until then, so each question may bring more.
+    # that was lost first. Servers answer with the gaps until then, so each question may bring more,
+    # of which the numbers that were overtaken come only after `await_late`.
     for number in range(_MOST_QUESTIONS):
+        known = len(links.gaps)
+        links.await_late()
+        if not links.late:
+            known = len(links.gaps)
+        late = {(port, one.stream, one.number) for port, one in links.late}
         chances = _chances(links, late)
         new = [
             _Interruption.of(port, gap, late, chances.get((port, gap.last_stream), 0))
-            for port, gap in links.gaps[asked:]
+            for port, gap in links.gaps[asked:known]
             if gap.last_stream in senders and gap.first_stream in senders
         ]
-        asked = len(links.gaps)
+        asked = known
         found += [each for each in new if each is not None]
         wanted: defaultdict[Port, list[int]] = defaultdict(list)
         for each in new:
             if each is not None and each.gap.received.latest > since:
                 for stream, of in each.wanted():
                     wanted[senders[stream]].append(of)
-        if number and not wanted:
+        if number and not wanted and asked == len(links.gaps):
             break
         left.update(links.departures(wanted))
     windows: defaultdict[Port, list[LossWindow]] = defaultdict(list)

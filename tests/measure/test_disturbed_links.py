@@ -16,6 +16,7 @@ from lightrig.harness.measure.loss_windows import LossWindow, loss_windows, stea
 from lightrig.harness.measure.stages import Reconfiguration, rows
 from lightrig.instruments.clock import Span
 from lightrig.instruments.core.capabilities import Gap, LateDatagram
+from lightrig.instruments.servers.host.linux import transit_at_most
 from lightrig.instruments.servers.programs import probe_datagrams
 from lightrig.instruments.servers.programs.probe_datagrams import DATAGRAM, DatagramStream
 from lightrig.instruments.servers.programs.probe_events import EventLog
@@ -53,10 +54,10 @@ class Observed:
     @staticmethod
     def _gap(gap: Any) -> Gap:
         (last_stream, _, last, last_sent), (first_stream, _, first, lost_sent) = gap.last, gap.first
-        way = gap.slowest[1] - gap.slowest[0]
+        slowest = (Span(at, at) for at in gap.slowest)
         stamps = (Span(at, at) for at in (last_sent, lost_sent, gap.received))
         sent, lost, received = stamps
-        transit = way if way > MS else 0
+        transit = transit_at_most(*slowest)
         return Gap(
             "p0", last_stream, last, sent, first_stream, first, lost, received, False, transit
         )
@@ -197,6 +198,12 @@ def test_loss_and_reordering_are_rows_beside_the_outage(monkeypatch: pytest.Monk
     assert 9 <= int(reordered.conditions["depth"]) <= 11
     (window,) = windows
     assert window.length.earliest <= 100 * MS <= window.length.latest
+
+
+def test_a_way_that_clocks_may_hide_bounds_as_a_long_one() -> None:
+    """Clocks known to 20 ms each: it left at 0 to 20 ms, came at 15 to 35, so took 35 at most."""
+    assert transit_at_most(Span(0, 20 * MS), Span(15 * MS, 35 * MS)) == 35 * MS
+    assert transit_at_most(Span(0, 200_000), Span(300_000, 500_000)) == 0
 
 
 def test_a_window_counts_what_was_lost_and_not_what_was_overtaken() -> None:

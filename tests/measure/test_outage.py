@@ -14,7 +14,7 @@ from lightrig.harness.measure.reconfiguration import bring_up
 from lightrig.harness.measure.recording import Recording
 from lightrig.harness.record import Row
 from lightrig.instruments.clock import Span
-from lightrig.instruments.core.capabilities import Gap
+from lightrig.instruments.core.capabilities import Gap, LateDatagram
 from lightrig.instruments.namespaces import namespaces as kernel
 from lightrig.testbeds import Port, load
 
@@ -30,8 +30,10 @@ class Seen:
         gaps: Sequence[tuple[Port, Gap]],
         left: Mapping[tuple[Port, int], Span],
         late: Sequence[tuple[Port, Gap]] = (),
+        overtaken: Sequence[tuple[Port, LateDatagram]] = (),
     ):
         self._gaps, self._left, self._late = list(gaps), left, list(late)
+        self._overtaken, self.late = overtaken, list(overtaken[:1])
         self.asked: list[Mapping[Port, Sequence[int]]] = []
 
     @property
@@ -41,11 +43,12 @@ class Seen:
     def senders(self) -> dict[int, Port]:
         return {1: A, 2: B}
 
-    late: Sequence[Any] = ()
     received: Mapping[Any, int] = {}
 
     def await_late(self) -> None:
-        """Nothing is on its way."""
+        """What overtook numbers had come before they did; those of later gaps come later."""
+        if self.asked:
+            self.late = list(self._overtaken)
 
     def departures(self, wanted: Mapping[Port, Sequence[int]]) -> dict[tuple[Port, int], Span]:
         self.asked.append(wanted)
@@ -86,6 +89,14 @@ def test_a_gap_that_the_closing_question_brings_has_its_send_time_too() -> None:
     (window,) = loss_windows(links, 0)
     assert window.began == Span(39 * MS, 40 * MS + 1_000)
     assert links.asked == [{A: [11]}, {A: [41]}]
+
+
+def test_a_number_that_comes_late_after_the_closing_question_makes_no_interruption() -> None:
+    """9 to 30 ms are the outage. 41 is overtaken by 42 while its receiver pauses for 500 ms."""
+    early, paused = gap(31, 30), gap(42, 540, last=40, sent=39)
+    late = [(C, LateDatagram("fabric0", 1, number, 1)) for number in (5, 41)]
+    links: Any = Seen([(C, early)], {(A, 11): at(10), (A, 41): at(40)}, [(C, paused)], late)
+    assert loss_windows(links, 0) == windows(early)
 
 
 def test_losses_are_not_counted_across_a_change_of_sender() -> None:

@@ -53,6 +53,16 @@ _NOTICED_TRANSIT = 1_000_000
 """Time on its way from which on a datagram may be lost long after it was sent, in ns."""
 
 
+def transit_at_most(left: Span, came: Span) -> int:
+    """Return how long a datagram was on its way at most, in ns; 0 for less than 1 ms.
+
+    Where two clocks are not known well it may have been on its way for long: what has left before
+    a change can be lost after it.
+    """
+    most = came.latest - left.earliest
+    return most if most > _NOTICED_TRANSIT else 0
+
+
 class LinuxServer:
     """A server whose links are watched by the probe program (docs/probe.md).
 
@@ -387,12 +397,12 @@ class PendingSettlement:
         return Gap(port, *before, stream, first, sent, came, backlog, transit)
 
     def _transit(self, boot: str, sent: int, received: int) -> int:
-        """Return how long a datagram was on its way at most; 0 for less than `_NOTICED_TRANSIT`."""
+        """Return how long a datagram was on its way at most, see `transit_at_most`."""
         try:
             left, came = self._neighbours[boot].here(sent), self._clocks.here(received)
         except ClockError:  # before a jump of a clock, which the gap may not be
             return 0
-        return came.latest - left.earliest if came.earliest - left.latest > _NOTICED_TRANSIT else 0
+        return transit_at_most(left, came)
 
     def _not_before(self, at: Span, boot: str, sent: int) -> Span:
         """Tighten `at` by a lost datagram that another server sent at its stamp `sent`.
