@@ -19,6 +19,7 @@ from lightrig.harness.measure.stages import cross_check_rows, overlaps
 from lightrig.harness.measure.switch_optics import polarization, wavelength
 from lightrig.instruments.clock import Span
 from lightrig.instruments.core.capabilities.servers import Diagnostic
+from lightrig.instruments.core.errors import NoReplyError
 from lightrig.testbeds import Port, load
 
 MINUTE = 60_000_000_000
@@ -280,6 +281,35 @@ def test_rows_of_rdma_state_messages_and_the_share_of_the_rate() -> None:
     ]
     assert {row.subject for row in rows} == {str(link)}
     assert {row.conditions["plan"] for row in rows} == {"giant-ring"}
+
+
+class _SlowEnds:
+    """Two ends of an emulated link: 100 messages of 1 MiB a minute, 900 small ones."""
+
+    retry_ns = 1
+
+    def latency(self, size: int, iterations: int) -> Any:
+        if iterations > 900:
+            raise NoReplyError("server0", "did not end a program within 60 s")
+        return SimpleNamespace(
+            size=size, iterations=iterations, typical_ns=7_806_420, p99_ns=None, at=Span(5, 11)
+        )
+
+    def bandwidth(self, size: int, iterations: int) -> Any:
+        if iterations > 100:
+            raise NoReplyError("server0", "did not end a program within 60 s")
+        return SimpleNamespace(size=size, iterations=iterations, average_bps=21e6, at=Span(20, 29))
+
+
+def test_rdma_that_does_not_end_in_time_is_measured_with_fewer_messages() -> None:
+    testbed = load("testbeds/opus.yaml")
+    plan = testbed.plans["giant-ring"]
+    rows = list(rdma.rdma_rows(_SlowEnds(), min(testbed.links(plan)), plan, testbed))
+    assert [(row.quantity, row.conditions["iterations"]) for row in rows] == [
+        ("rdma.latency", 50),
+        ("rdma.bandwidth", 50),
+        ("rdma.utilization", 50),
+    ]
 
 
 def test_dependence_on_the_wavelength_is_bounded_by_the_studentized_range() -> None:
