@@ -1,7 +1,8 @@
 """Command lines that end a program, and all that it has started, with its time and its caller.
 
 The end of an SSH connection ends no program: one that neither reads nor writes goes on for ever.
-Everything that is started on a server is run by `supervised`.
+Everything that is started on a server is run by `supervised`. Where no end of the connection
+arrives, as through a cable that was pulled, `guard` ends the connection there.
 """
 
 import math
@@ -12,8 +13,14 @@ from collections.abc import Sequence
 _LATER_SECONDS = 1
 """Time from the caller's limit, after which it ends the program, to the server's own, in s."""
 
+SILENCE_SECONDS = 25
+"""How long a caller behind SSH may be silent until the connection to it is ended, in s."""
+
+BEAT_SECONDS = 8.0
+"""How often it writes a line to the guard, in s: it may be late twice."""
+
 # The caller holds the input open; its end is that of the connection, of the channel, or of the
-# caller. Where no end arrives, as through a cable that was pulled, `timeout` ends the program.
+# caller.
 #
 # Ended is the process group that `timeout` makes, and each process that has the program's token in
 # its environment: a daemon leaves group and session. SIGTERM comes first, SIGKILL a second later. A
@@ -31,22 +38,41 @@ _LATER_SECONDS = 1
 #
 # The shell's own messages, such as that a job was terminated, are not the program's.
 #
+# A number whose process has ended may be another's: what signals this shell, or the program's
+# group, later compares the time of the start (field 22 of proc_pid_stat(5)). A group's number is no
+# other's while a process is in it.
+#
 # One line without what csh and fish change, see `login_line`.
 _SCRIPT = """
 exec 3<&0 4>&2 2>/dev/null
 token=$$
 read -r token </proc/sys/kernel/random/uuid
+began() {
+at=
+read -r _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ at _ <"/proc/$1/stat"
+}
+began $$
+mine=$at
+tell() {
+began $$
+[ "$at" = "$mine" ] && kill -s USR1 $$
+}
 left() {
 pids=
 for each in $(cd /proc; LC_ALL=C grep -Fls "LIGHTRIG_PROGRAM=$token" [0-9]*/environ)
 do pids="$pids ${each%/*}"
 done
-[ "$pids" ] || kill -s 0 -- "-$program"
+began "$program"
+group=-$program
+case $at in ""|"$its") ;;
+*) group=;;
+esac
+[ "$pids" ] || { [ "$group" ] && kill -s 0 -- "$group"; }
 }
 end() {
 while left && [ $n -lt 30 ]
 do case $n in 0) s=TERM;; -*|?) s=0;; *) s=KILL;; esac
-kill -s $s -- "-$program" $pids
+kill -s $s -- $group $pids
 sleep 0.1
 n=$((n + 1))
 done
@@ -59,15 +85,17 @@ then LIGHTRIG_PROGRAM=$token timeout -k 1 "$limit" "$@" </dev/null 2>&4 3<&- 4>&
 { while read -r line
 do :
 done
-kill -s USR1 $$
+tell
 } <&3 >/dev/null 3<&- 4>&- & input=$!
 else { { cat || while read -r line
 do :
 done
-kill -s USR1 $$
+tell
 } <&3 3<&- 4>&- &
 } | LIGHTRIG_PROGRAM=$token timeout -k 1 "$limit" "$@" 2>&4 3<&- 4>&- & program=$!
 fi
+began "$program"
+its=$at
 exec 3<&- 4>&-
 wait "$program"
 status=$?
@@ -110,6 +138,51 @@ def supervised(
     """
     seconds = 0 if limit_ns is None else math.ceil(limit_ns / 1e9) + _LATER_SECONDS
     return [*_PREFIX, _GRACE if reads else _NO_TIME, str(seconds), *command]
+
+
+# The parent of the session's leader is the process of sshd that has this connection, and the
+# account's own; what it has started ends by the end of its input. Another server of SSH is left
+# alone, and so is whatever has adopted the session since its sshd has ended.
+_GUARD = """
+read -r _ _ _ _ _ leader _ </proc/self/stat
+read -r _ _ _ sshd _ <"/proc/$leader/stat"
+read -r name <"/proc/$sshd/comm"
+case $name in sshd*) ;;
+*) exit;;
+esac
+status=0
+while [ $status = 0 ]
+do timeout "$1" sh -c "read -r _"
+status=$?
+done
+read -r _ _ _ parent _ <"/proc/$leader/stat"
+[ $status = 124 ] && [ "$parent" = "$sshd" ] && kill "$sshd"
+"""
+
+
+_GUARD_NAME = "lightrig-guard"
+
+
+def guard(silence_s: float = SILENCE_SECONDS) -> list[str]:
+    """Return the command that ends its connection once its caller has been silent for so long.
+
+    It ends, and ends nothing else, by the end of its input.
+    """
+    return ["sh", "-c", _one_line(_GUARD), _GUARD_NAME, f"{silence_s:g}"]
+
+
+def is_guard(line: str) -> bool:
+    """Whether the line of a login shell is that of `guard`."""
+    return f" {_GUARD_NAME} " in line
+
+
+def needs_guard(command: Sequence[str]) -> bool:
+    """Whether a command is supervised and has no limit, or a longer one than the guard's."""
+    arguments = list(command)
+    if _PREFIX[-2] not in arguments:
+        return False
+    limit = int(arguments[arguments.index(_PREFIX[-2]) + 3])
+    return limit == 0 or limit > SILENCE_SECONDS
 
 
 _CHANGED = re.compile(r"[\n\\]|!(?![ =(])")

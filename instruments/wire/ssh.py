@@ -9,7 +9,7 @@ import paramiko
 
 from lightrig.instruments.clock import Clock, Flight
 from lightrig.instruments.core.errors import UnreachableError
-from lightrig.instruments.supervisor import login_line
+from lightrig.instruments.supervisor import BEAT_SECONDS, guard, login_line, needs_guard
 from lightrig.instruments.wire.shell import (
     LONGEST_STDERR,
     LineListener,
@@ -55,6 +55,7 @@ class SshShell:
         self._instrument = instrument
         self._clock = clock
         self._forwarded: dict[int, Callable[[socket.socket], None]] = {}
+        self._guard: _Guard | None = None
         self._connection = SshConnection(
             instrument, host, clock, port=port, login=login, timeouts=timeouts or SshTimeouts()
         )
@@ -69,7 +70,7 @@ class SshShell:
         text = login_line(command).encode()
         channel = flight = None
         try:
-            channel = transport.open_session()
+            channel = self._open_session()
             # A simulated host counts the command as landed when it has scheduled its outcome.
             flight = self._clock.flight((self._connection.ends, channel.get_id()))
             flight.sent(len(text))
@@ -83,7 +84,23 @@ class SshShell:
                     f"started no program: {error or 'it hung up'}",
                     f"`{self._connection.by_hand}` by hand",
                 ) from error
+        if self._guard is None and not self._clock.virtual and needs_guard(command):
+            self._guard = _Guard(transport)
         return SshChannel(channel, flight, listener)
+
+    def _open_session(self) -> paramiko.Channel:
+        """Open a session; where sshd permits no more (MaxSessions) the guard gives its own up.
+
+        sshd counts a session for a moment more after its end.
+        """
+        transport = self._connection.transport
+        for _ in range(_MOST_TRIES):
+            with contextlib.suppress(paramiko.ChannelException):
+                return transport.open_session()
+            if self._guard is not None:
+                self._guard.end()
+            self._clock.sleep(_TRY_AGAIN)
+        return transport.open_session()
 
     def forward(self, accept: Callable[[socket.socket], None]) -> int:
         transport = self._connection.transport
@@ -103,6 +120,8 @@ class SshShell:
         self._forwarded[server[1]](channel)
 
     def close(self) -> None:
+        if self._guard is not None:
+            self._guard.over.set()
         self._connection.close()
 
     def _unreachable(self, problem: str, advice: str) -> UnreachableError:
@@ -113,6 +132,41 @@ class SshShell:
 def _has_ended(channel: paramiko.Channel) -> bool:
     """Whether the host has sent the exit status of the channel's program."""
     return bool(channel.status_event.is_set() and channel.exit_status >= 0)
+
+
+_MOST_TRIES, _TRY_AGAIN = 20, 50_000_000
+
+
+class _Guard:
+    """Tells the server that this machine is there, which else ends the connection; see `guard`.
+
+    Its thread does without where the server starts no further program.
+
+    Attributes:
+        over: whether no more is told.
+    """
+
+    def __init__(self, transport: paramiko.Transport) -> None:
+        self.over = threading.Event()
+        self._transport = transport
+        self._thread = threading.Thread(target=self._run, name="ssh guard", daemon=True)
+        self._thread.start()
+
+    def end(self) -> None:
+        """End it, for its session."""
+        self.over.set()
+        self._thread.join(_STATUS_SECONDS)
+
+    def _run(self) -> None:
+        with contextlib.suppress(paramiko.SSHException, OSError, EOFError):
+            channel = self._transport.open_session()
+            channel.exec_command(login_line(guard()).encode())
+            while not self.over.wait(BEAT_SECONDS):
+                channel.sendall(b"\n")
+            channel.shutdown_write()
+            channel.status_event.wait(_STATUS_SECONDS)
+            channel.close()
+        self.over.set()
 
 
 _STATUS_SECONDS = 2.0

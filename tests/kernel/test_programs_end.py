@@ -37,6 +37,7 @@ PASSWORD = "a password"
 ACCOUNTS = {"bench": 0, "plain": 12_345}
 LOGIN_SHELLS = ("sh", "bash", "csh", "fish")
 NETWORK = "10.213.7"
+FEW_SESSIONS = 2222
 
 IGNORES = "import signal\nfor n in (1, 2, 3, 13, 15):\n  signal.signal(n, signal.SIG_IGN)\n"
 FOREVER = "import time\ntime.sleep(86400)\n"
@@ -105,9 +106,9 @@ class Site:
         command = kernel.enter_command(self.pid, ["sh", "-c", script])
         return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
-    def server(self, user: str = "bench", *, by_cable: bool = False) -> LinuxServer:
-        """Return a server over a new connection."""
-        host, port = (f"{NETWORK}.2", 22) if by_cable else self.sshd.address
+    def server(self, user: str = "bench", *, by_cable: bool = False, port: int = 22) -> LinuxServer:
+        """Return a server over a new connection; `port` is that of the cable's end."""
+        host, port = (f"{NETWORK}.2", port) if by_cable else self.sshd.address
         login = SshLogin(user, PASSWORD, self.known_hosts, NO_FILE)
         shell = SshShell("server0", host, CLOCK, port=port, login=login)
         self.open.append(shell)
@@ -129,7 +130,9 @@ def _site(possible: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
         stack.callback(sshd.close)
         site = Site(folder, sshd, pid, near)
         line = sshd.known_hosts_line()
-        site.known_hosts.write_text(f"{line}\n{NETWORK}.2 {line.split(' ', 1)[1]}\n")
+        key = line.split(" ", 1)[1]
+        hosts = f"{NETWORK}.2,[{NETWORK}.2]:{FEW_SESSIONS}"
+        site.known_hosts.write_text(f"{line}\n{hosts} {key}\n")
         site.inside(
             "text=$(sed -n 's/^bench:\\([^:]*\\):.*/plain:\\1:12345:12345::\\/tmp:\\/bin\\/sh/p'"
             ' /etc/passwd); echo "$text" >> /etc/passwd;'
@@ -144,7 +147,8 @@ def _site(possible: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
             subprocess.run(["ip", *words], check=True)
         stack.callback(subprocess.run, ["ip", "link", "del", near], check=False)
         site.inside(f"ip addr add {NETWORK}.2/24 dev {far}; ip link set {far} up")
-        start = f"{program} -f /run/lightrig/sshd_config -p 22"
+        start = f"{program} -f /run/lightrig/sshd_config -p"
+        start = f"{start} 22 && {start} {FEW_SESSIONS} -o MaxSessions=2"
         done = SshClient(folder, site.known_hosts).run(sshd.address, ("bench", PASSWORD), start)
         assert done.returncode == 0, done.stderr
         yield site
@@ -308,6 +312,53 @@ def test_a_probe_that_does_not_end_by_its_input_is_killed(site: Site) -> None:
     os.kill(probe, signal.SIGSTOP)
     os.kill(sshd_of(probe), signal.SIGKILL)
     until(lambda: not any(in_space(pid, space) for pid in processes("lightrig-probe")), CLOCK)
+
+
+@pytest.mark.parametrize(
+    ("login_shell", "user"),
+    [
+        ("csh", "plain"),
+        *(
+            pytest.param(*each, marks=pytest.mark.long)
+            for each in itertools.product(LOGIN_SHELLS, ACCOUNTS)
+            if each != ("csh", "plain")
+        ),
+    ],
+)
+def test_a_pulled_cable_ends_programs_without_a_near_limit(
+    site: Site, mark: str, login_shell: str, user: str
+) -> None:
+    """A probe, a tool of 600 s and a program that reads its input, on a link that is dark.
+
+    No end of the connection arrives at sshd(8), whose own limit is off by default.
+    """
+    site.change_shell(login_shell)
+    server = site.server(user, by_cable=True)
+    server.identity()
+    run_in_background(server, program(mark, PROGRAMS["ignores all signals"]))
+    server.commands.start([*program(mark, IGNORES + FOREVER), "reads"])
+    until(lambda: sum(line.startswith("python3 ") for line in processes(mark).values()) == 2, CLOCK)
+    space = os.readlink(f"/proc/{site.pid}/ns/net")
+    subprocess.run(["ip", "link", "set", site.near, "down"], check=True)
+    try:
+        until(lambda: not ours_in(space, mark), CLOCK, SECOND // 50)
+    finally:
+        subprocess.run(["ip", "link", "set", site.near, "up"], check=True)
+
+
+def ours_in(space: str, mark: str) -> list[int]:
+    found = (pid for each in (mark, "lightrig-probe", "lightrig-guard") for pid in processes(each))
+    return [pid for pid in found if in_space(pid, space)]
+
+
+def test_the_guard_gives_its_session_up(site: Site) -> None:
+    """Its connection has two sessions (MaxSessions of sshd_config(5)): the probe's and a tool's."""
+    server = site.server(by_cable=True, port=FEW_SESSIONS)
+    server.identity()
+    until(lambda: processes("lightrig-guard"), CLOCK)
+    for _ in range(20):
+        assert server.commands.run(["echo", "one"]).stdout == "one\n"
+    server.lit(["lo"])
 
 
 def in_space(pid: int, space: str) -> bool:

@@ -9,6 +9,8 @@ from collections.abc import Callable, Mapping
 
 import paramiko
 
+from lightrig.instruments.supervisor import is_guard
+
 LOGIN = ("bench", "correct-horse-battery")
 _DISCONNECTED = (OSError, EOFError, paramiko.SSHException)
 
@@ -28,6 +30,7 @@ class SshHost:
         self.environment = dict(os.environ if environment is None else environment)
         self.key = paramiko.ECDSAKey.generate()
         self.programs: list[subprocess.Popen[bytes]] = []
+        self.guards: list[subprocess.Popen[bytes]] = []
         self.commands: list[str] = []
         self._transports: list[paramiko.Transport] = []
         self._listener = socket.create_server(("127.0.0.1", 0))
@@ -48,7 +51,7 @@ class SshHost:
             self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
         self.hang_up()
-        for program in self.programs:
+        for program in (*self.programs, *self.guards):
             with contextlib.suppress(OSError):
                 os.killpg(program.pid, 9)
             program.wait()
@@ -66,9 +69,11 @@ class SshHost:
                 transport.start_server(server=_Service(self))
 
     def execute(self, channel: paramiko.Channel, command: str) -> None:
-        self.commands.append(command)
+        guard = is_guard(command)  # it may come at any time
+        if not guard:
+            self.commands.append(command)
         program = subprocess.Popen(
-            ["/bin/sh", "-c", self.rewrite(command)],
+            ["/bin/sh", "-c", command if guard else self.rewrite(command)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -76,7 +81,7 @@ class SshHost:
             bufsize=0,
             start_new_session=True,
         )
-        self.programs.append(program)
+        (self.guards if guard else self.programs).append(program)
         assert program.stdin is not None
         assert program.stdout is not None
         assert program.stderr is not None

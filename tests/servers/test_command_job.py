@@ -1,5 +1,6 @@
 """A job by command on outputs that were recorded with their times, ten times as fast."""
 
+import shlex
 import sys
 import textwrap
 from collections.abc import Callable, Iterator
@@ -181,3 +182,19 @@ def test_what_it_has_started_ends_with_it(tmp_path: Path) -> None:
     pid = int((tmp_path / "pid").read_text())
     job.stop()
     until(lambda: not alive(pid), SystemClock())
+
+
+DAEMON = "import os, time; os.fork() and os._exit(0); os.setsid(); os.fork() and os._exit(0)"
+
+
+def test_what_has_left_its_group_ends_with_it(tmp_path: Path) -> None:
+    """A daemon of a launcher (orted) has a session of its own."""
+    file, written = tmp_path / "both.sh", tmp_path / "pid"
+    rows = "\n".join(RCCL.splitlines()[:5])
+    daemon = f"{DAEMON}; open({str(written)!r}, 'w').write(str(os.getpid())); time.sleep(60)"
+    file.write_text(f"cat <<'END'\n{rows}\nEND\npython3 -c {shlex.quote(daemon)}; sleep 60\n")
+    job = CommandJob(["sh", str(file)], SystemClock())
+    until(lambda: written.exists() and written.read_text(), SystemClock())
+    assert alive(int(written.read_text()))
+    job.stop()
+    until(lambda: not alive(int(written.read_text())), SystemClock())

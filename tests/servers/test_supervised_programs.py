@@ -10,7 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from lightrig.instruments.supervisor import login_line, plain_line, supervised
+from lightrig.instruments.supervisor import (
+    guard,
+    login_line,
+    needs_guard,
+    plain_line,
+    supervised,
+)
 
 SECOND = 1_000_000_000
 
@@ -150,3 +156,70 @@ def test_any_login_shell_hands_on_any_argument(shell: str) -> None:
     done = subprocess.run([shell, "-c", line], capture_output=True, check=True)
     assert done.stdout.decode() == "".join(f"{text};" for text in TEXTS)
     assert plain_line(line.encode()).decode() == shlex.join(["printf", "%s;", *TEXTS])
+
+
+SSHD = """#!/bin/sh
+trap 'exit 77' TERM
+exec 3<&0
+setsid "$@" <&3 &
+wait $!
+"""
+"""A stand-in by this name: what it starts has a session of its own, as sshd(8) starts it."""
+
+
+def started_by(server: Path, *command: str) -> "subprocess.Popen[bytes]":
+    server.write_text(SSHD)
+    server.chmod(0o755)
+    return subprocess.Popen([server, *command], stdin=-1)
+
+
+@pytest.mark.parametrize("through", ["sh", "csh", "fish"])
+def test_the_guard_ends_the_sshd_whose_client_is_silent(tmp_path: Path, through: str) -> None:
+    if shutil.which(through) is None:
+        pytest.skip(f"no {through} on this machine")
+    with started_by(tmp_path / "sshd", through, "-c", login_line(guard(0.2))) as sshd:
+        assert sshd.wait(30) == 77
+
+
+def test_the_guard_ends_itself_alone_by_the_end_of_its_input(tmp_path: Path) -> None:
+    with started_by(tmp_path / "sshd", *guard(60)) as sshd:
+        assert sshd.stdin is not None
+        sshd.stdin.write(b"\n")
+        sshd.stdin.close()
+        assert sshd.wait(30) == 1
+
+
+def test_the_guard_ends_no_other_server(tmp_path: Path) -> None:
+    """It says so by its own end, before any silence."""
+    with started_by(tmp_path / "dropbear", *guard(60)) as other:
+        assert other.wait(30) == 0
+
+
+def test_commands_with_a_limit_below_the_guard_s_need_none() -> None:
+    long, short = (supervised(["true"], limit * SECOND) for limit in (600, 5))
+    assert needs_guard(long)
+    assert needs_guard(["sudo", "-n", *supervised(["true"], reads=True)])
+    assert not needs_guard(short)
+    assert not needs_guard(["sh", "-c", "true"])
+
+
+def test_the_supervisor_signals_no_other_process_of_its_number(tmp_path: Path) -> None:
+    """What carries the input outlives the supervisor, whose number the kernel may give away.
+
+    The namespace of processes is new, so that the next number can be chosen (ns_last_pid, proc(5)).
+    """
+    script = tmp_path / "script.sh"
+    line = shlex.join(supervised(["true"], reads=True))
+    script.write_text(
+        f"mkfifo {tmp_path}/input; exec 9<>{tmp_path}/input\n"
+        f"{line} <{tmp_path}/input 9>&- & first=$!; wait $first; sleep 1.5\n"
+        "echo $((first - 1)) >/proc/sys/kernel/ns_last_pid\n"
+        "sleep 60 9>&- & other=$!\n"
+        f'[ $other = $first ] || {{ echo "the number is $other"; exit; }}\n'
+        f"exec 9>&-; sleep 1; kill -0 $other && echo lives\n"
+    )
+    command = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc", "sh", script]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if "unshare:" in done.stderr:
+        pytest.skip("no namespace of processes on this machine")
+    assert done.stdout == "lives\n"

@@ -1,9 +1,6 @@
 """A job by command, such as nccl-tests under mpirun, watched by the table that it prints."""
 
-import contextlib
 import itertools
-import os
-import signal
 import subprocess
 import threading
 from collections.abc import Sequence
@@ -15,12 +12,15 @@ from lightrig.instruments.jobs.tools import nccl_tests
 from lightrig.instruments.jobs.tools.nccl_results import CollectiveRow
 from lightrig.instruments.jobs.traffic.rank_launcher import last_lines
 from lightrig.instruments.servers.tools.output import ToolOutputError
+from lightrig.instruments.supervisor import supervised
 from lightrig.instruments.wire.namespace import ProcessChannel
 
 STARTING = 180_000_000_000
 """Time allowed until the first row, in ns."""
 
 _LOOK_AGAIN = 50_000_000
+_END_SECONDS = 5.0
+"""Time for its supervisor, which needs a second and a little more, in s."""
 _LAST_LINES = 6
 _FAILURE, _WARNING = ("Test NCCL failure", "Test CUDA failure", "Test failure"), "NCCL WARN"
 """Texts of a test that ends by an error (nccl-tests, src/common.h), and of a warning of NCCL."""
@@ -49,18 +49,15 @@ class CommandJob:
         self._failed: Span | None = None
         self._error = ""
         self._last = clock.now()
-        try:
-            self._process = subprocess.Popen(
-                command,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                bufsize=0,
-                start_new_session=True,
-            )
-        except OSError as error:
-            raise self._failure(f"could not be started: {error.strerror}") from error
-        self._channel = ProcessChannel(self._process, self)
+        process = subprocess.Popen(
+            supervised(command),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            bufsize=0,
+            start_new_session=True,
+        )
+        self._channel = ProcessChannel(process, self, _END_SECONDS)
         deadline = clock.now() + STARTING
         while not self._rows and not self._error:
             if clock.now() > deadline:
@@ -116,11 +113,11 @@ class CommandJob:
             )
 
     def stop(self) -> StreamState:
-        """Return its last state and end it, with all that it has started here."""
+        """Return its last state and end it, with all that it has started here.
+
+        A launcher passes SIGTERM, which comes first, to its ranks.
+        """
         state = self.state()
-        if self._channel.status is None:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(self._process.pid, signal.SIGTERM)  # a launcher passes it to its ranks
         if not self._channel.closed:
             self._channel.close()
         return state

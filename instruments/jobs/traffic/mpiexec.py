@@ -25,6 +25,7 @@ from lightrig.instruments.jobs.core.collectives import CollectiveFailedError
 from lightrig.instruments.jobs.traffic.rank_launcher import RankPlace, RankProgram, last_lines
 from lightrig.instruments.servers.host.offset import ClockMap
 from lightrig.instruments.servers.host.program import Program, ProgramRun
+from lightrig.instruments.supervisor import supervised
 from lightrig.instruments.wire.shell import ForwardingShell, LineListener
 from lightrig.instruments.wire.trace import Trace
 
@@ -33,6 +34,7 @@ STARTING = 30_000_000_000
 
 _LOOK_AGAIN_S = 0.2
 _END, _POLL = 2_000_000_000, 10_000_000
+"""Time in which it ends by itself, and then by its supervisor, in ns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,11 +154,11 @@ class Mpiexec(ABC):
         """End the launcher, and with it its helpers and ranks that have not ended yet."""
         process, self._process = self._process, None
         if process is not None:
-            deadline = self._clock.now() + _END
-            while not _ended(process) and self._clock.now() < deadline:
-                self._clock.sleep(_POLL)
-            # Also where it has ended by itself: what is left in its group has nobody who ends it.
-            with contextlib.suppress(ProcessLookupError):
+            assert process.stdin is not None
+            self._await_end(process)
+            process.stdin.close()  # its supervisor ends it, and all that it has started
+            self._await_end(process)
+            if not _ended(process):  # what has ended still looks for what is left behind
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
             self._reader.join(_END / 1e9)
@@ -165,6 +167,11 @@ class Mpiexec(ABC):
             each.close()
         if meetings:
             self._folder.cleanup()
+
+    def _await_end(self, process: "subprocess.Popen[bytes]") -> None:
+        deadline = self._clock.now() + _END
+        while not _ended(process) and self._clock.now() < deadline:
+            self._clock.sleep(_POLL)
 
     def _rank(self, python: str, attach: str) -> list[str]:
         return [
@@ -184,8 +191,8 @@ class Mpiexec(ABC):
         lines, terminal = pty.openpty()
         try:
             self._process = subprocess.Popen(
-                command,
-                stdin=subprocess.DEVNULL,
+                supervised(command),
+                stdin=subprocess.PIPE,
                 stdout=terminal,
                 stderr=subprocess.STDOUT,
                 env={**os.environ, **self._settings},
