@@ -8,6 +8,8 @@ from lightrig.harness.certify.requirements import Requirement
 from lightrig.harness.certify.subject import DecidedError, Outcome, Subject, listed
 from lightrig.harness.measure.insertion_loss.matrix import lit
 from lightrig.harness.measure.insertion_loss.readings import DARK_DBM
+from lightrig.harness.measure.slow_watch import LATE_WINDOWS, longest_blind, slow_watch
+from lightrig.instruments.clock import Span
 from lightrig.instruments.core.capabilities import (
     HasPortLabels,
     Resettable,
@@ -22,6 +24,8 @@ LONGEST_RESTART = 900_000_000_000
 
 _RETRY = 1_000_000_000
 _MINUTE = 60 * _RETRY
+_WATCHED = LATE_WINDOWS * _RETRY
+"""Time between two readings of light during a restart from which on it may have been away."""
 
 
 def warm_restart(subject: Subject, requirement: Requirement) -> Outcome:
@@ -33,15 +37,18 @@ def warm_restart(subject: Subject, requirement: Requirement) -> Outcome:
     try:
         chain = subject.chain()
     except DecidedError as unseen:
-        took, note = restart(None), f"; {unseen.outcome.reason}"
+        took, note, slow = restart(None), f"; {unseen.outcome.reason}", ""
     else:
         with lit(chain):
             levels = levels_of(subject, chain)
             by_monitors = chain.method == "monitors"
-            dark: set[int] = set()
+            clock, dark = subject.fabric.bench.clock, set[int]()
+            readings: list[Span] = []
 
             def watch() -> None:
+                began = clock.now()
                 seen = levels_of(subject, chain, readings=1)
+                readings.append(Span(began, clock.now()))
                 dark.update(p for p, dbm in seen.items() if dbm <= DARK_DBM < levels[p])
 
             took = restart(None if by_monitors else watch)
@@ -49,8 +56,11 @@ def warm_restart(subject: Subject, requirement: Requirement) -> Outcome:
         if dark:
             return Outcome("fail", f"the light of egress ports {sorted(dark)} was gone")
         note = "; light is there afterwards" if by_monitors else "; light at each reading"
+        slow = slow_watch(longest_blind(readings), _WATCHED, "light")
     if (after := subject.switch.circuits()) != before:
         return Outcome("fail", f"{listed(after)} after a warm restart, before {listed(before)}")
+    if slow:
+        return Outcome("inconclusive", slow, n=1)
     reason = f"circuits stay, it answers again within {took:.1f} s{note}"
     return Outcome("pass", reason, took, None, "s", 1)
 
@@ -212,7 +222,8 @@ def _lit_ports(subject: Subject) -> frozenset[int]:
 def _restart(subject: Subject, *, warm: bool) -> Callable[[Callable[[], None] | None], float]:
     """Return what restarts the switch and waits until it answers again, in s.
 
-    It calls what it is given meanwhile, about once a second. Raises `DecidedError` where neither
+    It calls what it is given meanwhile, once a second, however long the switch lets a question
+    wait. Raises `DecidedError` where neither
     the driver nor an operator restarts it.
     """
     switch, clock = subject.switch, subject.fabric.bench.clock
@@ -238,6 +249,27 @@ def _restart(subject: Subject, *, warm: bool) -> Callable[[Callable[[], None] | 
 def _await_answer(subject: Subject, began: int, watch: Callable[[], None] | None = None) -> float:
     """Wait until the switch answers, and return how long after `began` (ns) that was, in s."""
     clock = subject.fabric.bench.clock
+    if watch is None:
+        return _answered_again(subject, began)
+    over = clock.event()
+
+    def look() -> float:
+        watch()
+        while not over.wait(_RETRY):
+            watch()
+        return 0.0
+
+    def ask() -> float:
+        try:
+            return _answered_again(subject, began)
+        finally:
+            over.set()
+
+    return max(clock.parallel(ask, look))
+
+
+def _answered_again(subject: Subject, began: int) -> float:
+    clock = subject.fabric.bench.clock
     while True:
         try:
             subject.switch.identity()
@@ -247,6 +279,4 @@ def _await_answer(subject: Subject, began: int, watch: Callable[[], None] | None
                 raise DecidedError(Outcome("fail", stated)) from error
         else:
             return (clock.now() - began) / 1e9
-        if watch is not None:
-            watch()
         clock.sleep(_RETRY)

@@ -175,6 +175,22 @@ def test_the_shift_to_distant_ports_holds_the_truth(
     assert outcome.n == 3 * 12
 
 
+def test_a_slow_watch_decides_no_shift_to_distant_ports(
+    simulated: Simulated, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Light comes 75 ms later at far ports, the limit is 10 ms, and the bench reads too seldom."""
+    bench = simulated(
+        introduce("slow to distant ports", monkeypatch).replace("10 ms, n", "40 ms, n")
+    )
+    clock, sleep = bench.clock, bench.clock.sleep
+    subject = subject_of(bench, even_ms=10.0)
+    pause = max(each.read().window for each in subject.chain().observers) // 4
+    monkeypatch.setattr(clock, "sleep", lambda ns: sleep(20 * ns if ns == pause else ns))
+    outcome = clause(subject, "settling_by_move")
+    assert outcome.verdict == "inconclusive"
+    assert outcome.reason.startswith("the watch was slow: up to ")
+
+
 def test_the_repeatability_holds_the_truth(simulated: Simulated) -> None:
     """Of ten intervals at 99 % none, or by chance one, misses; pooled, 500 degrees of freedom."""
     truth, found = 0.07, list[Outcome]()

@@ -18,7 +18,14 @@ from lightrig.harness.certify.certification import Certification
 from lightrig.harness.certify.clauses import CLAUSES
 from lightrig.harness.certify.requirements import requirements
 from lightrig.harness.certify.subject import Outcome, Trial
-from lightrig.instruments.core.errors import CANNOT, DeniedError, GarbledError, NotDoneError
+from lightrig.instruments.core.capabilities import Identity
+from lightrig.instruments.core.errors import (
+    CANNOT,
+    DeniedError,
+    GarbledError,
+    NoReplyError,
+    NotDoneError,
+)
 from lightrig.instruments.simulated.devices.simulated_polatis import SimulatedPolatis
 from lightrig.instruments.simulated.protocols.tl1_device import Tl1Reply, Tl1Request
 
@@ -231,6 +238,55 @@ def test_light_that_a_warm_restart_takes_away_fails(
 
     found = clause(subject_of(bench, replace(EVERY, ask=restart)), "warm_restart")
     assert (found.verdict, found.reason) == ("fail", "the light of egress ports [12, 14] was gone")
+
+
+@pytest.mark.parametrize(
+    ("late_s", "verdict", "reason"),
+    [
+        (0, "pass", "light at each reading"),
+        (5, "inconclusive", "the watch was slow: up to 6000 ms"),
+    ],
+)
+def test_light_is_watched_each_second_while_the_switch_does_not_answer(
+    simulated: Simulated,
+    monkeypatch: pytest.MonkeyPatch,
+    late_s: int,
+    verdict: str,
+    reason: str,
+) -> None:
+    """It is silent for 20 s, and each question waits 10 s; the watch may come late to its reading.
+
+    That light is read by a meter is pretended: it is of the monitors, and stays.
+    """
+    bench = simulated(lab())
+    switch, clock, second = bench.switches["ocs"], bench.clock, 1_000_000_000
+    identity, event, restarted = switch.identity, clock.event, list[int]()
+
+    def answer() -> Identity:
+        if restarted and clock.now() < restarted[0] + 20 * second:
+            clock.sleep(10 * second)
+            raise NoReplyError("ocs", "did not answer")
+        return identity()
+
+    class Late:
+        def __init__(self) -> None:
+            self._event = event()
+            self.set, self.is_set = self._event.set, self._event.is_set
+
+        def wait(self, timeout: int | None = None) -> bool:
+            done = self._event.wait(timeout)
+            if not done and timeout == second:
+                clock.sleep(late_s * second)
+            return done
+
+    monkeypatch.setattr(switch, "identity", answer)
+    monkeypatch.setattr(clock, "event", Late)
+    subject = subject_of(bench, replace(EVERY, ask=lambda _: restarted.append(clock.now())))
+    by_meter = replace(subject.chain(), method="meter")
+    monkeypatch.setattr(type(subject), "chain", lambda _: by_meter)
+    found = clause(subject, "warm_restart")
+    assert found.verdict == verdict, found
+    assert reason in found.reason
 
 
 def test_a_power_loss_is_awaited_for_a_minute_between_two_settings(

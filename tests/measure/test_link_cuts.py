@@ -4,11 +4,14 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 
 import pytest
+from standing_reads import reading_stands
 
 from lightrig.harness.bench import Bench, Fabric, bind
 from lightrig.harness.jobs.bench.streams import open_stream
+from lightrig.harness.jobs.measure import survival
 from lightrig.harness.jobs.measure.light_faults import Fault, FaultKind, without_light
 from lightrig.harness.jobs.measure.survival import (
+    NoFaultError,
     Outcome,
     Survival,
     job_under_fault,
@@ -69,6 +72,22 @@ def cut(bench: Bench, after: Callable[[StreamState, int], StreamState]) -> Survi
     assert fabric.links(plan) - left == {link}
     assert found.dark.latest >= 400 * MS
     return found
+
+
+def test_a_carrier_of_a_server_that_did_not_look_stays_for_no_fault_of_the_switch(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its probe does not get to its ports for ten minutes, and says how old its readings are."""
+    fabric, links = Fabric(bench), LinkObservation(bench)
+    plan = fabric.plans["giant-ring"]
+    bring_up(fabric, links, plan)
+    link = sorted(fabric.links(plan))[2]
+    reading_stands(monkeypatch, bench.clock, link.a.owner, bench.clock.now() + 600_000 * MS)
+    monkeypatch.setattr(survival, "LINK_TIMEOUT", 500 * MS)
+    job = Scripted(bench.clock, lambda state, _: state)
+    with pytest.raises(NoFaultError, match=f"{link}: the watch was slow: .* of {link.a.owner}'s"):
+        job_under_fault(fabric, links, job, plan, Fault(FaultKind("cut", 400 * MS), link))
+    links.pause()
 
 
 def stalled(clock_start: int, state: StreamState, length: int) -> StreamState:

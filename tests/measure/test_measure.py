@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from bench.served_lab import describe
+from standing_reads import reading_stands
 
 from lightrig.harness.bench import Bench, Fabric
 from lightrig.harness.bench.fabric import ForeignChangeError
@@ -24,7 +25,6 @@ from lightrig.harness.measure.stages import Reconfiguration
 from lightrig.harness.record import Row
 from lightrig.instruments.simulated.faults.lab_faults import LabFaults
 from lightrig.instruments.simulated.hosts.simulated_clock import ClockSlew
-from lightrig.instruments.simulated.hosts.simulated_probe import SimulatedProbe
 from lightrig.testbeds import Circuit, Plan, Port
 
 SECOND = 1_000_000_000
@@ -313,29 +313,6 @@ def test_a_slew_that_begins_while_links_come_up_leaves_every_interval_true(
     assert shares == {1.0}
 
 
-def reading_stands(monkeypatch: pytest.MonkeyPatch, lab: Rig, server: str, until: int) -> None:
-    """Have a server's probe answer until a moment as one whose threads have read nothing yet."""
-    real, since = SimulatedProbe.settled, lab.clock.now()
-
-    def settled(self: SimulatedProbe, missing: Any, numbers: Any) -> dict[str, Any]:
-        if self.server != server or self.clock.now() >= until:
-            return real(self, missing, numbers)
-        departures = {port: [None] * len(each) for port, each in numbers.items()}
-        return {
-            "settled": not missing,
-            "missing": missing,
-            "events": [],
-            "gaps": [],
-            "steps": [],
-            "datagrams": {},
-            "departures": departures,
-            "clock": None,
-            "read": self.server_clock.reads(since),
-        }
-
-    monkeypatch.setattr(SimulatedProbe, "settled", settled)
-
-
 DARK = Plan("dark", {"ocs": frozenset()})
 
 
@@ -345,7 +322,7 @@ def test_a_server_that_answers_before_it_has_read_its_ports_is_asked_again(
     """Of parted links nothing is waited for, and each port loses its carrier all the same."""
     lab = rig()
     lab.bring_up(lab.straight)
-    reading_stands(monkeypatch, lab, "server1", lab.clock.now() + SECOND)
+    reading_stands(monkeypatch, lab.clock, "server1", lab.clock.now() + SECOND)
     event = lab.change_to(DARK)
     assert {one.subject for one in event.seen if one.stage == "carrier_down"} == set(
         map(str, PORTS)
@@ -358,7 +335,7 @@ def test_ports_that_were_not_read_are_unknown_and_the_watch_was_slow(
 ) -> None:
     lab = rig()
     lab.bring_up(lab.straight)
-    reading_stands(monkeypatch, lab, "server1", lab.clock.now() + 600 * SECOND)
+    reading_stands(monkeypatch, lab.clock, "server1", lab.clock.now() + 600 * SECOND)
     event = lab.change_to(DARK)
     of_server1 = {str(port) for port in PORTS if port.owner == "server1"}
     assert {one for one, stage in event.unseen if stage == "carrier_down"} == of_server1

@@ -14,8 +14,9 @@ from typing import Literal, NamedTuple, Protocol, TypeAlias, get_args
 from lightrig.harness.bench import Fabric
 from lightrig.harness.jobs.measure.light_faults import Fault, FaultKind, dark_plans
 from lightrig.harness.jobs.measure.round_phase import RoundPhase, median_round
-from lightrig.harness.measure.links import LINK_TIMEOUT, LinkObservation
+from lightrig.harness.measure.links import LINK_TIMEOUT, UNSEEN, LinkObservation
 from lightrig.harness.measure.recording import Recording
+from lightrig.harness.measure.slow_watch import slow_watch
 from lightrig.harness.record import Row, Scalar
 from lightrig.instruments.clock import Clock, Span
 from lightrig.instruments.core.capabilities import LinkEvent
@@ -244,6 +245,10 @@ def _darkened(
                 allowed = 0 if fault.switched else LINK_TIMEOUT
                 lost = links.lost(dark, sent.earliest, allowed)
                 if lost.keys() != dark and not fault.switched:
+                    stayed = {port.owner for port in dark - lost.keys()}
+                    for server in sorted(event.slow().keys() & stayed):
+                        slow = slow_watch(event.slow()[server], UNSEEN, f"{server}'s ports")
+                        raise NoFaultError(f"{fault.link}: {slow}")
                     raise NoFaultError(f"{fault.link}: circuits were taken away, a carrier stayed")
                 if reroute:
                     left = [each for each in present if dark.isdisjoint((each.a, each.b))]
