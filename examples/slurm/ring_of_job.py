@@ -59,7 +59,7 @@ def ask(method: str, path: str, request: Any = None) -> Any:
     finally:
         connection.close()
     if answered.status != http.client.OK:
-        raise RefusedError(answer["error"])
+        raise RefusedError(answer["detail"])  # RFC 9457
     return answer
 
 
@@ -74,11 +74,11 @@ def sweep(job: str) -> None:
     The service may not have run when these ended. It is asked first: what it has by then, Slurm has
     too, unless it has ended.
     """
-    present = [each for each in ask("GET", "/v1/status")["jobs"] if each.startswith(PREFIX)]
+    present = [each for each in ask("GET", "/v1/jobs")["jobs"] if each.startswith(PREFIX)]
     active = {PREFIX + number for number in command("squeue", "-ho", "%A").split()} - {job}
     for each in present:
         if each not in active:
-            ask("POST", "/v1/requests", {"do": "withdraw", "job": each})
+            ask("DELETE", f"/v1/jobs/{each}")
 
 
 def start(job: str, shape: dict[str, Any], nodes: list[str]) -> str:
@@ -94,9 +94,8 @@ def start(job: str, shape: dict[str, Any], nodes: list[str]) -> str:
         for node, why in faulty.items():  # Slurm chooses others next
             state = ("State=DRAIN", f"Reason={MARK}{why}")
             command("scontrol", "update", f"NodeName={node}", *state)
-        why = status["doubt"] or "; ".join(f"{node} failed: {faulty[node]}" for node in faulty)
-        made = f"no {json.dumps(shape)} can be made of {','.join(nodes)}"
-        raise RefusedError(f"{made}: {why}" if why else made)
+        why = status["jobs"][job]["reason"]["detail"]
+        raise RefusedError(f"no {json.dumps(shape)} can be made of {','.join(nodes)}: {why}")
     found = ask("GET", f"/v1/jobs/{job}?wait={WAIT_S}")
     if not found["ready"]:
         raise RefusedError(f"circuits are not set after {WAIT_S:g} s")
@@ -117,8 +116,8 @@ def prolog(number: str, job: str, shape: dict[str, Any]) -> int:
 
 def epilog(job: str) -> int:
     """Withdraw a job, if it is there: its prolog may have failed."""
-    if job in ask("GET", "/v1/status")["jobs"]:
-        ask("POST", "/v1/requests", {"do": "withdraw", "job": job})
+    if job in ask("GET", "/v1/jobs")["jobs"]:
+        ask("DELETE", f"/v1/jobs/{job}")
     return 0
 
 

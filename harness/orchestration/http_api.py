@@ -15,37 +15,75 @@ import secrets
 import socket
 import ssl
 import threading
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from http import HTTPStatus
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import fastapi
 import uvicorn
+from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, PlainTextResponse
 from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
 
 from lightrig.harness.bench.lab_folder import open_folder
 from lightrig.harness.bench.lease import LeaseLostError
+from lightrig.harness.orchestration.answers import (
+    Event,
+    FabricStatus,
+    Health,
+    Jobs,
+    Outlook,
+    PlacedJob,
+    Problem,
+)
 from lightrig.harness.orchestration.connections import Server
-from lightrig.harness.orchestration.jobs import OrchestrationError
+from lightrig.harness.orchestration.jobs import (
+    ImpossibleError,
+    JobConflictError,
+    OrchestrationError,
+    UnknownJobError,
+)
 from lightrig.harness.orchestration.orchestrator import Orchestrator
-from lightrig.harness.orchestration.requests import request_schema
+from lightrig.harness.orchestration.requests import NAME, request_schema
 from lightrig.testbeds import LightrigError
-from lightrig.testbeds.json_text import from_json
+from lightrig.testbeds.json_text import from_strict_json
 from lightrig.testbeds.private_files import PrivateFileError, read_private
 
 _LONGEST_BODY = 1 << 20
 """Bytes of a request."""
 
-_LONGEST_WAIT_S = 60.0
+LONGEST_WAIT_S = 60.0
+"""Longest time that a request waits for a later epoch, whatever it asks for."""
+
 _LOOK_AGAIN_S = 0.05
 _SHUTDOWN_S = 5
 
+EPOCH = "Lightrig-Epoch"
+"""Header of each answer to one who may ask: the epoch of what is wanted."""
+
+_EPOCH_HEADER = {EPOCH: {"schema": {"type": "integer"}, "required": True}}
+_PROBLEM_TYPE = "application/problem+json"
+
 _Endpoint = Callable[..., Awaitable[fastapi.Response]]
+_Epoch = Annotated[int, fastapi.Query(ge=-1, le=2**63 - 1)]
+_Name = Annotated[str, fastapi.Path(pattern=NAME)]
+_Seconds = Annotated[float, fastapi.Query(ge=0, allow_inf_nan=False)]
 
 
 class _BodyTooLongError(LightrigError):
     pass
+
+
+_CODES: Mapping[type[Exception], int] = {
+    UnknownJobError: 404,
+    JobConflictError: 409,
+    _BodyTooLongError: 413,
+    ImpossibleError: 422,
+    LeaseLostError: 503,
+}
+"""Status of an answer by error; 400 for all others."""
 
 
 def read_token(file: Path, *, make: bool = False) -> str:
@@ -106,21 +144,41 @@ def application(running: Orchestrator, token: str | None) -> fastapi.FastAPI:
     token: None where the server lets in those alone who may ask.
     """
     app = fastapi.FastAPI(title="Lightrig orchestrator", version="1", redoc_url=None, docs_url=None)
-    schema = request_schema(running.layout.shape)
+    schema = request_schema(running.layout.shape, running.layout.nodes)
     parts = schema.pop("$defs")
-    body = {"content": {"application/json": {"schema": schema}}}
+    body = {
+        "required": True,
+        "content": {
+            "application/json": {
+                "schema": schema,
+                "example": {"do": "drain", "nodes": list(running.layout.nodes[:1])},
+            }
+        },
+    }
 
     async def request(request: fastapi.Request) -> fastapi.Response:
         """Carry out a request, and return the status afterwards."""
-        document = from_json(await read_body(request))
+        document = from_strict_json(await read_body(request))
+        if isinstance(document, dict) and document.get("do") == "withdraw":
+            raise OrchestrationError("a job is withdrawn by DELETE /v1/jobs/NAME")
         return JSONResponse(await run_in_threadpool(running.request, document))
 
-    async def status(after: int = -1, wait: float = 0.0) -> fastapi.Response:
+    async def withdraw(name: _Name, dry_run: bool = False) -> fastapi.Response:
+        """Withdraw a job, and return the status afterwards, or what it would change."""
+        wish = {"do": "withdraw", "job": name, "dry_run": dry_run}
+        return JSONResponse(await run_in_threadpool(running.request, wish))
+
+    async def jobs() -> fastapi.Response:
+        """Return all jobs, and why each waits that does."""
+        found = running.status()
+        return JSONResponse({"epoch": found["epoch"], "jobs": found["jobs"]})
+
+    async def status(after: _Epoch = -1, wait: _Seconds = 0.0) -> fastapi.Response:
         """Return the status: at once, or once its epoch exceeds `after` within `wait` seconds."""
         await _waited(lambda: running.status()["epoch"] > after, wait)
         return JSONResponse(running.status())
 
-    async def job(name: str, after: int = -1, wait: float = 0.0) -> fastapi.Response:
+    async def job(name: _Name, after: _Epoch = -1, wait: _Seconds = 0.0) -> fastapi.Response:
         """Return a job, and the ranks of its groups in order with their links between NIC ports.
 
         At once, or when its circuits are set and its epoch exceeds `after` within `wait` seconds.
@@ -135,7 +193,7 @@ def application(running: Orchestrator, token: str | None) -> fastapi.FastAPI:
             rings = await run_in_threadpool(running.links, name)
         return JSONResponse({"job": name, **running.status()["jobs"][name], "rings": rings})
 
-    async def history(after: int = -1) -> fastapi.Response:
+    async def history(after: _Epoch = -1) -> fastapi.Response:
         """Return the events since the epoch `after`, oldest first."""
         events = running.wanted.history
         return JSONResponse([event for event in events if event["epoch"] > after])
@@ -149,35 +207,49 @@ def application(running: Orchestrator, token: str | None) -> fastapi.FastAPI:
         return JSONResponse({"alive": running.alive}, 200 if running.alive else 503)
 
     async def guarded(request: fastapi.Request, call: _Endpoint) -> fastapi.Response:
-        if token is None:
-            return await call(request)
         sent = request.headers.get("authorization", "")
-        if hmac.compare_digest(sent.encode("latin-1"), f"Bearer {token}".encode()):
-            request.state.admit()
         # The path that is routed: that of `request.url` may be made of the header Host.
-        elif request.scope["path"] != "/healthz":
-            return _error(401, "expected the header Authorization: Bearer TOKEN of the token file")
-        return await call(request)
+        open_to_all = request.scope["path"] == "/healthz"
+        if token is not None and hmac.compare_digest(
+            sent.encode("latin-1"), f"Bearer {token}".encode()
+        ):
+            request.state.admit()
+        elif token is not None and not open_to_all:
+            why = "expected the header Authorization: Bearer TOKEN of the token file"
+            return _problem(401, why, {"WWW-Authenticate": "Bearer"})
+        answered = await call(request)
+        if not open_to_all:
+            answered.headers[EPOCH] = str(running.status()["epoch"])
+        return answered
 
-    app.add_api_route(
-        "/v1/requests", request, methods=["POST"], openapi_extra={"requestBody": body}
-    )
-    app.add_api_route("/v1/status", status)
-    app.add_api_route("/v1/jobs/{name}", job)
-    app.add_api_route("/v1/history", history)
-    app.add_api_route("/metrics", metrics)
-    app.add_api_route("/healthz", healthz)
+    for path, call, method, answers, codes in (
+        ("/v1/requests", request, "POST", FabricStatus | Outlook, (400, 404, 409, 413, 422, 503)),
+        ("/v1/status", status, "GET", FabricStatus, (400,)),
+        ("/v1/jobs", jobs, "GET", Jobs, ()),
+        ("/v1/jobs/{name}", job, "GET", PlacedJob, (400, 404)),
+        ("/v1/jobs/{name}", withdraw, "DELETE", FabricStatus | Outlook, (400, 404, 503)),
+        ("/v1/history", history, "GET", list[Event], (400,)),
+        ("/metrics", metrics, "GET", None, ()),
+        ("/healthz", healthz, "GET", Health, ()),
+    ):
+        app.add_api_route(
+            path,
+            call,
+            methods=[method],
+            operation_id=call.__name__,
+            response_model=answers,
+            response_class=JSONResponse if answers else PlainTextResponse,
+            responses={200: {"headers": _EPOCH_HEADER}, **_problems(codes, token)}
+            if call is not healthz
+            else {503: {"model": Health}},
+            openapi_extra={"requestBody": body} if call is request else None,
+        )
     app.middleware("http")(guarded)
-
-    async def refused(_: fastapi.Request, error: Exception) -> fastapi.Response:
-        known = isinstance(error, OrchestrationError) and str(error).startswith("found no job")
-        code = 404 if known else 413 if isinstance(error, _BodyTooLongError) else 400
-        return _error(503 if isinstance(error, LeaseLostError) else code, str(error))
-
-    for kind in (LightrigError, ValueError):
-        app.add_exception_handler(kind, refused)
+    for kind in (LightrigError, ValueError, HTTPException, RequestValidationError):
+        app.add_exception_handler(kind, _refused)
     document = app.openapi()  # is kept for `/openapi.json`
     document["components"].setdefault("schemas", {}).update(parts)
+    _complete(document, token is not None)
     return app
 
 
@@ -221,7 +293,7 @@ class HttpServer:
 async def _waited(condition: Callable[[], bool], wait_s: float) -> bool:
     """Wait for a condition; return whether it came to hold within `wait_s` seconds."""
     with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(min(wait_s, _LONGEST_WAIT_S)):
+        async with asyncio.timeout(min(wait_s, LONGEST_WAIT_S)):
             while not condition():
                 await asyncio.sleep(_LOOK_AGAIN_S)
             return True
@@ -238,8 +310,57 @@ async def read_body(request: fastapi.Request) -> bytes:
     return content
 
 
-def _error(code: int, text: str) -> fastapi.Response:
-    return JSONResponse({"error": text}, code)
+async def _refused(request: fastapi.Request, error: Exception) -> fastapi.Response:
+    """Return the answer to a request that was not carried out."""
+    if isinstance(error, HTTPException):  # of the routes
+        headers = dict(error.headers or {})
+        if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
+            routes = [one for one in request.app.routes if one.matches(request.scope)[0].value]
+            headers["Allow"] = ", ".join(sorted(set().union(*(one.methods for one in routes))))
+        return _problem(error.status_code, str(error.detail), headers)
+    if isinstance(error, RequestValidationError):
+        found = (f"{each['loc'][-1]}: {each['msg']}" for each in error.errors())
+        return _problem(400, "; ".join(found))
+    code = next((code for kind, code in _CODES.items() if isinstance(error, kind)), 400)
+    return _problem(code, str(error))
+
+
+def _problem(code: int, detail: str, headers: Mapping[str, str] | None = None) -> fastapi.Response:
+    problem = Problem(type="about:blank", title=HTTPStatus(code).phrase, status=code, detail=detail)
+    return JSONResponse(problem.model_dump(), code, headers, media_type=_PROBLEM_TYPE)
+
+
+def _problems(codes: Iterable[int], token: str | None) -> dict[int | str, dict[str, Any]]:
+    """Return the problems that a path may answer, as its document has them."""
+    reference = {"$ref": "#/components/schemas/Problem"}
+    return {
+        code: {
+            "description": HTTPStatus(code).phrase,
+            "content": {_PROBLEM_TYPE: {"schema": reference}},
+        }
+        for code in (*codes, *(() if token is None else (401,)))
+    }
+
+
+def _complete(document: dict[str, Any], asks_token: bool) -> None:
+    """Add to an OpenAPI document who may ask, and what FastAPI would say otherwise."""
+    parts = document["components"]
+    parts["schemas"]["Problem"] = Problem.model_json_schema()
+    for unused in ("HTTPValidationError", "ValidationError"):
+        parts["schemas"].pop(unused, None)
+    for path, methods in document["paths"].items():
+        for method, operation in methods.items():
+            if (path, method) != ("/v1/requests", "post"):
+                operation["responses"].pop("422", None)
+            if path == "/healthz":
+                operation["security"] = []
+    parameters = {"name": "$request.body#/job"}
+    document["paths"]["/v1/requests"]["post"]["responses"]["200"]["links"] = {
+        name: {"operationId": name, "parameters": parameters} for name in ("job", "withdraw")
+    }
+    if asks_token:
+        parts["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
+        document["security"] = [{"token": []}]
 
 
 def _metrics(status: Mapping[str, Any]) -> str:

@@ -13,6 +13,18 @@ class OrchestrationError(LightrigError, ValueError):
     """A request, or a file of state, that an orchestrator cannot use."""
 
 
+class UnknownJobError(OrchestrationError):
+    """There is no job of that name."""
+
+
+class JobConflictError(OrchestrationError):
+    """A job of that name is there, and wants something else."""
+
+
+class ImpossibleError(OrchestrationError):
+    """A job that the fabric, or the nodes that it may have, cannot hold: that is proved."""
+
+
 @dataclass(frozen=True, slots=True)
 class Group:
     """Nodes that are joined by circuits.

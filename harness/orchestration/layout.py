@@ -1,7 +1,7 @@
 """The part of a system that an orchestrator needs: which nodes make a group, by which circuits."""
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import ClassVar, Protocol
+from typing import ClassVar, Protocol, runtime_checkable
 
 from pydantic import BaseModel, ConfigDict
 
@@ -66,3 +66,15 @@ class Layout(Protocol):
 
     def idle(self, switch: str) -> frozenset[Circuit]:
         """Return the circuits of a switch that no job needs."""
+
+
+@runtime_checkable
+class ProvesImpossible(Protocol):
+    """A layout that can prove that some jobs have no place."""
+
+    def impossible(self, job: Job, nodes: frozenset[str]) -> str | None:
+        """Return why a job without groups has no place on `nodes`, whatever is tried.
+
+        All of `nodes` work and are free, and all switches answer. None where that is not proved:
+        a search that finds no place is no proof, unless it finds every place that there is.
+        """

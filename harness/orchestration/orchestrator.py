@@ -22,7 +22,13 @@ from lightrig.harness.orchestration.agents import SeesCarriers
 from lightrig.harness.orchestration.carriers import LinkLight, Look
 from lightrig.harness.orchestration.control import Control
 from lightrig.harness.orchestration.health import Health
-from lightrig.harness.orchestration.jobs import Job, OrchestrationError
+from lightrig.harness.orchestration.jobs import (
+    ImpossibleError,
+    Job,
+    JobConflictError,
+    OrchestrationError,
+    UnknownJobError,
+)
 from lightrig.harness.orchestration.layout import Layout
 from lightrig.harness.orchestration.requests import (
     Drain,
@@ -35,6 +41,7 @@ from lightrig.harness.orchestration.requests import (
     parsed,
 )
 from lightrig.harness.orchestration.switch_sessions import Reading, Switches
+from lightrig.harness.orchestration.waiting import Waiting, refuse_impossible
 from lightrig.harness.orchestration.wanted import Wanted, known
 from lightrig.harness.orchestration.wiring import Wiring, wiring_of
 from lightrig.instruments.clock import boot_time
@@ -92,6 +99,8 @@ class Orchestrator:
         self.alive, self.ended = True, ""
         self._status: dict[str, Any] = {}
         self._room: tuple[Wanted, bool] | None = None
+        self._waiting = Waiting(layout)
+        self._homeless = self._waiting.homeless(self.wanted)
         self._publish()
 
     # ------------------------------------------------------------------------ requests
@@ -150,13 +159,15 @@ class Orchestrator:
     def links(self, name: str) -> list[Mapping[str, Any]]:
         """Return, for each group of a job, its ranks with their nodes and links between NIC ports.
 
-        Raises `OrchestrationError` without the job.
+        Links over switches that have failed are not among them. Raises `UnknownJobError`.
         """
         job = next((job for job in self.wanted.jobs if job.name == name), None)
         if job is None:
             raise self._without(name)
         links: defaultdict[str, list[Mapping[str, str]]] = defaultdict(list)
-        for link in self._wiring.links(Plan(name, self._circuits_of(job))):
+        failed = self._failed_switches()
+        circuits = {n: each for n, each in self._circuits_of(job).items() if n not in failed}
+        for link in self._wiring.links(Plan(name, circuits)):
             for near, far in ((link.a, link.b), (link.b, link.a)):
                 links[near.owner].append({"port": near.name, "to": str(far)})
         return [
@@ -383,7 +394,10 @@ class Orchestrator:
 
     def _submitted(self, wish: Submit) -> Wanted:
         wanted, shape = self.wanted, wish.shape.model_dump(mode="json")
-        groups = (None,) * self.layout.groups_of(shape)
+        try:
+            groups = (None,) * self.layout.groups_of(shape)
+        except OrchestrationError as error:
+            raise ImpossibleError(str(error)) from error
         within = None if wish.nodes is None else known(wish.nodes, self.layout)
         asked = Job(wish.job, shape, wish.priority, wish.gang, wish.reserve, groups, within=within)
         for number, job in enumerate(wanted.jobs):
@@ -394,7 +408,7 @@ class Orchestrator:
                 }
                 asks = shape, wish.priority, wish.gang, within
                 if ({**job.shape, **changes}, job.priority, job.gang, job.within) != asks:
-                    raise OrchestrationError(
+                    raise JobConflictError(
                         f"job {job.name} is there with shape {job.shape}, priority {job.priority}, "
                         f"gang {job.gang}, nodes {job.document()['within'] or 'any'}: "
                         "withdraw it first"
@@ -407,16 +421,17 @@ class Orchestrator:
                 jobs = list(wanted.jobs)
                 jobs[number] = replace(job, shape=shape, reserved=job.reserved and not starts)
                 return replace(wanted, jobs=tuple(jobs)).noting(*events)
+        refuse_impossible(self.layout, asked)
         what = "is reserved" if wish.reserve else "is submitted"
         return replace(wanted, jobs=(*wanted.jobs, asked)).noting(f"job {asked.name} {what}")
 
-    def _without(self, name: str) -> OrchestrationError:
+    def _without(self, name: str) -> UnknownJobError:
         names = ", ".join(job.name for job in self.wanted.jobs) or "none"
-        return OrchestrationError(f"found no job {name}; jobs are {names}")
+        return UnknownJobError(f"found no job {name}; jobs are {names}")
 
     def _outlook(self, wanted: Wanted) -> dict[str, Any]:
         """Return what `wanted` would change, by job."""
-        after = wanted if self._doubt else wanted.placed(self.layout)
+        after = self._placed(wanted)[0]
         known = {job.name: job for job in self.wanted.jobs}
         changes: dict[str, Any] = dict.fromkeys(known)  # withdrawn
         for job in after.jobs:
@@ -443,7 +458,19 @@ class Orchestrator:
 
     def _want(self, wanted: Wanted) -> None:
         """Place what waits, write what is wanted, then want it."""
-        self._keep(wanted if self._doubt else wanted.placed(self.layout))
+        placed, homeless = self._placed(wanted)
+        self._keep(placed.passing(self.wanted, lambda job: self._circuits_of(job).keys()))
+        self._homeless = homeless
+
+    def _placed(self, wanted: Wanted) -> tuple[Wanted, frozenset[str]]:
+        """Return what waits placed, and the jobs for which an empty fabric has no place either."""
+        if self._doubt:
+            return wanted, self._homeless
+        placed = wanted.placed(self.layout, self._homeless)
+        homeless = self._waiting.homeless(placed)
+        if not homeless <= self._homeless:  # these held back others
+            placed = wanted.placed(self.layout, homeless)
+        return placed, homeless
 
     def _keep(self, wanted: Wanted) -> None:
         if wanted is not self.wanted:
@@ -497,6 +524,7 @@ class Orchestrator:
             self.wanted.noting(*events, *(f"job {name}: circuits are not set" for name in undone))
         )
         self._ready = ready
+        reasons = self._waiting.reasons(self.wanted, self._doubt, has_room=self._has_room())
         self._status = {
             "epoch": self.wanted.epoch,
             "lead": self._control.epoch if self._control else 0,
@@ -518,6 +546,7 @@ class Orchestrator:
                     "ready": job.name in ready,
                     "without": sorted(failed & self._circuits_of(job).keys()),
                     "measures": self._measures_of(job),
+                    "reason": reasons.get(job.name),
                 }
                 for job in self.wanted.jobs
             },
@@ -528,7 +557,7 @@ class Orchestrator:
         if not (self._doubt or any(job.missing for job in self.wanted.jobs)):
             return False  # all was placed when it came to be wanted
         if self._room is None or self._room[0] is not self.wanted:
-            self._room = self.wanted, self.wanted.has_room(self.layout)
+            self._room = self.wanted, self.wanted.has_room(self.layout, self._homeless)
         return self._room[1]
 
     def _causes(self) -> dict[str, frozenset[str]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Annotated, Any, Literal, TypeAlias
 
@@ -21,7 +21,10 @@ from pydantic import (
 from lightrig.harness.orchestration.jobs import OrchestrationError
 from lightrig.harness.orchestration.layout import Shape
 
-Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$")]
+NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$"
+"""Pattern of the name of a job."""
+
+Name = Annotated[str, StringConstraints(pattern=NAME)]
 Nodes = Annotated[tuple[str, ...], Field(min_length=1)]
 
 
@@ -97,15 +100,26 @@ def submit_model(shape: type[Shape]) -> type[Submit]:
 
 
 @cache
-def _adapter(shape: type[Shape]) -> TypeAdapter[Any]:
-    kinds: Any = Status | submit_model(shape) | Withdraw | Failed | Repaired | Drain
+def _adapter(shape: type[Shape], *, withdraws: bool = True) -> TypeAdapter[Any]:
+    kinds: Any = Status | submit_model(shape) | Failed | Repaired | Drain
+    if withdraws:
+        kinds = kinds | Withdraw
     return TypeAdapter(Annotated[kinds, Field(discriminator="do")])
 
 
-def request_schema(shape: type[Shape]) -> dict[str, Any]:
-    """Return the JSON Schema of the requests, whose `$defs` are those of an OpenAPI document."""
+def request_schema(shape: type[Shape], nodes: Sequence[str]) -> dict[str, Any]:
+    """Return the JSON Schema of the requests, whose `$defs` are those of an OpenAPI document.
+
+    Without `withdraw`, for which HTTP has DELETE. nodes: of the fabric, which requests may name.
+    """
     template = "#/components/schemas/{model}"
-    schema: dict[str, Any] = _adapter(shape).json_schema(ref_template=template)
+    schema: dict[str, Any] = _adapter(shape, withdraws=False).json_schema(ref_template=template)
+    schema["$defs"]["Node"] = {"type": "string", "enum": list(nodes)}
+    for part in schema["$defs"].values():
+        stated = part.get("properties", {}).get("nodes", {})
+        for each in (stated, *stated.get("anyOf", ())):
+            if each.get("type") == "array":
+                each["items"] = {"$ref": template.format(model="Node")}
     return schema
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -69,11 +69,12 @@ class Wanted:
         }
         return {**self.dark, **cut, **dict.fromkeys(sorted(self.reported), "reported")}
 
-    def placed(self, layout: Layout) -> Wanted:
+    def placed(self, layout: Layout, homeless: Collection[str] = ()) -> Wanted:
         """Keep the groups whose nodes work, and place what is missing, by priority.
 
         A layout may move groups of a job that misses some, where there is room for all then.
-        Nothing is placed for a job while one of a greater priority waits.
+        Nothing is placed for a job while one of a greater priority waits, of those that are not
+        `homeless`: jobs for which no place is found even on an empty fabric.
         """
         unusable = frozenset(self.unusable(layout))
         left = {job.name: job.without(unusable) for job in self.jobs}
@@ -90,7 +91,7 @@ class Wanted:
                     found = job
                 # A job that was moved has left its nodes to those behind it.
                 free = (free | job.nodes) - found.nodes - self.drained
-                if found.missing:
+                if found.missing and job.name not in homeless:
                     waiting = job.priority
             placed[job.name] = found
         events: list[str] = []
@@ -109,17 +110,41 @@ class Wanted:
             jobs.append(after)
         return replace(self, jobs=tuple(jobs)).noting(*events) if events else self
 
-    def has_room(self, layout: Layout) -> bool:
+    def passing(self, before: Wanted, switches_of: Callable[[Job], Collection[str]]) -> Wanted:
+        """Return this with a new epoch for each job that a switch was lost to, or is back for.
+
+        before: what was wanted before. switches_of: those that a job has circuits of. A job whose
+        groups have changed since has a new epoch already.
+        """
+        fell = self.silent.keys() - before.silent.keys()
+        back = before.silent.keys() - self.silent.keys()
+        events: list[str] = []
+        epochs: dict[str, int] = {}
+        for job in self.jobs if fell or back else ():
+            if job.epoch <= before.epoch:
+                names = frozenset(switches_of(job))
+                pairs = (("goes on without", names & fell), ("may use again", names & back))
+                lines = [f"{what} {', '.join(sorted(each))}" for what, each in pairs if each]
+                if lines:
+                    events.append(f"job {job.name} {' and '.join(lines)}")
+                    epochs[job.name] = self.epoch + len(events)
+        if not events:
+            return self
+        jobs = (replace(job, epoch=epochs.get(job.name, job.epoch)) for job in self.jobs)
+        return replace(self, jobs=tuple(jobs)).noting(*events)
+
+    def has_room(self, layout: Layout, homeless: Collection[str] = ()) -> bool:
         """Whether a job misses a group that its own and the free nodes would hold, placed anew.
 
         So it is while a doubt keeps what is missing from being placed, and where all groups of a
         job moved would make room for some that it misses, but not for all.
         """
-        if self.placed(layout) is not self:
+        if self.placed(layout, homeless) is not self:
             return True
         taken = frozenset(node for job in self.jobs for node in job.nodes)
         free = frozenset(layout.nodes) - frozenset(self.unusable(layout)) - self.drained - taken
-        highest = max((job.priority for job in self.jobs if job.missing), default=0)
+        waiting = (job for job in self.jobs if job.missing and job.name not in homeless)
+        highest = max((job.priority for job in waiting), default=0)
         for job in self.jobs:
             as_whole = job.gang and job.missing == len(job.groups)
             if job.missing and job.priority == highest and not as_whole:

@@ -198,7 +198,10 @@ class Process:
 
     def request(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
         """Carry out a request; raises `httpx.TransportError` where the service was killed."""
-        answered = self._client.post("/v1/requests", json=request)
+        if request["do"] == "withdraw":
+            answered = self._client.delete(f"/v1/jobs/{request['job']}")
+        else:
+            answered = self._client.post("/v1/requests", json=request)
         if answered.is_error:
             raise LightrigError(answered.text)
         status: Mapping[str, Any] = answered.json()

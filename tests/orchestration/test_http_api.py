@@ -22,7 +22,7 @@ from typer.testing import CliRunner
 
 from lightrig.harness.cli.app import application
 from lightrig.harness.night.keys import make_keys
-from lightrig.harness.orchestration import connections, http_api
+from lightrig.harness.orchestration import answers, connections, http_api
 from lightrig.harness.orchestration.http_api import HttpServer, read_token
 from lightrig.harness.orchestration.jobs import OrchestrationError
 from lightrig.harness.orchestration.orchestrator import Orchestrator
@@ -138,6 +138,84 @@ def test_a_watcher_is_answered_at_the_next_epoch(client, running) -> None:
     assert "a" in found["jobs"]
 
 
+def test_jobs_are_listed_and_a_job_is_withdrawn_by_its_path(client, running) -> None:
+    assert client.get("/v1/jobs").json() == {"epoch": 0, "jobs": {}}
+    client.post("/v1/requests", json=SUBMIT)
+    large = {**SUBMIT, "job": "b", "shape": {"columns": 4, "rows": 3}}
+    client.post("/v1/requests", json=large)
+    found = client.get("/v1/jobs").json()
+    assert found["jobs"]["a"]["reason"] is None
+    assert found["jobs"]["b"]["reason"]["code"] == "nodes-missing"
+    assert found["epoch"] == running.status()["epoch"]
+    outlook = client.delete("/v1/jobs/a", params={"dry_run": True}).json()
+    assert (outlook["dry_run"], outlook["jobs"]["a"]) == (True, None)
+    assert set(running.status()["jobs"]) == {"a", "b"}
+    done = client.delete("/v1/jobs/a")
+    assert (done.status_code, list(done.json()["jobs"])) == (200, ["b"])
+    assert client.delete("/v1/jobs/a").status_code == 404
+
+
+def test_each_answer_has_the_epoch(client, running) -> None:
+    client.post("/v1/requests", json=SUBMIT)
+    for path in ("/v1/status", "/v1/jobs", "/v1/jobs/a", "/v1/history", "/metrics", "/v1/jobs/x"):
+        answered = client.get(path)
+        assert answered.headers["Lightrig-Epoch"] == str(running.status()["epoch"])
+
+
+def test_a_problem_is_one_of_rfc_9457(client, port: int) -> None:
+    client.post("/v1/requests", json=SUBMIT)
+    other = {**SUBMIT, "shape": {"columns": 1, "rows": 2}}
+    nowhere = {**SUBMIT, "job": "c", "nodes": ["node0-0"]}
+    url = f"http://127.0.0.1:{port}"
+    for answered, code, title in (
+        (client.get("/v1/jobs/b"), 404, "Not Found"),
+        (client.get("/v2/jobs"), 404, "Not Found"),
+        (client.get("/v1/status", params={"wait": "nan"}), 400, "Bad Request"),
+        (client.get("/v1/history", params={"after": "x"}), 400, "Bad Request"),
+        (client.post("/v1/requests", json=other), 409, "Conflict"),
+        (client.post("/v1/requests", json=nowhere), 422, None),
+        (client.put("/v1/jobs/a"), 405, "Method Not Allowed"),
+        (httpx.get(f"{url}/v1/jobs", trust_env=False), 401, "Unauthorized"),
+    ):
+        problem = answered.json()
+        assert answered.headers["content-type"] == "application/problem+json"
+        assert answered.status_code == problem["status"] == code
+        assert title in {None, problem["title"]}
+        assert (problem["type"], bool(problem["detail"])) == ("about:blank", True)
+    assert client.put("/v1/jobs/a").headers["Allow"] == "DELETE, GET"
+    challenge = httpx.get(f"{url}/v1/jobs", trust_env=False).headers["WWW-Authenticate"]
+    assert challenge == "Bearer"
+
+
+def test_answers_are_as_the_document_states_them(client, running) -> None:
+    """Each path has a schema of its answer, which forbids further fields."""
+    large = {**SUBMIT, "job": "b", "shape": {"columns": 4, "rows": 3}, "priority": 2}
+    for request in (SUBMIT, large, {"do": "drain", "nodes": ["node3-2"]}):
+        status = client.post("/v1/requests", json=request)
+        answers.FabricStatus.model_validate_json(status.content)
+    outlook = client.post("/v1/requests", json={**SUBMIT, "job": "c", "dry_run": True})
+    answers.Outlook.model_validate_json(outlook.content)
+    for path, model in (
+        ("/v1/status", answers.FabricStatus),
+        ("/v1/jobs", answers.Jobs),
+        ("/v1/jobs/a", answers.PlacedJob),
+        ("/v1/jobs/b", answers.PlacedJob),
+        ("/healthz", answers.Health),
+        ("/v1/jobs/x", answers.Problem),
+    ):
+        model.model_validate_json(client.get(path).content)
+    for event in client.get("/v1/history").json():
+        answers.Event.model_validate(event)
+    document = client.get("/openapi.json").json()
+    for path, methods in document["paths"].items():
+        for operation in methods.values():
+            (content,) = operation["responses"]["200"]["content"].values()
+            assert path == "/metrics" or len(json.dumps(content["schema"])) > 10
+    assert document["components"]["securitySchemes"]["token"]["scheme"] == "bearer"
+    assert document["security"] == [{"token": []}]
+    assert document["paths"]["/healthz"]["get"]["security"] == []
+
+
 def test_metrics_and_health(client, port: int, running) -> None:
     client.post("/v1/requests", json={"do": "failed", "nodes": ["node0-0"]})
     lines = client.get("/metrics").text.splitlines()
@@ -164,7 +242,7 @@ def test_the_document_of_the_api_has_the_shape_of_jobs(client: httpx.Client) -> 
 def test_without_the_token_nothing_is_answered(unchanged, path: str, sent) -> None:
     port, _, _ = unchanged
     found = httpx.get(f"http://127.0.0.1:{port}{path}", headers=sent, trust_env=False, verify=False)
-    assert (found.status_code, "token file" in found.json()["error"]) == (401, True)
+    assert (found.status_code, "token file" in found.json()["detail"]) == (401, True)
 
 
 def test_the_path_that_is_routed_is_guarded(unchanged, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -194,17 +272,31 @@ def test_without_the_token_nothing_is_changed(port: int, running) -> None:
         (b"[]", 400, "request"),
         (b"\xff", 400, "decode"),
         (b'{"do": "submit", "job": "a", "shape": {"columns": 1e999, "rows": 1}}', 400, "columns"),
-        (b'{"do": "withdraw", "job": "b"}', 404, "found no job b"),
+        (b'{"do": "withdraw", "job": "b"}', 400, "DELETE /v1/jobs/NAME"),
+        (b'{"do": "status", "do": "withdraw", "job": "b"}', 400, "the key 'do' twice"),
+        (b'{"do": "drain", "nodes": ["node9-9"]}', 400, "found node 'node9-9'"),
+        (b'{"do": "submit", "job": "a", "shape": {"columns": 9, "rows": 1}}', 422, "of 4 x 3"),
         (b"[" * 100_000, 400, "nested too deeply"),
         (b" " * 50_000_000, 413, "more than 1048576 bytes"),
     ],
-    ids=["half", "list", "bytes", "infinite", "unknown", "deep", "50 MB"],
+    ids=[
+        "half",
+        "list",
+        "bytes",
+        "infinite",
+        "withdraw",
+        "twice",
+        "node",
+        "large",
+        "deep",
+        "50 MB",
+    ],
 )
 def test_a_bad_body_is_answered_and_changes_nothing(unchanged, content, code, message) -> None:
     _, client, running = unchanged
     before = running.status()
     found = client.post("/v1/requests", content=content)
-    assert (found.status_code, message in found.json()["error"]) == (code, True)
+    assert (found.status_code, message in found.json()["detail"]) == (code, True)
     assert running.status() is before
     assert client.get("/v1/jobs/b").status_code == 404
 

@@ -13,6 +13,7 @@ from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 from typing import Annotated, Any, Literal, cast
+from urllib.parse import quote
 
 import httpx
 import typer
@@ -50,7 +51,7 @@ from lightrig.harness.signals import ended_by_signal
 from lightrig.harness.system_registry import System, installed_systems
 from lightrig.harness.vocabulary import InstalledNames
 from lightrig.testbeds import LightrigError, SizesOnlyError, Testbed, load
-from lightrig.testbeds.json_text import from_json
+from lightrig.testbeds.json_text import from_strict_json
 from lightrig.testbeds.parsing import read_as
 from lightrig.testbeds.private_files import read_private
 from lightrig.testbeds.schema import Document
@@ -358,12 +359,19 @@ class ServicePlace:
 def _ask(place: ServicePlace, text: str) -> None:
     """Send one request to the service at `place` and print its answer."""
     try:
-        request = json.dumps(from_json(text))
+        request = from_strict_json(text)
     except ValueError as error:
         give_up(f"{text!r} is no JSON: {error}", BAD_INPUT)
     try:
         with place.client() as client:
-            answered = client.post("/v1/requests", content=request)
+            match request:
+                case {"do": "withdraw", "job": str(job), **more} if more.keys() <= {"dry_run"}:
+                    path = f"/v1/jobs/{quote(job, safe='')}"
+                    answered = client.delete(
+                        path, params={"dry_run": json.dumps(more.get("dry_run", False))}
+                    )
+                case _:
+                    answered = client.post("/v1/requests", content=json.dumps(request))
             answer = answered.json()
     except (httpx.HTTPError, ValueError, LightrigError) as error:
         give_up(f"{place}: {error}; does `lightrig orchestrate` run there?", LAB_ERROR)

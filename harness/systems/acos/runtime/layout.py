@@ -59,6 +59,17 @@ class ServerRingLayout:
             raise OrchestrationError(f"found ring {ring}, expected auto, {', '.join(self.orders)}")
         return 1
 
+    def impossible(self, job: Job, nodes: frozenset[str]) -> str | None:
+        """See `ProvesImpossible`."""
+        wanted = ServerRingShape.model_validate(job.shape).ring
+        names = [name for name in self.orders if wanted in {"auto", name}]
+        if any(self._group(name, nodes, ()) for name in names):
+            return None
+        return (
+            f"no ring of {', '.join(names)} leads through the {len(nodes)} servers that it may "
+            f"have: it has {LEAST_RING} or more, and passes no two neighbours"
+        )
+
     def cut_off(self, switches: Collection[str]) -> Mapping[str, str]:
         """Return the servers at whose ports `switches` are."""
         found = {name: _SELECTION.fullmatch(name) for name in sorted(switches)}

@@ -69,6 +69,13 @@ class RackLayout:
         self._degrees(shape)
         return 1
 
+    def impossible(self, job: Job, nodes: frozenset[str]) -> str | None:
+        """See `ProvesImpossible`."""
+        least = _SPEC.nodes - 1
+        if len(nodes) >= least:
+            return None
+        return f"it takes {least} nodes of {_SPEC.nodes}, and may have {len(nodes)}"
+
     def cut_off(self, switches: Collection[str]) -> Mapping[str, str]:
         """Return the nodes at whose GPUs' ports `switches` are."""
         found = {name: _SELECTION.fullmatch(name) for name in sorted(switches)}

@@ -60,6 +60,13 @@ def most_groups(wiring: RowWiring, usable: Mask, size: int) -> Nodes:
     return np.array(found, dtype=np.int64).reshape(-1, size)
 
 
+def most_possible(wiring: RowWiring, usable: Mask, size: int) -> int:
+    """Return how many groups no placement has more of: none goes over a gap that no link does."""
+    _check(size, wiring.reach)
+    healthy, breaks = _components(~usable, wiring.reach, closed=wiring.closed)
+    return sum(part.size // size for part in np.split(healthy, breaks))
+
+
 def place_on(tree: FatTree, faulty: Mask, size: int, reach: int, constraints: int) -> Placement:
     """Groups that keep the first `constraints` constraints of a fat-tree (Algorithm 4).
 

@@ -14,6 +14,7 @@ from pydantic import Field, model_validator
 
 from lightrig.harness.orchestration.jobs import Group, Job, OrchestrationError
 from lightrig.harness.orchestration.layout import Shape
+from lightrig.harness.systems.infinitehbd.planning.placement import most_possible
 from lightrig.harness.systems.infinitehbd.planning.repair import MISSING, Policy, Repair
 from lightrig.harness.systems.infinitehbd.planning.rings import Path, circuits, paths
 from lightrig.harness.systems.infinitehbd.planning.wiring import (
@@ -161,6 +162,25 @@ class RowLayout:
         if not size and not self.wiring.closed:
             raise OrchestrationError("the row is a line, expected a ring: its ends have no link")
         return wanted.groups
+
+    def impossible(self, job: Job, nodes: frozenset[str]) -> str | None:
+        """See `ProvesImpossible`."""
+        size = self._size(RingShape.model_validate(job.shape))
+        if not size:
+            return (
+                None
+                if self._ring_of_all(nodes) != (None,)
+                else f"no links close one ring of the {len(nodes)} nodes that it may have"
+            )
+        usable = np.zeros(self.wiring.nodes, dtype=bool)
+        usable[[self._place_of[node] for node in nodes]] = True
+        most = most_possible(self.wiring, usable, size)
+        if most >= len(job.groups):
+            return None
+        return (
+            f"{most} groups of {size} nodes at most are among the {len(nodes)} nodes that it may "
+            f"have, with links over {self.wiring.reach} nodes"
+        )
 
     def cut_off(self, switches: Collection[str]) -> Mapping[str, str]:
         """Return the nodes whose modules `switches` are."""

@@ -15,6 +15,7 @@ from lightrig.harness.orchestration.jobs import Group, Job, OrchestrationError
 from lightrig.harness.orchestration.layout import Shape
 from lightrig.harness.systems.railx.planning.cross_connects import DARK, DIMENSIONS
 from lightrig.harness.systems.railx.planning.physical import Dimension, RailFabric, RailxError
+from lightrig.harness.systems.railx.planning.rectangles import is_impossible
 from lightrig.harness.systems.railx.planning.scheduling import (
     Allocation,
     largest_allocation,
@@ -86,6 +87,19 @@ class GridLayout:
         for dimension, side in zip(DIMENSIONS, sides, strict=True) if not largest else ():
             self._axis(wanted.topology, dimension, side, (0,), ())
         return 1
+
+    def impossible(self, job: Job, nodes: frozenset[str]) -> str | None:
+        """See `ProvesImpossible`."""
+        wanted, grid = GridShape.model_validate(job.shape), self._grid(nodes)
+        if not (wanted.rows and wanted.columns):
+            in_line = max(int(grid.sum(axis=0).max()), int(grid.sum(axis=1).max())) > 1
+            return None if in_line else "no two of its nodes are in one row or column"
+        if is_impossible(grid, wanted.rows, wanted.columns):
+            return (
+                f"no {wanted.columns} x {wanted.rows} nodes in common columns and rows are among "
+                f"the {len(nodes)} that it may have"
+            )
+        return None
 
     def cut_off(self, switches: Collection[str]) -> Mapping[str, str]:
         """Return no node: a switch that is silent costs its line one rail."""
