@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import threading
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -128,6 +128,11 @@ class Orchestrator:
                 self._want(self._next(wish))
                 self._order()
         return self.status()
+
+    @property
+    def switches(self) -> Collection[str]:
+        """Names of the switches of the fabric."""
+        return self._wiring.switches.keys()
 
     def status(self) -> Mapping[str, Any]:
         """Return the status; a new one is another object."""

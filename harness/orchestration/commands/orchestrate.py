@@ -41,6 +41,7 @@ from lightrig.harness.orchestration.control import Control
 from lightrig.harness.orchestration.layout import Layout
 from lightrig.harness.orchestration.listener_account import AccountTransport
 from lightrig.harness.orchestration.orchestrator import Orchestrator
+from lightrig.harness.orchestration.status_page import PageWriter
 from lightrig.harness.orchestration.switch_sessions import (
     SimulatedSwitches,
     Switches,
@@ -118,6 +119,10 @@ class OrchestrateOptions:
             "{host}:17901 with --key.",
         ),
     ] = None
+    page: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Also write a page of the fabric that reloads itself."),
+    ] = None
     as_json: AsJson = False
 
     @property
@@ -134,6 +139,15 @@ class OrchestrateOptions:
             return switches
         by_host = switches_by_host(layout, wiring.switches)
         return AgentSwitches(by_host, clients_of(self.agents, by_host, self.key), switches, control)
+
+    def written(self, running: Orchestrator) -> contextlib.AbstractContextManager[object]:
+        """Keep the page written while the service runs, if one is wanted."""
+        if self.page is None:
+            return contextlib.nullcontext()
+        try:
+            return contextlib.closing(PageWriter(running, self.file.name, self.page))
+        except OSError as error:
+            give_up(f"{self.page}: {error.strerror}", BAD_INPUT)
 
     def announce(self, place: "ServicePlace") -> None:
         """Print where the service is reached."""
@@ -208,7 +222,7 @@ def _serve(system: System, options: OrchestrateOptions, state: Path, place: "Ser
         stack.callback(running.close)
         lab(running.start)
         server = lab(lambda: place.server(serving, running))
-        with contextlib.closing(server):
+        with contextlib.closing(server), options.written(running):
             loop = threading.Thread(target=running.run, args=(over, options.period), daemon=True)
             loop.start()
             options.announce(place)
