@@ -5,7 +5,13 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import (
+    ALL_COMPLETED,
+    FIRST_COMPLETED,
+    Future,
+    ThreadPoolExecutor,
+    wait,
+)
 from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
@@ -19,8 +25,12 @@ from lightrig.instruments.core.capabilities import PowerMonitor
 from lightrig.instruments.core.errors import DeniedError
 from lightrig.testbeds import Circuit, LightrigError, Plan, PlanError, Testbed
 
-ANSWER_TIMEOUT_S = 2.0
+ANSWER_TIMEOUT_S = 1.5
 """Longest time for an answer to a probe."""
+
+_STILL_SILENT_S = 0.4
+"""Longest time for an answer that the probe before has waited for already: with a period of 1 s
+the jobs of a switch that hangs learn it within 3 s."""
 
 _MOST_THREADS = 4096
 
@@ -162,16 +172,22 @@ class SwitchSessions:
         """
         read = partial(_read, unmonitored=self._unmonitored)
         self._answered, self._few = boot_time(), True
+        late = {self._running[name] for name in names if name in self._running}
         for name in names:
             if name not in self._running:
                 self._running[name] = self._pool.submit(self._attempt, name, read, _NONE_ANSWERS_S)
         pending = {self._running[name] for name in names}
         began, allowed = self._answered, round(ANSWER_TIMEOUT_S * 1e9)
-        while (
-            pending
-            and (left := max(began + allowed, self._answered + allowed // 2) - boot_time()) > 0
-        ):
-            pending = wait(pending, timeout=left / 1e9).not_done
+        again = round(_STILL_SILENT_S * 1e9)
+        while pending:
+            if pending <= late:
+                left = began + again - boot_time()
+            else:
+                left = max(began + allowed, self._answered + allowed // 2) - boot_time()
+            if left <= 0:
+                break
+            first = FIRST_COMPLETED if late & pending else ALL_COMPLETED
+            pending = wait(pending, timeout=left / 1e9, return_when=first).not_done
         found: dict[str, Reading | LightrigError] = {}
         for name in names:
             if self._running[name].done():
