@@ -4,8 +4,7 @@
 
 SHAPES is a JSON list to draw from. A job is submitted, runs once its circuits are set, and is then
 withdrawn; one that cannot be is put aside. The service has a reason for one that waits, and a new
-epoch for one whose ring has changed. Prints counts: of jobs that ran or were refused, of reasons by
-their code, of new epochs.
+epoch for one whose ring has changed. Prints how often each came, and what became of the jobs.
 """
 
 import argparse

@@ -20,15 +20,10 @@ def from_json(text: str | bytes) -> Any:
 def from_strict_json(text: str | bytes) -> Any:
     """Return the value of a JSON text as RFC 8259 has it, in which no object has a key twice.
 
-    A number without a fraction is an integer, as in JSON Schema: 2.0 is 2. Raises ValueError.
+    Raises ValueError.
     """
     try:
-        return json.loads(
-            text,
-            object_pairs_hook=_once_each,
-            parse_constant=_refuse_constant,
-            parse_float=_number,
-        )
+        return json.loads(text, object_pairs_hook=_once_each, parse_constant=_refuse_constant)
     except RecursionError:
         raise ValueError("JSON that is nested too deeply to be read") from None
 
@@ -40,11 +35,6 @@ def _once_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         twice = next(key for key in keys if keys.count(key) > 1)
         raise ValueError(f"found the key {twice!r} twice in one object")
     return found
-
-
-def _number(text: str) -> float:
-    value = float(text)
-    return int(value) if value.is_integer() else value
 
 
 def _refuse_constant(name: str) -> None:

@@ -8,7 +8,6 @@ twice changes nothing twice, and so does a request.
 
 from __future__ import annotations
 
-import json
 import threading
 from collections import defaultdict
 from collections.abc import Collection, Mapping
@@ -29,6 +28,7 @@ from lightrig.harness.orchestration.jobs import (
     OrchestrationError,
     UnknownJobError,
 )
+from lightrig.harness.orchestration.journal import journal_text, read_journal
 from lightrig.harness.orchestration.layout import Layout
 from lightrig.harness.orchestration.requests import (
     Drain,
@@ -46,7 +46,6 @@ from lightrig.harness.orchestration.wanted import Wanted, known
 from lightrig.harness.orchestration.wiring import Wiring, wiring_of
 from lightrig.instruments.clock import boot_time
 from lightrig.testbeds import Circuit, LightrigError, Link, Plan, Testbed
-from lightrig.testbeds.json_text import from_json
 
 Circuits: TypeAlias = Mapping[str, frozenset[Circuit]]
 """By switch."""
@@ -481,7 +480,7 @@ class Orchestrator:
         if wanted is not self.wanted:
             self._check_lead()
             with opened(self._state.parent) as folder:
-                text = json.dumps(wanted.document(self.layout))
+                text = journal_text(wanted, self.layout)
                 folder.write_whole(self._state.name, text, durable=True)
             self._status = {**self._status, "settled": False}  # until its orders are carried out
         self.wanted = wanted
@@ -501,7 +500,7 @@ class Orchestrator:
                 return Wanted()
             raise
         try:
-            return Wanted.of_document(from_json(text), self.layout, self._wiring.switches)
+            return read_journal(text, self.layout, self._wiring.switches)
         except (ValueError, LookupError, TypeError, AttributeError, OverflowError) as error:
             why = _line(error) if isinstance(error, LightrigError) else repr(error)
             raise OrchestrationError(f"{self._state} is no state of this fabric: {why}") from error

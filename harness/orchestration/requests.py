@@ -124,9 +124,13 @@ def request_schema(shape: type[Shape], nodes: Sequence[str]) -> dict[str, Any]:
 
 
 def parsed(request: Mapping[str, Any], shape: type[Shape]) -> Request:
-    """Return the request that a JSON object states; raises `OrchestrationError`."""
+    """Return the request that a JSON object states; raises `OrchestrationError`.
+
+    A number without a fraction is an integer, as in JSON Schema: 2.0 is 2.
+    """
+    text = json.dumps(json.loads(json.dumps(request), parse_float=_number))
     try:
-        found: Request = _adapter(shape).validate_json(json.dumps(request))
+        found: Request = _adapter(shape).validate_json(text)
     except ValidationError as error:
         problems = (
             f"{'.'.join(map(str, each['loc'])) or 'request'}: {each['msg']}"
@@ -134,3 +138,8 @@ def parsed(request: Mapping[str, Any], shape: type[Shape]) -> Request:
         )
         raise OrchestrationError("; ".join(problems)) from error
     return found
+
+
+def _number(text: str) -> float:
+    value = float(text)
+    return int(value) if value.is_integer() else value

@@ -29,8 +29,8 @@ ANSWER_TIMEOUT_S = 1.5
 """Longest time for an answer to a probe."""
 
 _STILL_SILENT_S = 0.4
-"""Longest time for an answer that the probe before has waited for already: with a period of 1 s
-the jobs of a switch that hangs learn it within 3 s."""
+"""Longest time for an answer that the probe before has waited for already, after the last one of
+another switch: with a period of 1 s the jobs of a switch that hangs learn it within 3 s."""
 
 _MOST_THREADS = 4096
 
@@ -181,7 +181,7 @@ class SwitchSessions:
         again = round(_STILL_SILENT_S * 1e9)
         while pending:
             if pending <= late:
-                left = began + again - boot_time()
+                left = self._answered + again - boot_time()
             else:
                 left = max(began + allowed, self._answered + allowed // 2) - boot_time()
             if left <= 0:

@@ -13,8 +13,6 @@ from lightrig.instruments.clock import wall_time
 _MOST_EVENTS = 1000
 """Events that the history keeps."""
 
-_FORMAT = 1
-
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
@@ -172,7 +170,6 @@ class Wanted:
     def document(self, layout: Layout) -> dict[str, Any]:
         """Return all of it as JSON has it."""
         return {
-            "format": _FORMAT,
             "nodes": list(layout.nodes),
             "epoch": self.epoch,
             "reported": sorted(self.reported),
@@ -191,8 +188,8 @@ class Wanted:
 
         Raises `OrchestrationError`, and errors of Python for what is no such document.
         """
-        if document["format"] != _FORMAT or document["nodes"] != list(layout.nodes):
-            raise OrchestrationError("it is that of other nodes, or of another version")
+        if document["nodes"] != list(layout.nodes):
+            raise OrchestrationError("it is that of other nodes")
         jobs = tuple(map(Job.of_document, document["jobs"]))
         wanted = cls(
             jobs,

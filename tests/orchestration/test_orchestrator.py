@@ -11,6 +11,7 @@ import pytest
 from lightrig.harness.orchestration import orchestrator
 from lightrig.harness.orchestration.health import HITS, MISSES, Health
 from lightrig.harness.orchestration.jobs import OrchestrationError
+from lightrig.harness.orchestration.journal import digest_of
 from lightrig.harness.orchestration.orchestrator import Orchestrator
 from lightrig.harness.orchestration.switch_sessions import Outcomes
 from lightrig.harness.systems.infinitehbd.generator import render
@@ -403,6 +404,7 @@ def test_a_damaged_state_is_refused_and_drives_nothing(start, room, tmp_path, ho
     submit(service, "b", 2)
     document = json.loads((tmp_path / "s.json").read_text())
     damaged(document, how)
+    document["sha256"] = digest_of({k: v for k, v in document.items() if k != "sha256"})
     (tmp_path / "s.json").write_text(json.dumps(document))
     room.commands.clear()
     with pytest.raises(OrchestrationError, match="is no state of this fabric"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import re
+from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, ClassVar, Literal
@@ -31,7 +32,8 @@ LEAST_RING = 3
 """Nodes of a ring that closes over links: it has two ends, and a node between them."""
 
 _SWITCH = re.compile(r"trx(\d+)-node(\d+)")
-_IDLE = circuits(Path.LOOPBACK, 1)
+_CIRCUITS = {int(path): circuits(path, 1) for path in Path}
+_IDLE = _CIRCUITS[int(Path.LOOPBACK)]
 
 
 class RingShape(Shape):
@@ -246,17 +248,21 @@ class RowLayout:
         """See `Layout`."""
         wanted: dict[str, frozenset[Circuit]] = {}
         closed = RingShape.model_validate(job.shape).size == 0
+        by_size: defaultdict[int, list[Group]] = defaultdict(list)
         for group in filter(None, job.groups):
+            by_size[len(group.nodes)].append(group)
+        for groups in by_size.values():
             try:
-                places = [self._place_of[node] for node in group.nodes]
-                taken, joined = paths(self.wiring, np.array([places]), closed=closed)
+                rows = np.array([[self._place_of[node] for node in g.nodes] for g in groups])
+                taken, joined = paths(self.wiring, rows, closed=closed)
             except (KeyError, InfiniteHbdError) as error:
                 raise OrchestrationError(f"job {job.name}: {error}") from error
             if not joined.all():
-                raise OrchestrationError(f"job {job.name}: {group.nodes} cannot be joined")
-            for place in places:
+                apart = groups[int(np.flatnonzero(~joined)[0])]
+                raise OrchestrationError(f"job {job.name}: {apart.nodes} cannot be joined")
+            for place in rows.ravel().tolist():
                 for bundle, path in enumerate(taken[place].tolist()):
-                    wanted[f"trx{bundle}-node{place}"] = circuits(Path(path), 1)
+                    wanted[f"trx{bundle}-node{place}"] = _CIRCUITS[path]
         return wanted
 
     def idle(self, switch: str) -> frozenset[Circuit]:
