@@ -1,4 +1,4 @@
-"""The HTTP interface of an agent, for the controller alone: a Unix socket, or mutual TLS."""
+"""The HTTP interfaces of an agent: for the controller by a Unix socket or mutual TLS, for ranks."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import fastapi
 from fastapi.responses import JSONResponse, Response
 from starlette.concurrency import run_in_threadpool
 
-from lightrig.harness.orchestration.agents import HostAgent, Orders
+from lightrig.harness.orchestration.agents import HostAgent, Orders, Told, Wish
 from lightrig.harness.orchestration.http_api import read_body
 from lightrig.testbeds import LightrigError
 
@@ -17,9 +17,10 @@ def agent_application(agent: HostAgent) -> fastapi.FastAPI:
         title=f"Lightrig agent of {agent.host}", version="1", redoc_url=None, docs_url=None
     )
 
-    async def probe() -> fastapi.Response:
+    async def probe(request: fastapi.Request) -> fastapi.Response:
         """Read the switches of the host, and the carriers of its NIC ports."""
-        answer = await run_in_threadpool(agent.probe)
+        told = Told.model_validate_json(await read_body(request) or b"{}")
+        answer = await run_in_threadpool(agent.probe, told)
         return Response(answer.model_dump_json(), media_type="application/json")
 
     async def orders(request: fastapi.Request) -> fastapi.Response:
@@ -28,11 +29,32 @@ def agent_application(agent: HostAgent) -> fastapi.FastAPI:
         answer = await run_in_threadpool(agent.order, wanted)
         return Response(answer.model_dump_json(), media_type="application/json")
 
+    app.add_api_route("/v1/probe", probe, methods=["POST"])
+    app.add_api_route("/v1/orders", orders, methods=["POST"])
+    _refuse(app)
+    return app
+
+
+def rank_application(agent: HostAgent) -> fastapi.FastAPI:
+    """Return what ranks of a job ask of their host's agent; who may ask is the server's matter."""
+    app = fastapi.FastAPI(
+        title=f"Topologies of {agent.host}", version="1", redoc_url=None, docs_url=None
+    )
+
+    async def select(request: fastapi.Request) -> fastapi.Response:
+        """Lead a NIC's light to a topology, and wait for its links."""
+        wish = Wish.model_validate_json(await read_body(request))
+        answer = await run_in_threadpool(agent.select, wish)
+        return Response(answer.model_dump_json(), media_type="application/json")
+
+    app.add_api_route("/v1/select", select, methods=["POST"])
+    _refuse(app)
+    return app
+
+
+def _refuse(app: fastapi.FastAPI) -> None:
     async def refused(_: fastapi.Request, error: Exception) -> fastapi.Response:
         return JSONResponse({"error": str(error)}, 400)
 
-    app.add_api_route("/v1/probe", probe, methods=["POST"])
-    app.add_api_route("/v1/orders", orders, methods=["POST"])
     for kind in (LightrigError, ValueError):
         app.add_exception_handler(kind, refused)
-    return app

@@ -2,7 +2,8 @@
 
 The controller drives the other switches itself, and those of a host through its agent, whose
 answers also have the carriers of its server's NIC ports. An agent refuses orders for switches of
-other hosts, and orders of a controller that was followed by another one.
+other hosts, and orders of a controller that was followed by another one. Ranks of a job ask it to
+select a topology (`HostAgent.select`), and the controller takes no part in that.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from lightrig.harness.orchestration.carriers import Carrier, Look
 from lightrig.harness.orchestration.control import Control
 from lightrig.harness.orchestration.layout import Layout
+from lightrig.harness.orchestration.selection import Choice, Choices
 from lightrig.harness.orchestration.switch_sessions import (
     ANSWER_TIMEOUT_S,
     Outcomes,
@@ -33,6 +35,12 @@ from lightrig.testbeds import Circuit, LightrigError, Port
 POLL_PERIOD_NS = 1_000_000
 """Period at which the carriers of a server are read."""
 
+LINK_TIMEOUT_S = 10.0
+"""How long a rank waits for the light of its neighbours."""
+_UNNOTICED_S = 0.15
+"""Time after which a link is up that has not changed: light lost for 100 ms takes its carrier."""
+_LOOK_AGAIN_S = 2e-3
+
 _PROBE_TIMEOUT_S = ANSWER_TIMEOUT_S + 1.0
 _ORDER_TIMEOUT_S = 10.0
 
@@ -45,11 +53,39 @@ class _Message(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
 
-class Orders(_Message):
-    """Circuits by switch that a controller wants; lead: its number among those that led."""
+class Told(_Message):
+    """What a controller tells with each probe.
+
+    lead: its number among those that led. choices: that the host has from now on.
+    """
+
+    lead: int = 0
+    choices: Choices = {}
+
+
+class Orders(Told):
+    """Circuits by switch that a controller wants."""
 
     lead: int
     circuits: dict[str, list[tuple[int, int]]]
+
+
+class Wish(_Message):
+    """A topology that a rank needs for a collective, by its number; nic: its GPU's."""
+
+    nic: str
+    topology: str
+    number: int = 0
+
+
+class Selected(_Message):
+    """What a selection took: ns until the switches were set, and until all links had light."""
+
+    switched_ns: int
+    linked_ns: int
+
+
+_NOTHING = Told()
 
 
 class SwitchAnswer(_Message):
@@ -143,6 +179,7 @@ class HostAgent:
     Args:
         host: its name. names: of its switches. switches: sessions with them, which `close` ends.
         open_carriers: opens the session with its server when it is needed.
+        link_timeout_s: how long a rank waits for the light of its neighbours.
     """
 
     def __init__(
@@ -151,20 +188,54 @@ class HostAgent:
         names: Collection[str],
         switches: Switches,
         open_carriers: Callable[[], Carriers],
+        *,
+        link_timeout_s: float = LINK_TIMEOUT_S,
     ) -> None:
         self.host, self.names = host, frozenset(names)
+        self._link_timeout_s, self._over = link_timeout_s, threading.Event()
         self._switches, self._open_carriers = switches, open_carriers
         self._carriers: Carriers | None = None
         self._lead = 0
-        self._lock = threading.Lock()
+        self._lock, self._at_carriers = threading.Lock(), threading.Lock()
+        self._choices: Choices = {}
+        self._selected: dict[str, str] = {}
 
-    def probe(self) -> Answer:
-        """Read all switches, then the carriers."""
+    def probe(self, told: Told = _NOTHING) -> Answer:
+        """Take what the controller tells, read all switches, then the carriers."""
         began = boot_time()
         with self._lock:
+            if told.lead >= self._lead:
+                self._take(told.choices)
             switches = self._switches.probe(self.names)
             carriers = self._read_carriers()
         return self._answer(switches, carriers, boot_time() - began)
+
+    def select(self, wish: Wish) -> Selected:
+        """Lead a NIC's light to a topology, and wait until its neighbours have done the same.
+
+        Selecting the same again changes nothing. Raises `AgentError` for what the controller has
+        given no choice of, for a switch that did not move, and where light does not come.
+        """
+        choices = self._choices.get(wish.nic, {})
+        choice = choices.get(wish.topology)
+        if choice is None:
+            listed = ", ".join(choices) or "none"
+            raise AgentError(
+                f"found {wish.topology} for {wish.nic} of {self.host}, which may select {listed}"
+            )
+        if self._selected.get(wish.nic) == wish.topology:
+            return Selected(switched_ns=0, linked_ns=0)
+        self._selected.pop(wish.nic, None)
+        began = boot_time()
+        wanted = {n: frozenset(Circuit(*p) for p in pairs) for n, pairs in choice.circuits.items()}
+        for each in self._switches.order(wanted).values():
+            if isinstance(each, LightrigError):
+                raise AgentError(f"{self.host} could not select {wish.topology}: {each}")
+        switched = boot_time() - began
+        self._await_links(wish, choice, began)
+        if self._choices.get(wish.nic, {}).get(wish.topology) == choice:
+            self._selected[wish.nic] = wish.topology
+        return Selected(switched_ns=switched, linked_ns=boot_time() - began)
 
     def order(self, orders: Orders) -> Answer:
         """Bring switches to circuits; raises `AgentError`, and then has sent nothing."""
@@ -178,6 +249,9 @@ class HostAgent:
                     f"lead {orders.lead} was followed by lead {self._lead}: no order of it counts"
                 )
             self._lead = orders.lead
+            self._take(orders.choices)
+            if orders.circuits:
+                self._selected.clear()
             wanted = {
                 name: frozenset(Circuit(*pair) for pair in pairs)
                 for name, pairs in orders.circuits.items()
@@ -186,17 +260,43 @@ class HostAgent:
 
     def close(self) -> None:
         """End all sessions; circuits stay as they are."""
+        self._over.set()
         self._switches.close()
         self._drop_carriers()
 
+    def _take(self, choices: Choices) -> None:
+        """Note what the host may choose; what it had selected of others counts no more."""
+        if choices != self._choices:
+            self._choices = choices
+            self._selected.clear()
+
+    def _await_links(self, wish: Wish, choice: Choice, began: int) -> None:
+        while True:
+            carriers, now = self._read_carriers() or {}, boot_time()
+            dark = [
+                port
+                for port in choice.ports
+                if not _has_come(carriers.get(port), (now - began) / 1e9)
+            ]
+            if not dark:
+                return
+            if now - began > self._link_timeout_s * 1e9 or self._over.is_set():
+                raise AgentError(
+                    f"{wish.nic} of {self.host} selected {wish.topology} for collective "
+                    f"{wish.number} and has no link after {(now - began) / 1e9:.1f} s: "
+                    f"{', '.join(dark)}. Has the neighbour selected it too, does its rank run?"
+                )
+            self._over.wait(_LOOK_AGAIN_S)
+
     def _read_carriers(self) -> Mapping[str, CarrierAnswer] | None:
-        try:
-            if self._carriers is None:
-                self._carriers = self._open_carriers()
-            return self._carriers.read()
-        except LightrigError:
-            self._drop_carriers()
-            return None
+        with self._at_carriers:
+            try:
+                if self._carriers is None:
+                    self._carriers = self._open_carriers()
+                return self._carriers.read()
+            except LightrigError:
+                self._drop_carriers()
+                return None
 
     def _drop_carriers(self) -> None:
         carriers, self._carriers = self._carriers, None
@@ -227,6 +327,15 @@ class HostAgent:
             carriers=None if carriers is None else dict(carriers),
             took=took,
         )
+
+
+def _has_come(carrier: CarrierAnswer | None, since_s: float) -> bool:
+    """Whether light came after a selection `since_s` ago, or has not gone for it."""
+    if carrier is None or not carrier.up:
+        return False
+    if since_s > _UNNOTICED_S:
+        return True
+    return carrier.ages is not None and carrier.ages[0] / 1e9 < since_s
 
 
 @runtime_checkable
@@ -261,7 +370,16 @@ class AgentSwitches:
         self._host_of = {name: host for host, names in hosts.items() for name in names}
         self._control = control
         self.look = Look()
+        self._choices: Mapping[str, Choices] = {}
         self._pool = ThreadPoolExecutor(max(len(hosts), 1), thread_name_prefix="agent")
+
+    def let_choose(self, choices: Mapping[str, Choices]) -> None:
+        """See `TakesChoices`; an agent that does not answer now is told with the next probe."""
+        lead = self._control.epoch if self._control else 0
+        before, self._choices = self._choices, choices
+        changed = [host for host in self._hosts if before.get(host) != choices.get(host)]
+        for task in [self._pool.submit(self._order, host, lead, {}) for host in changed]:
+            task.result()
 
     def probe(self, names: Collection[str]) -> Outcomes:
         """See `Switches`."""
@@ -310,8 +428,10 @@ class AgentSwitches:
         return dict(by_host), [name for name in names if name not in self._host_of]
 
     def _probe(self, host: str) -> tuple[Answer | AgentError, dict[Port, Carrier]]:
+        lead = self._control.epoch if self._control else 0
+        told = Told(lead=lead, choices=self._choices.get(host, {}))
         sent = boot_time()
-        answer = self._ask(host, "/v1/probe", "{}", _PROBE_TIMEOUT_S)
+        answer = self._ask(host, "/v1/probe", told.model_dump_json(), _PROBE_TIMEOUT_S)
         received = boot_time()
         if isinstance(answer, AgentError) or answer.carriers is None:
             return answer, {}
@@ -330,7 +450,7 @@ class AgentSwitches:
         circuits = {
             name: sorted((c.ingress, c.egress) for c in c_of) for name, c_of in wanted.items()
         }
-        orders = Orders(lead=lead, circuits=circuits)
+        orders = Orders(lead=lead, circuits=circuits, choices=self._choices.get(host, {}))
         return self._ask(host, "/v1/orders", orders.model_dump_json(), _ORDER_TIMEOUT_S)
 
     def _ask(self, host: str, path: str, content: str, timeout_s: float) -> Answer | AgentError:

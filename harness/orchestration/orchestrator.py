@@ -40,6 +40,7 @@ from lightrig.harness.orchestration.requests import (
     Withdraw,
     parsed,
 )
+from lightrig.harness.orchestration.selection import Choices, ChoosingLayout, TakesChoices
 from lightrig.harness.orchestration.switch_sessions import Reading, Switches
 from lightrig.harness.orchestration.waiting import Waiting, refuse_impossible
 from lightrig.harness.orchestration.wanted import Wanted, known
@@ -89,6 +90,8 @@ class Orchestrator:
         }
         self._by_job: dict[str, tuple[Job, Circuits]] = {}
         self._measured: dict[str, tuple[Job, Mapping[str, float]]] = {}
+        self._choosing: dict[str, tuple[Job, Mapping[str, Choices]]] = {}
+        self._selectable: dict[str, frozenset[frozenset[Circuit]]] = {}
         self._health = Health(self._causes(), dict(self.wanted.silent))
         all_nodes = {"the nodes, by their light,": frozenset(layout.nodes)}
         self._light = Health(all_nodes, dict(self.wanted.dark))
@@ -294,7 +297,8 @@ class Orchestrator:
         """Return the links of the jobs whose circuits are set."""
         found: dict[str, tuple[Job, list[Link]]] = {}
         for job in self.wanted.jobs:
-            if job.name in self._ready:
+            # Where hosts select, a dark link is no fault: its ends are at another topology.
+            if job.name in self._ready and job.name not in self._choosing:
                 known = self._links_by_job.get(job.name)
                 if known is None or known[0] is not job:
                     known = job, [*self._wiring.links(Plan(job.name, self._circuits_of(job)))]
@@ -314,6 +318,7 @@ class Orchestrator:
 
     def _order(self) -> list[LightrigError]:
         """Send the orders that are left to the switches that answer; return what went wrong."""
+        self._let_choose()
         orders = {
             name: circuits
             for name, circuits in self.circuits().items()
@@ -336,7 +341,33 @@ class Orchestrator:
     def _holds(self, switch: str, circuits: frozenset[Circuit]) -> bool:
         """Whether a switch was seen with these circuits; quick where it is the same set."""
         present = self._present.get(switch)
-        return present is circuits or present == circuits
+        if present is circuits or present == circuits:
+            return True
+        choices = self._selectable.get(switch, frozenset())
+        return present in choices and circuits in choices
+
+    def _let_choose(self) -> None:
+        """Tell the agents what their hosts may select, which is then as good as what is wanted."""
+        if not (
+            isinstance(self.layout, ChoosingLayout) and isinstance(self._switches, TakesChoices)
+        ):
+            return
+        known, self._choosing = self._choosing, {}
+        for job in self.wanted.jobs:
+            if not job.reserved:
+                old = known.get(job.name)
+                kept = old is not None and old[0] is job
+                self._choosing[job.name] = old if kept and old else (job, self.layout.choices(job))
+        if known == self._choosing:
+            return
+        hosts = {h: each for _, found in self._choosing.values() for h, each in found.items()}
+        selectable: defaultdict[str, set[frozenset[Circuit]]] = defaultdict(set)
+        for topologies in (of for host in hosts.values() for of in host.values()):
+            for choice in topologies.values():
+                for switch, pairs in choice.circuits.items():
+                    selectable[switch].add(frozenset(Circuit(*pair) for pair in pairs))
+        self._selectable = {name: frozenset(each) for name, each in selectable.items()}
+        self._switches.let_choose(hosts)
 
     def _circuits_of(self, job: Job) -> Circuits:
         cached = self._by_job.get(job.name)

@@ -15,7 +15,12 @@ from lightrig.harness.bench.assembly import open_namespace
 from lightrig.harness.cli.common import BAD_INPUT, AsJson, CommandGroup, File, give_up, load_testbed
 from lightrig.harness.cli.lab import lab
 from lightrig.harness.cli.requests import takes
-from lightrig.harness.orchestration.agents import HostAgent, ServerCarriers, switches_by_host
+from lightrig.harness.orchestration.agents import (
+    LINK_TIMEOUT_S,
+    HostAgent,
+    ServerCarriers,
+    switches_by_host,
+)
 from lightrig.harness.orchestration.commands.orchestrate import (
     HOST,
     Address,
@@ -45,6 +50,19 @@ class AgentOptions:
     address: Address = HOST
     port: Port = FIRST_PORT
     key: Key = None
+    ranks: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="PATH",
+            help="A further Unix socket, at which ranks of a job select their topologies.",
+        ),
+    ] = None
+    link_timeout: Annotated[
+        float,
+        typer.Option(
+            min=0.1, max=3600, metavar="SECONDS", help="How long a rank waits for its neighbours."
+        ),
+    ] = LINK_TIMEOUT_S
     as_json: AsJson = False
 
 
@@ -87,7 +105,10 @@ def _serve(system: System, options: AgentOptions) -> None:
     place = ServicePlace(options.address, options.port, options.key, options.at, Path())
     testbed = load_testbed(options.file)
     serving = http_api()
-    from lightrig.harness.orchestration.agent_api import agent_application  # noqa: PLC0415
+    from lightrig.harness.orchestration.agent_api import (  # noqa: PLC0415
+        agent_application,
+        rank_application,
+    )
 
     with contextlib.ExitStack() as stack:
         over = stack.enter_context(ended_by_signal())
@@ -97,11 +118,19 @@ def _serve(system: System, options: AgentOptions) -> None:
             hosts = ", ".join(switches_by_host(layout, testbed.optical_switches)) or "none"
             give_up(f"found --host {options.host}; hosts with switches are {hosts}", BAD_INPUT)
         agent = HostAgent(
-            options.host, names, SwitchSessions(testbed), lambda: _carriers(testbed, options.host)
+            options.host,
+            names,
+            SwitchSessions(testbed),
+            lambda: _carriers(testbed, options.host),
+            link_timeout_s=options.link_timeout,
         )
         stack.callback(agent.close)
         server = lab(lambda: place.server(serving, agent_application(agent)))
         stack.enter_context(contextlib.closing(server))
+        if options.ranks:
+            at = ServicePlace(HOST, 0, None, options.ranks, Path())
+            for_ranks = lab(lambda: at.server(serving, rank_application(agent)))
+            stack.enter_context(contextlib.closing(for_ranks))
         document = {**place.document(), "host": options.host, "switches": sorted(names)}
         if options.as_json:
             sys.stdout.write(json.dumps(document) + "\n")

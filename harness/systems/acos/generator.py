@@ -12,21 +12,16 @@ from lightrig.harness.systems.acos.planning.budgets import closing_class, worst_
 from lightrig.harness.systems.acos.planning.optics import (
     DARK,
     Array,
+    FabricError,
     OpticalFabric,
     States,
     selected,
 )
-from lightrig.harness.systems.acos.planning.rack import CLUSTERS, Degrees, build
+from lightrig.harness.systems.acos.planning.rack import CLUSTERS, Degrees, Spec, build, cluster
 from lightrig.harness.systems.acos.planning.rack_plans import configure, supported
+from lightrig.harness.systems.acos.planning.rings import BACKUP, NODES
 from lightrig.harness.systems.acos.planning.server_rings import server_rings
 from lightrig.testbeds import LightrigError
-
-JOBS = {
-    "16": supported(CLUSTERS["16"]),
-    "64": [Degrees(4, 4, 4, 16), Degrees(8, 2, 4, 8)],  # those of Fig. 4
-    "72": [Degrees(4, 4, 4, 16), Degrees(8, 2, 4, 8)],
-}
-"""Parallelisms of each size that its file has plans for."""
 
 _RINGS = {"inner": (0, 1, 2, 3, 4), "outer": (0, 2, 4, 1, 3)}
 """Two rings of five servers without a common link."""
@@ -46,14 +41,31 @@ _TRUTH = """{acknowledge: {mean: 8 ms, sd: 0.1 ms}, dark: {mean: 0.5 ms, sd: 0.0
 settle: {mean: 7.5 ms, sd: 0.1 ms}, loss: {mean: 0.7 dB, sd: 0.1 dB}}"""
 
 
+def jobs_of(spec: Spec) -> list[Degrees]:
+    """Return the parallelisms of a cluster that its file has plans for."""
+    if spec.stages == 1:
+        return supported(spec)
+    # Those of Fig. 4, with a longer pipeline over two racks.
+    wide, ep = [(4, spec.stages), (8, spec.stages // 2)], (16, 8) if spec.expands else (0, 0)
+    return [
+        Degrees(tp, pp, spec.stages * 2 * NODES // (tp * pp), each)
+        for (tp, pp), each in zip(wide, ep, strict=True)
+    ]
+
+
 class DeploymentError(LightrigError, ValueError):
     """A deployment that cannot be a testbed file."""
 
 
 def generate(
     gpus: Annotated[
-        int, typer.Option(help="GPUs of the cluster: 16, 64 or, with spares, 72.")
+        int,
+        typer.Option(help="GPUs of the cluster: 16, 64, 128 or, with spares, 18, 72, 144."),
     ] = 16,
+    lanes: Annotated[
+        int | None,
+        typer.Option(help="Lanes of a GPU: 8 from 64 GPUs on, or 2 for jobs without experts."),
+    ] = None,
     namespaces: Annotated[
         bool,
         typer.Option("--namespaces", help="Five servers that are namespaces, in two rings."),
@@ -63,25 +75,23 @@ def generate(
 
     Exit 0, or 2 for sizes that a file cannot have.
     """
-    return render_rings() if namespaces else render(gpus)
+    return render_rings() if namespaces else render(gpus, lanes)
 
 
-def render(gpus: int = 16) -> str:
+def render(gpus: int = 16, lane_count: int | None = None) -> str:
     """Return the description of a cluster as YAML, one server for each GPU.
 
-    With backups, servers are the nodes of eight GPUs that fail together (§5.2), the last the spare.
+    With backups, servers are the nodes of GPUs that fail together (§5.2), each rack's last its
+    spare.
 
     Raises `DeploymentError` for other sizes.
     """
-    if str(gpus) not in JOBS:
-        raise DeploymentError(
-            f"found {gpus} GPUs, expected {' or '.join(JOBS)}: 72 GPUs already have 3,136 "
-            "switches, each of them a serial line and two lines of the file; "
-            "`python -m benchmarks acos` builds, sets and checks up to 32,768 GPUs in memory"
-        )
-    rack = build(CLUSTERS[str(gpus)])
+    try:
+        rack = build(cluster(gpus, lane_count))
+    except FabricError as error:
+        raise DeploymentError(str(error)) from error
     settings: dict[str, States] = {}
-    for job in JOBS[str(gpus)]:
+    for job in jobs_of(rack.spec):
         plan = configure(rack, job)
         for topology, choice in plan.choice.items():
             states = selected(rack.fabric, plan.states, choice)
@@ -91,9 +101,11 @@ def render(gpus: int = 16) -> str:
     lanes, last, resilient = rack.lane_count, gpus - 1, rack.spec.resilient
     transceiver, closing = kind.name.lower(), (kind.budget_db, _CLOSES)
     if resilient:
-        per_node, nodes = gpus // rack.spec.nodes, rack.spec.nodes
+        size, racks = rack.spec.nodes, rack.spec.racks
+        per_node, nodes = gpus // (size * racks), size * racks
+        spares = " and ".join(f"node{each * size + BACKUP}" for each in range(racks))
         servers = [
-            f"  node[0-{nodes - 1}]:    # the last is the spare",
+            f"  node[0-{nodes - 1}]:    # spare: {spares}",
             "    address: ssh://bench@{name}.invalid",
             f"    gpus: {{count: {per_node}}}",
             "    nics:",
@@ -101,8 +113,9 @@ def render(gpus: int = 16) -> str:
             f"rate: {rate}, transceiver: {transceiver}}}",
         ]
         ends = {
-            f"node[0-{nodes - 1}].gpu{at}": f"[{nodes * at}-{nodes * at + nodes - 1}]"
-            for at in range(per_node)
+            f"node[{each * size}-{each * size + BACKUP}].gpu{at}": f"[{first}-{first + BACKUP}]"
+            for each in range(racks)
+            for at, first in enumerate(rack.spec.at_node(each, 0))
         }
     else:
         servers = [
@@ -116,9 +129,11 @@ def render(gpus: int = 16) -> str:
         ]
         ends = {f"gpu[0-{last}].nic0": f"[0-{last}]"}
     return _render(
-        name="acos" if gpus == 16 else f"acos-{gpus}",
+        name="acos"
+        if gpus == 16
+        else f"acos-{gpus}" + f"x{lanes}" * (lanes != CLUSTERS[str(gpus)].lanes),
         about=f"{gpus} GPUs and {rack.fabric.switches:,} low-radix switches, generated"
-        f" (ACOS, {'§5.1' if gpus == 16 else '§5.2'})",
+        f" (ACOS, {'§5.1' if rack.spec.stages == 1 else '§5.2'})",
         fabric=rack.fabric,
         settings=settings,
         bench=gpus == 16,

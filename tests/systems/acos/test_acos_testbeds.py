@@ -72,9 +72,11 @@ def test_a_cluster_of_64_gpus_loads_with_all_its_links(tmp_path):
     assert len(testbed.links("tp8-pp2-dp4-ep8-on-pp")) < 64 * 8 // 2
 
 
-def test_larger_clusters_are_refused_with_the_reason():
-    with pytest.raises(DeploymentError, match=r"3,136 switches.*benchmarks acos"):
-        render(128)
+def test_other_clusters_are_refused_with_those_that_there_are():
+    with pytest.raises(DeploymentError, match=r"found 100 GPUs.*16, 18, 64, 72, 128, 144"):
+        render(100)
+    with pytest.raises(DeploymentError, match="found 4 lanes with 144 GPUs, expected 2 or 8"):
+        render(144, 4)
 
 
 @pytest.mark.parametrize("failed", range(5))

@@ -178,14 +178,24 @@ class OpticalFabric:
         shape = self.gpus, self.lanes
         return Trace(at.reshape(shape), stages.reshape(*shape, len(KINDS)))
 
+    def passed(self, states: States, fibers: Ints) -> npt.NDArray[np.bool_]:
+        """Whether light of one of `fibers` passes each switch in `states`, and arrives."""
+        sinks, through = self.sinks(), self._through(states, None)
+        ends = self.gpus * self.lanes
+        arrives = self.trace(states).arrives.reshape(-1)
+        at = sinks[fibers[arrives[fibers] >= 0]]
+        found = np.zeros(self._switches, dtype=bool)
+        switch_of = self._switch_of_input()
+        while (at := at[at >= ends]).size:
+            found[switch_of[at - ends]] = True
+            at = sinks[through[at - ends]]
+        return found
+
     def crossed(self, states: States) -> dict[int, list[int]]:
         """Transmit fibers that pass each switch in `states`, by the number of the switch."""
         sinks, through = self.sinks(), self._through(states, None)
         ends = self.gpus * self.lanes
-        switch_of = np.zeros(self._inputs - ends, dtype=np.int32)
-        for array in self.arrays.values():
-            ins = array.inputs.reshape(array.count, -1)
-            switch_of[ins - ends] = array.first + np.arange(array.count)[:, None]
+        switch_of = self._switch_of_input()
         found: dict[int, list[int]] = {}
         for fiber in range(ends):
             crossed, at = [], int(sinks[fiber])
@@ -265,6 +275,14 @@ class OpticalFabric:
                 dead = broken[(broken >= array.first) & (broken < array.first + array.count)]
                 through[ins[dead - array.first]] = DARK
         return through
+
+    def _switch_of_input(self) -> npt.NDArray[np.int32]:
+        ends = self.gpus * self.lanes
+        found = np.zeros(self._inputs - ends, dtype=np.int32)
+        for array in self.arrays.values():
+            ins = array.inputs.reshape(array.count, -1)
+            found[ins - ends] = array.first + np.arange(array.count)[:, None]
+        return found
 
     def _kind_of_input(self) -> npt.NDArray[np.int8]:
         kinds = np.zeros(self._inputs - self.gpus * self.lanes, dtype=np.int8)

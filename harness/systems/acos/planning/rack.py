@@ -14,12 +14,18 @@ figures without a list of links; what is built here is derived from its counts o
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from lightrig.harness.systems.acos.planning.expanders import Splittable, splittable
-from lightrig.harness.systems.acos.planning.optics import Ints, OpticalFabric, States, select
+from lightrig.harness.systems.acos.planning.optics import (
+    FabricError,
+    Ints,
+    OpticalFabric,
+    States,
+    select,
+)
 from lightrig.harness.systems.acos.planning.rings import (
     BACKUP,
     NODES,
@@ -43,6 +49,11 @@ class Spec:
     resilient: bool = False
 
     @property
+    def expands(self) -> bool:
+        """Whether stages have expanders: a node of degree eight needs as many lanes."""
+        return self.stages > 1 and self.lanes == 8
+
+    @property
     def nodes(self) -> int:
         """Nodes of a ring, the backup included."""
         return NODES + self.resilient
@@ -57,6 +68,11 @@ class Spec:
         """Number of GPUs, backups included."""
         return self.stages * 2 * self.nodes
 
+    def at_node(self, rack: int, node: int) -> list[int]:
+        """Return the GPUs of a node, in the order of their stages; a node has those of its rack."""
+        stages = [stage for stage in range(self.stages) if self.rack_of(stage) == rack]
+        return [(stage * 2 + d) * self.nodes + node for stage in stages for d in (0, 1)]
+
     def rack_of(self, stage: int) -> int:
         """Rack of a stage: the chain changes racks at every second link."""
         return stage // 2 % 2 if self.racks == 2 else 0
@@ -64,12 +80,28 @@ class Spec:
 
 CLUSTERS: Mapping[str, Spec] = {
     "16": Spec(1, lanes=2),
+    "18": Spec(1, lanes=2, resilient=True),
     "64": Spec(4),
     "72": Spec(4, resilient=True),
     "128": Spec(8),
     "144": Spec(8, resilient=True),
 }
-"""Clusters of the paper by number of GPUs, backups included."""
+"""Clusters by number of GPUs with backups: those of the paper, and the smallest that has some."""
+
+
+def cluster(gpus: int, lanes: int | None = None) -> Spec:
+    """Return a cluster of 16 to 144 GPUs, with 8 lanes a GPU from 64 on, or 2 for jobs without EP.
+
+    Raises `FabricError` for others.
+    """
+    spec = CLUSTERS.get(str(gpus))
+    if spec is None:
+        raise FabricError(f"found {gpus} GPUs, expected one of {', '.join(CLUSTERS)}")
+    if lanes not in {None, 2, spec.lanes}:
+        raise FabricError(
+            f"found {lanes} lanes with {gpus} GPUs, expected 2{' or 8' * (spec.stages > 1)}"
+        )
+    return replace(spec, lanes=lanes or spec.lanes)
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -119,7 +151,7 @@ class Rack(Frame):
 def build(spec: Spec, seed: int = 1) -> Rack:
     """Wire a cluster; `seed` draws its expander."""
     fabric = OpticalFabric(spec.gpus, spec.lanes)
-    names = ("TP", "DP") if spec.stages == 1 else ("TP", "DP", "PP", "EP")
+    names = ("TP", "DP", "PP", "EP")[: 2 if spec.stages == 1 else 3 + spec.expands]
     gpu = np.arange(spec.gpus, dtype=np.int32).reshape(spec.stages, 2, spec.nodes)
     rack = Rack(fabric, gpu, select(fabric, names), spec.lanes, spec.resilient, spec)
     for direction in ("forward", "reverse"):
@@ -127,6 +159,7 @@ def build(spec: Spec, seed: int = 1) -> Rack:
         _wire_replicas(rack, direction)
     if spec.stages > 1:
         _wire_chain(rack)
+    if spec.expands:
         rack.expander = splittable(spec.nodes, seed)
         _wire_expander(rack, rack.expander)
     return rack

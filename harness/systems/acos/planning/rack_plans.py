@@ -33,7 +33,7 @@ def supported(spec: Spec) -> list[Degrees]:
     if spec.stages == 1:
         return [Degrees(4, 1, 4), Degrees(8, 1, 2)]
     found = []
-    for tp, pp, ep in product((4, 8, 16), (1, 2, 4, 8), (8, 16)):
+    for tp, pp, ep in product((4, 8, 16), (1, 2, 4, 8), (8, 16) if spec.expands else (0,)):
         most = spec.stages // 2 if tp == 16 else spec.stages
         dp = spec.stages * 2 * NODES // (tp * pp)
         if pp <= most and 2 <= dp <= 16:
