@@ -32,6 +32,7 @@ NEEDS = {
     "mixnet": "MIXNET_TOKENS: a recorded trace, optional",
     "mixnet_training": "root (namespaces), PyTorch; half an hour",
     "opus": "",
+    "workloads": "",
     "railx": "extra flits for the flit simulation",
     "lab_in_a_box": "root (namespaces); TESTBED, SAMPLES (20)",
 }

@@ -1,0 +1,145 @@
+"""Networks of a simulated step: links of their own, links that are shared, circuits that change."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from dataclasses import dataclass
+
+from lightrig.harness.workloads.collectives import Timing, ring_nanoseconds
+from lightrig.harness.workloads.graph import Group, Node, WorkloadError
+from lightrig.harness.workloads.simulator import Simulator
+
+
+class DedicatedLinks:
+    """A network on which each ring and each pair of stages has links of its own.
+
+    bandwidths: bytes a nanosecond of a link, by the kind of a group, and "pp" between stages.
+    """
+
+    def __init__(self, bandwidths: Mapping[str, float], timing: Timing) -> None:
+        self.bandwidths = dict(bandwidths)
+        self.timing = timing
+        self._free: dict[tuple[int, int], int] = defaultdict(int)
+
+    def collective(self, group: Group, node: Node) -> int:
+        """Return the nanoseconds of a ring."""
+        bandwidth = self.bandwidth(group.kind)
+        return ring_nanoseconds(node.pattern, group.size, node.amount, bandwidth, self.timing)
+
+    def bandwidth(self, kind: str) -> float:
+        """Return the bandwidth of links of a kind; raises `WorkloadError` where there are none."""
+        if not self.bandwidths.get(kind):
+            raise WorkloadError(f"the network has no links for {kind}")
+        return self.bandwidths[kind]
+
+    def begin_collective(
+        self, simulator: Simulator, group: Group, node: Node, end: Callable[[], None]
+    ) -> None:
+        """End a collective after its time."""
+        simulator.at(simulator.now + self.collective(group, node), end)
+
+    def begin_message(
+        self, simulator: Simulator, source: int, target: int, amount: int, end: Callable[[], None]
+    ) -> None:
+        """Send a message after those that the same link still sends."""
+        sent = int(amount / self.bandwidth("pp"))
+        begun = max(simulator.now, self._free[source, target])
+        self._free[source, target] = begun + sent + int(self.timing.holding * self.timing.latency)
+        simulator.at(int(begun + sent + self.timing.latency), end)
+
+
+@dataclass(slots=True)
+class _Change:
+    """A change of circuits that waits until what their links carry has been sent."""
+
+    lines: frozenset[Hashable]
+
+
+class Circuits(DedicatedLinks):
+    """Links that exist while a controller has their circuits made. What needs a line waits for it.
+
+    line_of: the line of a group's ring, or of the pair of ranks of a message; None for links that
+    always are. switching: nanoseconds from the last byte until a changed line carries the next.
+    """
+
+    def __init__(
+        self,
+        bandwidths: Mapping[str, float],
+        timing: Timing,
+        line_of: Callable[[tuple[int, ...], str], Hashable | None],
+        present: Iterable[Hashable],
+        switching: int,
+    ) -> None:
+        super().__init__(bandwidths, timing)
+        self.changes = 0
+        self._line_of = line_of
+        self._lines = frozenset(present)
+        self._switching = switching
+        self._up_at: dict[Hashable, int] = {}
+        self._busy: dict[Hashable, int] = {}
+        self._waiting: dict[Hashable, list[Callable[[], None]]] = defaultdict(list)
+        self.draining = False
+
+    def change(self, simulator: Simulator, lines: Iterable[Hashable]) -> None:
+        """Make these circuits and no other, once those that go carry nothing."""
+        self.changes += 1
+        wanted = frozenset(lines)
+        removed = [self._busy.get(line, 0) for line in self._lines - wanted]
+        start = max([simulator.now, *removed])
+        if start > simulator.now:
+            self.draining = True
+            simulator.at(start, lambda: self._make(simulator, wanted))
+        else:
+            self._make(simulator, wanted)
+
+    def _make(self, simulator: Simulator, wanted: frozenset[Hashable]) -> None:
+        self.draining = False
+        ready = simulator.now + self._switching
+        made = sorted(wanted - self._lines, key=repr)
+        self._lines = wanted
+        for line in made:
+            self._up_at[line] = ready
+            simulator.at(ready, lambda line=line: self._release(simulator, line))  # type: ignore[misc]
+
+    def _release(self, simulator: Simulator, line: Hashable) -> None:
+        if self._is_up(simulator, line):
+            for call in self._waiting.pop(line, []):
+                call()
+
+    def _is_up(self, simulator: Simulator, line: Hashable) -> bool:
+        return line in self._lines and self._up_at.get(line, 0) <= simulator.now
+
+    def _once_up(
+        self, simulator: Simulator, line: Hashable | None, call: Callable[[], None]
+    ) -> None:
+        if line is None or self._is_up(simulator, line):
+            call()
+        else:
+            self._waiting[line].append(call)
+
+    def begin_collective(
+        self, simulator: Simulator, group: Group, node: Node, end: Callable[[], None]
+    ) -> None:
+        """Begin once the ring's circuits are there."""
+        line = self._line_of(group.members, group.kind)
+
+        def begin() -> None:
+            if line is not None:
+                self._busy[line] = simulator.now + self.collective(group, node)
+            DedicatedLinks.begin_collective(self, simulator, group, node, end)
+
+        self._once_up(simulator, line, begin)
+
+    def begin_message(
+        self, simulator: Simulator, source: int, target: int, amount: int, end: Callable[[], None]
+    ) -> None:
+        """Send once the circuit between two ranks is there."""
+        line = self._line_of((source, target), "pp")
+
+        def begin() -> None:
+            DedicatedLinks.begin_message(self, simulator, source, target, amount, end)
+            if line is not None:
+                self._busy[line] = max(self._busy.get(line, 0), self._free[source, target])
+
+        self._once_up(simulator, line, begin)

@@ -1,0 +1,428 @@
+"""Steps of training of a transformer as graphs, by model and parallelism.
+
+Source of the rules: the symbolic tensor graph of ASTRA-sim, as results of it show them
+(tests/workloads/test_archived_steps.py): an operation is a multiplication with its addition, and
+the time of a kernel that of the slower of its operations and its result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from lightrig.harness.workloads.graph import (
+    Device,
+    Graph,
+    GraphBuilder,
+    Group,
+    Kind,
+    Node,
+    Pattern,
+    Workload,
+    WorkloadError,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """A transformer. `gated`: three matrices of the feed-forward part; `kv_heads` of `heads`.
+
+    experts: of a layer, 1 for a dense one, of which `active` work on each token.
+    """
+
+    layers: int
+    width: int
+    hidden: int
+    vocabulary: int
+    heads: int = 1
+    kv_heads: int = 1
+    gated: bool = False
+    experts: int = 1
+    active: int = 1
+
+    @property
+    def kv_width(self) -> int:
+        """Elements of a token's keys."""
+        return self.width * self.kv_heads // self.heads
+
+
+@dataclass(frozen=True, slots=True)
+class Parallelism:
+    """Degrees, of which `tensor` ranks are folded: they do the same at the same times."""
+
+    data: int = 1
+    tensor: int = 1
+    pipeline: int = 1
+    expert: int = 1
+    micro_batches: int = 1
+    schedule: str = "1f1b"
+    sharded: bool = False
+
+    @property
+    def ranks(self) -> int:
+        """How many ranks there are."""
+        return self.data * self.tensor * self.pipeline
+
+
+Key = tuple[str | int, ...]
+Adder = Callable[..., Any]
+_GATHER, _SCATTER, _REDUCE = Pattern.ALL_GATHER, Pattern.REDUCE_SCATTER, Pattern.ALL_REDUCE
+_EXCHANGE = Pattern.ALL_TO_ALL
+
+
+def workload(
+    model: Model,
+    parallel: Parallelism,
+    tokens: int,
+    device: Device,
+    *,
+    element_bytes: int = 1,
+    fold_data: bool = False,
+) -> Workload:
+    """Return a step of a batch of `tokens`.
+
+    fold_data: data-parallel ranks are one simulated rank, right where all links are their own.
+    Raises `WorkloadError` where the degrees do not divide.
+    """
+    share = parallel.data * parallel.micro_batches * parallel.tensor
+    if tokens % share:
+        raise WorkloadError(
+            f"{tokens:,} tokens are not divisible by {share} (DP, micro-batches, TP)"
+        )
+    if parallel.pipeline > model.layers:
+        raise WorkloadError(f"{model.layers} layers are too few for {parallel.pipeline} stages")
+    stages = range(parallel.pipeline)
+    graphs = tuple(
+        _Stage(
+            model,
+            parallel,
+            tokens // parallel.data // parallel.micro_batches,
+            device,
+            stage,
+            element_bytes,
+            1 if fold_data else parallel.data,
+        ).graph()
+        for stage in stages
+    )
+    simulated = 1 if fold_data else parallel.data
+    groups, graph_of, stage_of = [], [], []
+    for stage in stages:
+        members = tuple(range(stage * simulated, (stage + 1) * simulated))
+        for rank in members:
+            groups.append(
+                {
+                    "dp": Group("dp", members, parallel.data),
+                    "tp": Group("tp", (rank,), parallel.tensor),
+                    "ep": Group("ep", (rank,), parallel.expert),
+                }
+            )
+            graph_of.append(stage)
+            stage_of.append(stage)
+    folded = {"TP": parallel.tensor} | ({"DP": parallel.data} if fold_data else {})
+    return Workload(
+        graphs,
+        tuple(graph_of),
+        tuple(groups),
+        {name: size for name, size in folded.items() if size > 1},
+        tuple(stage_of),
+    )
+
+
+class _Stage:
+    """The graph of a stage of the pipeline."""
+
+    def __init__(
+        self,
+        model: Model,
+        parallel: Parallelism,
+        tokens: int,
+        device: Device,
+        stage: int,
+        element_bytes: int,
+        stride: int,
+    ) -> None:
+        self._model, self._parallel, self._stage = model, parallel, stage
+        self._tokens, self._device, self._bytes = tokens, device, element_bytes
+        self._stride = stride
+        self._part = tokens * model.width // parallel.tensor
+        self._builder = GraphBuilder(f"stage {stage}")
+        each, more = divmod(model.layers, parallel.pipeline)
+        self._layers = range(each + (stage < more))
+        self._first, self._last = stage == 0, stage == parallel.pipeline - 1
+        self._micro = 0
+        self._phase: str | None = None
+        self._after: tuple[Key, ...] = ()
+        self._gradients: dict[int, list[Key]] = {layer: [] for layer in self._layers}
+
+    def graph(self) -> Graph:
+        """Return the graph: layers, reductions of gradients, embeddings, sends and receives."""
+        if self._parallel.micro_batches == 1:
+            for layer in self._layers:
+                self._layer(layer)
+                self._reduction(layer)
+            self._embedding()
+        else:
+            self._tasks()
+            for layer in reversed(self._layers):
+                self._reduction(layer)
+        self._updates()
+        for micro in range(self._parallel.micro_batches):
+            self._micro = micro
+            self._neighbours()
+        return self._builder.build()
+
+    def _tasks(self) -> None:
+        """Add passes in the order of the schedule, each after the one before."""
+        parallel = self._parallel
+        count = parallel.micro_batches
+        warm = (
+            count if parallel.schedule == "gpipe" else min(count, parallel.pipeline - self._stage)
+        )
+        order = [("forward", micro) for micro in range(warm)]
+        for micro in range(count):
+            order.append(("backward", micro))
+            if warm + micro < count:
+                order.append(("forward", warm + micro))
+        for self._phase, self._micro in order:
+            layers = self._layers if self._phase == "forward" else reversed(self._layers)
+            if self._phase == "backward":
+                self._embedding()
+            elif self._first:
+                product = (
+                    self._tokens // parallel.tensor * self._model.width * self._model.vocabulary
+                )
+                self._compute(("input", self._micro, "y"), self._after, product, self._part)
+            for layer in layers:
+                self._layer(layer)
+            if self._phase == "forward":
+                self._embedding()
+                end = self._output() if not self._last else ("output", self._micro, "y")
+            else:
+                end = (self._micro, 0, "norm1.dx")
+            self._after = (end,)
+        self._phase = None
+
+    def _input(self) -> Key:
+        """Return what the first layer takes."""
+        return ("input", self._micro, "y") if self._first else ("receive", self._micro, "forward")
+
+    def _output(self) -> Key:
+        """Return what the last layer gives."""
+        return (self._micro, self._layers[-1], "residual2")
+
+    def _gradient(self) -> Key:
+        """Return the gradient that the last layer takes."""
+        return ("output", self._micro, "dx") if self._last else ("receive", self._micro, "backward")
+
+    def _compute(self, key: Key, needs: Sequence[Key], operations: int, written: int) -> None:
+        time = self._device.nanoseconds(operations, written * self._bytes)
+        self._builder.add(key, needs, Node(Kind.COMPUTE, (), nanoseconds=time, name=str(key[-1])))
+
+    def _collective(
+        self, key: Key, needs: Sequence[Key], group: str, pattern: Pattern, elements: int
+    ) -> None:
+        node = Node(
+            Kind.COLLECTIVE, (), 0, pattern, elements * self._bytes, group, name=str(key[-1])
+        )
+        self._builder.add(key, needs, node)
+
+    def _layer(self, layer: int) -> None:
+        """Add a layer's nodes in the archive's order, or those of one pass alone."""
+        micro, model, t = self._micro, self._model, self._parallel.tensor
+        a, tokens, d, kv = (
+            self._part,
+            self._tokens,
+            model.width,
+            self._part * model.kv_heads // model.heads,
+        )
+        packed = d + 2 * model.kv_width
+        wanted = self._phase
+
+        def key(name: str) -> Key:
+            return (micro, layer, name)
+
+        def compute(
+            phase: str, name: str, needs: Sequence[str | Key], operations: int, written: int
+        ) -> None:
+            if wanted in {None, phase}:
+                self._compute(key(name), _keys(key, needs), operations, written)
+
+        def collective(
+            phase: str,
+            name: str,
+            needs: Sequence[str | Key],
+            pattern: Pattern,
+            size: int,
+            group: str = "tp",
+        ) -> None:
+            if wanted in {None, phase}:
+                self._collective(key(name), _keys(key, needs), group, pattern, size)
+
+        below: Key = self._input() if layer == 0 else (micro, layer - 1, "residual2")
+        above: Key = (
+            self._gradient() if layer == self._layers[-1] else (micro, layer + 1, "norm1.dx")
+        )
+        first = self._after if layer == 0 else ()
+        last = self._after if layer == self._layers[-1] else ()
+        projected, output = tokens * d * packed // t, tokens * d * d // t
+        compute("forward", "norm1.y", [below, *first], 5 * a, a)
+        compute("backward", "norm1.sum", ["qkv.scatter", "norm2.dx"], a, a)
+        compute("backward", "norm1.dx", ["norm1.sum"], 5 * a, a)
+        compute("forward", "qkv", ["qkv.gather"], projected, a + 2 * kv)
+        collective("forward", "qkv.gather", ["norm1.y"], _GATHER, a)
+        for name, size in (("q", a), ("k", kv), ("v", kv)):
+            compute("forward", name, ["qkv"], size, size)
+        compute("forward", "o", ["attention"], output, tokens * d)
+        collective("forward", "o.scatter", ["o"], _SCATTER, tokens * d)
+        collective("backward", "o.gather", ["norm2.dx"], _GATHER, a)
+        compute("backward", "attention.dy", ["o.gather"], output, a)
+        compute("backward", "o.dw", ["o.gather", "attention"], output, d * d // t)
+        grouped = model.kv_heads != model.heads
+        dk, dv = ("dk.kv", "dv.kv") if grouped else ("dk", "dv")
+        compute("backward", "dkv", [dk, dv], 2 * kv, 2 * kv)
+        compute("backward", "dqkv", ["dq", "dkv"], a + 2 * kv, a + 2 * kv)
+        compute("backward", "qkv.dw", ["dqkv", "qkv.regather"], projected, d * packed // t)
+        collective("backward", "qkv.regather", ["norm1.y"], _GATHER, a)
+        compute("backward", "qkv.dx", ["dqkv"], projected, tokens * d)
+        collective("backward", "qkv.scatter", ["qkv.dx"], _SCATTER, tokens * d)
+        compute("forward", "attention", ["q", "k", "v"], 3 * a, a)
+        compute("backward", "dq", ["attention.dy"], 6 * a, a)
+        for name in ("dk", "dv"):
+            compute("backward", name, ["attention.dy"], 6 * a, a)
+            if grouped:
+                compute("backward", f"{name}.kv", [name], kv, kv)
+        compute("forward", "residual1", [below, "o.scatter"], a, a)
+        compute("forward", "norm2.y", ["residual1"], 5 * a, a)
+        compute("backward", "norm2.sum", ["ffn.dx.scatter", above], a, a)
+        compute("backward", "norm2.dx", ["norm2.sum"], 5 * a, a)
+        self._feed_forward(compute, collective, above, last)
+        compute("forward", "residual2", ["residual1", "ffn.scatter"], a, a)
+        if wanted != "forward":
+            gradients = ["qkv.dw", "o.dw", "gate.dw", "down.dw"] + ["up.dw"] * model.gated
+            self._gradients[layer] += [key(name) for name in gradients]
+
+    def _feed_forward(
+        self, compute: Adder, collective: Adder, above: Key, last: tuple[Key, ...]
+    ) -> None:
+        model, t, a = self._model, self._parallel.tensor, self._part
+        d, hidden, gated, moe = model.width, model.hidden, model.gated, model.experts > 1
+        tokens = self._tokens * model.active
+        inner, product, weight = tokens * hidden // t, tokens * d * hidden // t, d * hidden // t
+        weight *= model.experts // self._parallel.expert
+        routed = a * model.active
+        x, dy, given = "ffn.gather", "ffn.dy.gather", "down"
+        collective("forward", x, ["norm2.y"], _GATHER, a)
+        if moe:
+            collective("forward", "dispatch", [x], _EXCHANGE, routed, "ep")
+            x = "dispatch"
+        if gated:
+            compute("forward", "up", [x], product, inner)
+        compute("forward", "gate", [x], product, inner)
+        if gated:
+            compute("forward", "activated", ["up", "gate"], inner, inner)
+        inside = "activated" if gated else "gate"
+        compute("forward", "down", [inside], product, tokens * d)
+        if moe:
+            collective("forward", "combine", ["down"], _EXCHANGE, routed, "ep")
+            given = "combine"
+        collective("forward", "ffn.scatter", [given], _SCATTER, self._tokens * d)
+        collective("backward", dy, [above, *last], _GATHER, a)
+        if moe:
+            collective("backward", "combine.dx", [dy], _EXCHANGE, routed, "ep")
+            dy = "combine.dx"
+        compute("backward", "down.dw", [dy, inside], product, weight)
+        compute("backward", "inside.dx", [dy], product, inner)
+        if gated:
+            compute("backward", "up.dy", ["inside.dx"], inner, inner)
+            compute("backward", "gate.dy", ["inside.dx"], inner, inner)
+        collective("backward", "ffn.regather", ["norm2.y"], _GATHER, a)
+        parts = ("up", "gate") if gated else ("gate",)
+        grads = {"up": "up.dy", "gate": "gate.dy" if gated else "inside.dx"}
+        for part in parts:
+            compute("backward", f"{part}.dw", [grads[part], "ffn.regather"], product, weight)
+        for part in parts:
+            compute("backward", f"{part}.dx", [grads[part]], product, tokens * d)
+        if gated:
+            compute("backward", "ffn.dx", ["up.dx", "gate.dx"], tokens * d, tokens * d)
+        given = "ffn.dx" if gated else "gate.dx"
+        if moe:
+            collective("backward", "dispatch.dx", [given], _EXCHANGE, routed, "ep")
+            given = "dispatch.dx"
+        collective("backward", "ffn.dx.scatter", [given], _SCATTER, self._tokens * d)
+
+    def _reduction(self, layer: int) -> None:
+        """Reduce the gradients of a layer over the data-parallel ranks."""
+        size = self._layer_parameters()
+        self._collective(("reduce", layer), self._gradients[layer], "dp", _REDUCE, size)
+
+    def _layer_parameters(self) -> int:
+        """Return the parameters of a layer that one rank has."""
+        model, t = self._model, self._parallel.tensor
+        attention = model.width * (2 * model.width + 2 * model.kv_width)
+        ffn = (3 if model.gated else 2) * model.width * model.hidden
+        return (attention + ffn * (model.experts // self._parallel.expert)) // t
+
+    def _embedding(self) -> None:
+        """Add the embeddings' products: input's on the first stage, output's on the last."""
+        model, micro = self._model, self._micro
+        matrix, rows = model.width * model.vocabulary, self._tokens // self._parallel.tensor
+        forward, backward = self._phase != "backward", self._phase != "forward"
+        product = rows * matrix
+        if self._first:
+            below = (micro, 0, "norm1.dx")
+            if forward and self._phase is None:
+                self._compute(("input", micro, "y"), self._after, product, self._part)
+            if backward:
+                self._compute(("input", micro, "dw"), [below], product, matrix)
+                self._compute(("input", micro, "dx"), [below], product, self._part)
+        if self._last:
+            if forward:
+                self._compute(
+                    ("output", micro, "y"), [self._output()], product, rows * model.vocabulary
+                )
+            if backward:
+                needs: list[Key] = [("output", micro, "y"), *(self._after if self._phase else ())]
+                self._compute(("output", micro, "dw"), needs, product, matrix)
+                self._compute(("output", micro, "dx"), needs, product, self._part)
+
+    def _updates(self) -> None:
+        """Add copies of gradients and updates of weights, then the embeddings' reductions."""
+        size = self._layer_parameters()
+        for layer in self._layers:
+            self._compute(("copy", layer), [("reduce", layer)], size, size)
+        for layer in self._layers:
+            self._compute(("update", layer), [("copy", layer)], size, size)
+        matrix = self._model.width * self._model.vocabulary
+        for name in ("input",) * self._first + ("output",) * self._last:
+            weights: list[Key] = [
+                (name, micro, "dw") for micro in range(self._parallel.micro_batches)
+            ]
+            self._compute((name, "copy"), weights, matrix, matrix)
+            self._collective((name, "dp"), [(name, "copy")], "dp", _REDUCE, matrix)
+            self._collective((name, "tp"), [(name, "dp")], "tp", _REDUCE, matrix)
+            self._compute((name, "update"), [(name, "tp")], matrix, matrix)
+
+    def _neighbours(self) -> None:
+        """Add sends to and receives from neighbouring stages."""
+        micro, amount = self._micro, self._part * self._bytes
+        if not self._first:
+            self._message(("receive", micro, "forward"), [], Kind.RECEIVE, -1, 2 * micro, amount)
+            needs: list[Key] = [(micro, 0, "norm1.dx")]
+            self._message(("send", micro, "backward"), needs, Kind.SEND, -1, 2 * micro + 1, amount)
+        if not self._last:
+            needs = [self._output()]
+            self._message(("send", micro, "forward"), needs, Kind.SEND, 1, 2 * micro, amount)
+            self._message(
+                ("receive", micro, "backward"), [], Kind.RECEIVE, 1, 2 * micro + 1, amount
+            )
+
+    def _message(
+        self, key: Key, needs: list[Key], kind: Kind, ways: int, tag: int, amount: int
+    ) -> None:
+        node = Node(kind, (), amount=amount, peer=ways * self._stride, tag=tag, name=str(key[0]))
+        self._builder.add(key, needs, node)
+
+
+def _keys(of: Callable[[str], Key], needs: Sequence[str | Key]) -> list[Key]:
+    return [of(need) if isinstance(need, str) else need for need in needs]
