@@ -90,10 +90,13 @@ class RackLayout:
 
     def impossible(self, job: Job, nodes: frozenset[str]) -> str | None:
         """See `ProvesImpossible`."""
-        least = _SPEC.nodes - 1
-        if len(nodes) >= least:
-            return None
-        return f"it takes {least} nodes of {_SPEC.nodes}, and may have {len(nodes)}"
+        of_rack = self.spec.nodes
+        for first in range(0, len(self.nodes), of_rack):
+            rack = self.nodes[first : first + of_rack]
+            if (allowed := len(nodes.intersection(rack))) < of_rack - 1:
+                asked = f"{of_rack - 1} nodes of {rack[0]} to {rack[-1]}"
+                return f"it takes {asked}, and may have {allowed}"
+        return None
 
     def cut_off(self, switches: Collection[str]) -> Mapping[str, str]:
         """Return the nodes at whose GPUs' ports `switches` are."""
