@@ -246,6 +246,9 @@ class SshTimeouts(Stated):
     first_answer_ns: Annotated[
         Duration, Field(description="For the first answer of the probe that is started there")
     ] = 10_000_000_000
+    program_ns: Annotated[
+        Duration, Field(description="For a tool that reads or sets something there, to its end")
+    ] = 30_000_000_000
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,6 +14,7 @@ from lightrig.instruments.clock import SystemClock
 from lightrig.instruments.core.errors import DisconnectedError, NoReplyError
 from lightrig.instruments.namespaces import namespaces as kernel
 from lightrig.instruments.servers.host.commands import Commands, ToolFailedError, ToolMissingError
+from lightrig.instruments.servers.host.linux import LinuxServer
 from lightrig.instruments.servers.tools.output import ToolOutputError
 from lightrig.instruments.wire.namespace import NamespaceShell
 from lightrig.instruments.wire.ssh import SshLogin, SshShell
@@ -166,3 +167,10 @@ def test_channels_do_not_pile_up(in_namespace: Commands) -> None:
     for _ in range(4):
         in_namespace.run(["true"])
     assert files() == open_after_one
+
+
+def test_a_server_may_have_more_or_less_time_for_its_programs(ssh_shell: SshShell) -> None:
+    server = LinuxServer("server0", ssh_shell, SystemClock(), {}, program_ns=300_000_000)
+    with pytest.raises(NoReplyError, match=r"within 0\.3 s"):
+        server.commands.run(["sleep", "30"])
+    assert server.commands.run(["sleep", "0.5"], 60_000_000_000).status == 0

@@ -134,6 +134,7 @@ class Commands:
         become: prefix of every command, such as `sudo -n`.
         wire: the address, for recordings; without it nothing is recorded.
         supervises: whether programs end there with their limit and caller, see `supervisor`.
+        timeout_ns: time allowed for a program of which no other is stated.
 
     Attributes:
         greeting: the first line that a login shell there prints before any program; "" for none.
@@ -148,6 +149,7 @@ class Commands:
         become: Sequence[str] = (),
         wire: str = "",
         supervises: bool = False,
+        timeout_ns: int = DEFAULT_TIMEOUT,
     ) -> None:
         self.server = server
         self.clock = clock
@@ -156,10 +158,11 @@ class Commands:
         self._become = tuple(become)
         self._wire = wire
         self._supervises = supervises
+        self._timeout = timeout_ns
         self._paths: dict[str, str] = {}
         self.greeting = ""
 
-    def run(self, command: Sequence[str], timeout_ns: int = DEFAULT_TIMEOUT) -> CommandResult:
+    def run(self, command: Sequence[str], timeout_ns: int | None = None) -> CommandResult:
         """Run `command` and wait for its end, with any exit status.
 
         A tool that is not found is looked for in /usr/sbin as well, which is not on the path of
@@ -170,6 +173,7 @@ class Commands:
             NoReplyError: it has not ended in time.
             DisconnectedError: the connection to the server ended first.
         """
+        timeout_ns = self._timeout if timeout_ns is None else timeout_ns
         tool, *arguments = command
         program = self._paths.get(tool, tool)
         result = self._run([program, *arguments], timeout_ns)

@@ -20,7 +20,12 @@ from lightrig.instruments.core.capabilities import (
     Stage,
 )
 from lightrig.instruments.core.errors import CANNOT, ClockError, DeniedError, GarbledError
-from lightrig.instruments.servers.host.commands import Commands, ToolFailedError, ToolMissingError
+from lightrig.instruments.servers.host.commands import (
+    DEFAULT_TIMEOUT,
+    Commands,
+    ToolFailedError,
+    ToolMissingError,
+)
 from lightrig.instruments.servers.host.offset import ClockMap, clock_error, jump_text
 from lightrig.instruments.servers.host.program import GRACE, Program, ProgramRequest, ProgramRun
 from lightrig.instruments.servers.ports.fec_errors import FecErrors
@@ -74,6 +79,7 @@ class LinuxServer:
             datagram carries its sender's stamps, which the receiver's driver has to map.
         become: whether tools run by `sudo -n`.
         first_answer_ns: time allowed for the probe's first answer.
+        program_ns: time allowed for a tool of which no other is stated.
     """
 
     def __init__(
@@ -85,9 +91,11 @@ class LinuxServer:
         *,
         become: bool = False,
         first_answer_ns: int | None = None,
+        program_ns: int = DEFAULT_TIMEOUT,
     ) -> None:
         self._become = become
         self._first_answer = first_answer_ns
+        self._program = program_ns
         self.name = name
         self._shell = shell
         self._clock = clock
@@ -195,7 +203,12 @@ class LinuxServer:
         if self._commands is None:
             become = ("sudo", "-n") if self._become else ()
             self._commands = Commands(
-                self.name, self._shell, self._clock, become=become, supervises=True
+                self.name,
+                self._shell,
+                self._clock,
+                become=become,
+                supervises=True,
+                timeout_ns=self._program,
             )
         return self._commands
 
