@@ -83,20 +83,38 @@ _CORE = (
 _UNREAD: tuple[tuple[str, str], ...] = (
     ("ibstat", r"^CA '\S+'\s*$"),
     ("ibv_devinfo", r"^hca_id:\s"),
+    ("ibstatus", r"^Infiniband device '\S+' port \d+ status:"),
+    ("ibv_devinfo", r"^\d+ HCAs? found:"),
     ("ibv_devices", r"^\s*device\s+node GUID\s*$"),
     ("ibdev2netdev", r"^\S+ port \d+ ==> \S+ \((?:Up|Down)\)"),
     ("rdma statistic", r"^link \S+/\d+(?: \w+ \d+){2,}\s*$"),
     ("rdma statistic", r'"ifname"\s*:\s*"[^"]+"\s*,\s*"port"\s*:\s*\d+\s*,\s*"\w+"\s*:\s*\d'),
     ("rdma dev", r'^\d+: \S+: node_type |"node_type"\s*:'),
+    ("rdma resource", r"^\d+: \S+: (?:pd|cq|qp) \d+ |^link \S+ lqpn |\"(?:qp|lqpn)\"\s*:\s*\d"),
+    ("rdma system", r"^netns (?:shared|exclusive)\b"),
+    ("tc qdisc", r"^qdisc \S+ "),
+    ("chronyc tracking", r"^Reference ID +: "),
     ("ethtool -T", r"^Time stamping parameters for "),
     ("ethtool --show-module", r"^Module parameters for "),
     ("ethtool -k", r'^Features for |"rx-checksumming"\s*:'),
+    ("ethtool -g", r"^Ring parameters for "),
+    ("ethtool -l", r"^Channel parameters for "),
+    ("ethtool -c", r"^Coalesce parameters for "),
+    ("ethtool -P", r"^Permanent address: "),
+    ("ethtool -x", r"^RX flow hash indirection table for "),
     ("ip -brief", r"^\S+ +(?:UP|DOWN|UNKNOWN) +\S"),
+    ("ip route", r'^(?:default|[\d.]+/\d+) (?:via \S+ )?dev \S+ |"dst"\s*:\s*"[^"]*"\s*,\s*"\w+"'),
+    ("ip neigh", r"^\S+ dev \S+ (?:lladdr \S+ .*|FAILED|INCOMPLETE)\s*$"),
+    ("ip rule", r"^\d+:\tfrom "),
 )
 """Tools that no measurement uses, so that nothing reads them, and what each alone prints."""
 
 _FAILED = re.compile(
-    r"^(?:netlink error: .*|Cannot get .*|.*: (?:command )?not found)$", re.MULTILINE
+    r"^(?:netlink error: .*|Cannot get .*|.*: (?:command )?not found|no stats available"
+    r"|Device \"\S+\" does not exist\.|\S+: bad command line argument\(s\)"
+    r"|Wrong device name|ibpanic: .*| ?IB device \S+ (?:wasn't|not) found"
+    r"|Couldn't connect to \S+)$",
+    re.MULTILINE,
 )
 
 
