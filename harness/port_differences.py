@@ -8,7 +8,7 @@ from lightrig.harness.bench import Bench
 from lightrig.harness.components import ComponentKind, LabComponent
 from lightrig.harness.findings import SETTINGS, VERSIONS, Finding
 from lightrig.instruments.servers.host.linux import LinuxServer
-from lightrig.instruments.servers.ports.port_settings import PortSettings, read_settings
+from lightrig.instruments.servers.ports.port_settings import PortSettings, pfc_text, read_settings
 from lightrig.testbeds import Link, Port, Testbed
 
 _PAUSE = {True: "on", False: "off"}
@@ -43,10 +43,10 @@ def port_differences(
 ) -> list[Finding]:
     """Return what differs between ports that were read; what was not read takes no part.
 
-    MTU, FEC and flow control are compared between the ends of each link of any plan. The version
-    of the kernel is compared with that of most servers, those of a driver, of a NIC's firmware
-    and of a module's with those of most of the same driver, board and module; where no version
-    has the majority, no port is wrong by itself, and one finding names all.
+    MTU, FEC, flow control and PFC are compared between the ends of each link of any plan. The
+    version of the kernel is compared with that of most servers, those of a driver, of a NIC's
+    firmware and of a module's with those of most of the same driver, board and module; where no
+    version has the majority, no port is wrong by itself, and one finding names all.
     """
     links = {link for plan in testbed.plans.values() for link in testbed.links(plan)}
     found = [one for link in sorted(links) for one in _ends(link, ports)]
@@ -86,6 +86,8 @@ def _ends(link: Link, ports: Mapping[Port, PortSettings]) -> Iterator[Finding]:
     crossed = (a.receives_pause, a.sends_pause) != (b.sends_pause, b.receives_pause)
     fix = "`ethtool -A IF rx on|off tx on|off`: rx of each end as tx of the other"
     compared.append(("flow control", _pause(a), _pause(b), crossed, fix))
+    priorities, fix = (pfc_text(a.pfc), pfc_text(b.pfc)), "`dcb pfc set dev IF prio-pfc N:on|off`"
+    compared.append(("PFC of priority", *priorities, a.pfc != b.pfc, fix))
     for what, here, there, differ, fix in compared:
         if differ and here is not None and there is not None:
             yield Finding(

@@ -61,6 +61,11 @@ case "$*" in
 *) echo "netlink error: Operation not supported" >&2; exit 1;;
 esac
 """
+DCB = """#!/bin/sh
+[ -f FOLDER/pfc.$HOSTED ] && exec cat FOLDER/pfc.$HOSTED
+echo "Attribute read: Operation not supported" >&2; exit 1
+"""
+"""What dcb of iproute2 6.1 prints, and how it ends for a port without PFC (a veth, here)."""
 QUIET = "Autonegotiate:\toff\nRX:\t\toff\nTX:\t\toff\n\n"
 LOUD = "Autonegotiate:\toff\nRX:\t\toff\nTX:\t\ton\n\n"
 
@@ -84,6 +89,8 @@ def read(
     del links
     (tmp_path / "ethtool").write_text(ETHTOOL.replace("FOLDER", str(tmp_path)))
     (tmp_path / "ethtool").chmod(0o755)
+    (tmp_path / "dcb").write_text(DCB.replace("FOLDER", str(tmp_path)))
+    (tmp_path / "dcb").chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     for name in "abc":
         (tmp_path / f"firmware.{name}").write_text("28.41.1000 (MT_0000000838)")
@@ -120,6 +127,32 @@ def test_equal_ports_have_no_differences(
         False,
         "mlx5_core",
     )
+    assert (first.pfc, first.unread) == (None, {})
+
+
+def test_priorities_with_flow_control_are_compared(
+    read: Callable[[], dict[Port, PortSettings]], testbed: Testbed, tmp_path: Path
+) -> None:
+    """a and b have it for RoCE's priority 3, c for none; of NICs without it nothing is said."""
+    line = "prio-pfc 0:off 1:off 2:off 3:{} 4:off 5:off 6:off 7:off\n"
+    for name, state in (("a", "on"), ("b", "on"), ("c", "off")):
+        (tmp_path / f"pfc.{name}").write_text(line.format(state))
+    ports = read()
+    assert [ports[Port(name, "nic0")].pfc for name in "abc"] == [(3,), (3,), ()]
+    (found,) = port_differences(testbed, ports, KERNELS)
+    assert found.evidence == ("b.nic0 - c.nic0: PFC of priority is 3 at b.nic0 and none at c.nic0")
+    (tmp_path / "pfc.c").unlink()
+    assert port_differences(testbed, read(), KERNELS) == []
+
+
+def test_priorities_are_read_from_the_firmware_s_tool_where_the_kernel_has_none(
+    read: Callable[[], dict[Port, PortSettings]], tmp_path: Path
+) -> None:
+    table = "PFC configuration:\n\tpriority    0   1   2   3   4   5   6   7\n"
+    table += "\tenabled     0   0   0   0   1   0   0   0   \n"
+    (tmp_path / "mlnx_qos").write_text(f"#!/bin/sh\ncat <<'END'\n{table}END\n")
+    (tmp_path / "mlnx_qos").chmod(0o755)
+    assert read()[Port("a", "nic0")].pfc == (4,)
 
 
 def test_settings_of_the_kernel_are_those_that_hold(

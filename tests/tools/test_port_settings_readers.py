@@ -1,5 +1,7 @@
 """Readers of what a port is set to, on prints of ethtool and files of the kernel."""
 
+from collections.abc import Callable
+
 import pytest
 from tool_samples import sample
 
@@ -7,6 +9,7 @@ from lightrig.instruments.servers.tools import (
     ethtool_driver,
     ethtool_module,
     ethtool_pause,
+    pfc,
     port_files,
 )
 from lightrig.instruments.servers.tools.output import ToolOutputError
@@ -88,3 +91,41 @@ def test_firmware_of_a_module() -> None:
     )
     assert ethtool_module.parse(as_json).firmware == "2.7"
     assert ethtool_module.parse(sample("ethtool/jc_module_sfp.txt")).firmware is None
+
+
+DCB = """pfc-cap 8 macsec-bypass off delay 4096
+prio-pfc 0:off 1:off 2:off 3:off 4:off 5:off 6:on 7:on
+"""
+"""The example of dcb-pfc(8), iproute2 6.1."""
+
+MLNX_QOS = """DCBX mode: OS controlled
+Priority trust state: dscp
+PFC configuration:
+\tpriority    0   1   2   3   4   5   6   7
+\tenabled     0   0   0   1   0   0   0   0   
+\tbuffer      0   0   0   1   0   0   0   0   
+tc: 0 ratelimit: unlimited, tsa: vendor
+"""  # noqa: W291 - as it prints
+
+
+def test_the_priorities_with_flow_control_are_read() -> None:
+    assert pfc.parse_dcb(DCB) == (6, 7)
+    assert pfc.parse_dcb(DCB.replace(":on", ":off")) == ()
+    assert pfc.parse_mlnx_qos(MLNX_QOS) == (3,)
+
+
+@pytest.mark.parametrize(
+    ("parse", "text"),
+    [
+        (pfc.parse_dcb, ""),
+        (pfc.parse_dcb, DCB + DCB),
+        (pfc.parse_dcb, DCB.replace("7:on", "6:on")),
+        (pfc.parse_dcb, DCB.replace(" 7:on", "")),
+        (pfc.parse_mlnx_qos, MLNX_QOS.replace("enabled     0", "enabled     2")),
+        (pfc.parse_mlnx_qos, MLNX_QOS.replace("7\n", "6\n")),
+        (pfc.parse_mlnx_qos, MLNX_QOS.replace("enabled", "buffer")),
+    ],
+)
+def test_no_priority_is_guessed(parse: Callable[[str], object], text: str) -> None:
+    with pytest.raises(ToolOutputError):
+        parse(text)

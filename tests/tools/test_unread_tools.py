@@ -51,6 +51,7 @@ ERRORS = (
 READ = {
     "ethtool -i": "driver: virtio_net\nversion: 1.0.0\nbus-info: 0000:00:03.0\n",
     "ethtool -a": "Pause parameters for eth0:\nAutonegotiate:\toff\nRX:\t\toff\nTX:\t\toff\n",
+    "dcb pfc show": "prio-pfc 0:off 1:off 2:off 3:on 4:off 5:off 6:off 7:off \n",
     "rdma link": "link rxe0/1 state ACTIVE physical_state LINK_UP netdev fabric0 \n",
 }
 

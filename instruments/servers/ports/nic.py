@@ -1,5 +1,6 @@
 """Readings of a server's NIC ports by its tools: link, light, counters, errors, test patterns."""
 
+import contextlib
 import shlex
 from contextlib import AbstractContextManager
 from dataclasses import replace
@@ -7,7 +8,12 @@ from typing import Protocol, TypeVar
 
 from lightrig.instruments.clock import Span
 from lightrig.instruments.core.capabilities import Diagnostic
-from lightrig.instruments.servers.host.commands import Commands, Reading, ToolFailedError
+from lightrig.instruments.servers.host.commands import (
+    Commands,
+    Reading,
+    ToolFailedError,
+    ToolMissingError,
+)
 from lightrig.instruments.servers.ports.mlxlink_tool import MlxlinkTool
 from lightrig.instruments.servers.tools import (
     cmis_diagnostics,
@@ -19,6 +25,7 @@ from lightrig.instruments.servers.tools import (
     ethtool_pause,
     infiniband_sysfs,
     ip_link,
+    pfc,
     port_files,
     rdma_link,
 )
@@ -85,6 +92,9 @@ class Nic(Protocol):
 
     def pause(self, netdev: str) -> Reading[PauseReading]:
         """Flow control by pause frames."""
+
+    def pfc(self, netdev: str) -> Reading[tuple[int, ...]]:
+        """The priorities with flow control (PFC)."""
 
     def files(self, netdev: str) -> Reading[PortFiles]:
         """The kernel's settings of IP that hold for the port, and its NIC's numbers on PCI."""
@@ -179,6 +189,15 @@ class NicTools:
     def pause(self, netdev: str) -> Reading[PauseReading]:
         """`ethtool -a IF`."""
         return self._commands.read(["ethtool", "-a", netdev], ethtool_pause.parse)
+
+    def pfc(self, netdev: str) -> Reading[tuple[int, ...]]:
+        """`dcb pfc show dev IF`, or `mlnx_qos -i IF` where the NIC's firmware has the settings."""
+        try:
+            return self._commands.read(["dcb", "pfc", "show", "dev", netdev], pfc.parse_dcb)
+        except (ToolFailedError, ToolMissingError) as error:
+            with contextlib.suppress(ToolFailedError, ToolMissingError):
+                return self._commands.read(["mlnx_qos", "-i", netdev], pfc.parse_mlnx_qos)
+            raise error
 
     def files(self, netdev: str) -> Reading[PortFiles]:
         """`grep -Hs .` of files below /proc/sys/net/ipv4/conf and /sys/class/net/IF/device."""

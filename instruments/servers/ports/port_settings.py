@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, TypeVar
 
-from lightrig.instruments.servers.host.commands import Reading, ToolFailedError
+from lightrig.instruments.servers.host.commands import Reading, ToolFailedError, ToolMissingError
 from lightrig.instruments.servers.ports.nic import Nic
 from lightrig.instruments.servers.tools.ip_link import IpLink
 from lightrig.instruments.servers.tools.module import ModuleReading
@@ -25,6 +25,7 @@ class PortSettings:
         mtu: greatest payload of a frame, in bytes.
         fec: the encoding in use, or the only one that is configured while the link is down.
         receives_pause, sends_pause: flow control by pause frames.
+        pfc: the priorities with flow control of their own (PFC); None also where the port has none.
         arp_ignore, arp_announce, rp_filter: settings of IP that hold for the port.
         driver, driver_version: the kernel's driver.
         nic_firmware: version of the NIC's firmware.
@@ -38,6 +39,7 @@ class PortSettings:
     fec: str | None
     receives_pause: bool | None
     sends_pause: bool | None
+    pfc: tuple[int, ...] | None
     arp_ignore: int | None
     arp_announce: int | None
     rp_filter: int | None
@@ -58,6 +60,7 @@ class PortSettings:
             ("FEC", self.fec),
             ("flow control rx", rx),
             ("tx", tx),
+            ("PFC of priority", pfc_text(self.pfc)),
             ("arp_ignore", self.arp_ignore),
             ("arp_announce", self.arp_announce),
             ("rp_filter", self.rp_filter),
@@ -72,6 +75,11 @@ class PortSettings:
     def document(self) -> dict[str, Any]:
         """Return it as plain values."""
         return asdict(self)
+
+
+def pfc_text(priorities: tuple[int, ...] | None) -> str | None:
+    """Return the priorities with flow control as words; None where it was not read."""
+    return None if priorities is None else " ".join(map(str, priorities)) or "none"
 
 
 def read_settings(
@@ -98,6 +106,13 @@ def read_settings(
     device = device or value("ip link", nic.device)
     driver = value("ethtool -i", nic.driver)
     pause = value("ethtool -a", nic.pause)
+    priorities = None
+    try:
+        priorities = nic.pfc(netdev).value
+    except (ToolFailedError, ToolMissingError):
+        pass  # most ports have none, and both tools end with an error there
+    except LightrigError as error:
+        unread["dcb pfc show"] = cause_of(error)
     fec = value("ethtool --show-fec", nic.fec)
     files = value("files", nic.files)
     if transceiver and module is None:
@@ -112,6 +127,7 @@ def read_settings(
         fec=known[0] if len(known) == 1 and len(encodings) == 1 else None,
         receives_pause=receives,
         sends_pause=sends,
+        pfc=priorities,
         arp_ignore=files.arp_ignore if files else None,
         arp_announce=files.arp_announce if files else None,
         rp_filter=files.rp_filter if files else None,

@@ -16,6 +16,7 @@ from lightrig.instruments.servers.tools import (
     infiniband_sysfs,
     ip_link,
     mlxlink,
+    pfc,
     rdma_link,
     sonic_eeprom,
     sonic_optics,
@@ -62,6 +63,8 @@ _CORE = (
     Reader("ethtool -S", r"^NIC statistics:", (), ethtool_counters.parse),
     Reader("ethtool -i", r"^driver: \S+\nversion: ", (), ethtool_driver.parse),
     Reader("ethtool -a", r"^Pause parameters for ", (), ethtool_pause.parse),
+    Reader(pfc.DCB, r"^prio-pfc 0:", (), pfc.parse_dcb),
+    Reader(pfc.MLNX_QOS, r"^PFC configuration:", (), pfc.parse_mlnx_qos),
     Reader("ethtool", r"^Settings for ", (), ethtool_link.parse),
     Reader(
         "rdma link", r"^(link |\d+/\d+: )\S+/\d+:? ", ("physical_state", "state"), rdma_link.parse
