@@ -14,7 +14,7 @@ from lightrig.harness.cli.common import (
     print_json,
     warn_renamed,
 )
-from lightrig.harness.cli.lab import lab
+from lightrig.harness.cli.lab import Queue, in_turn, lab
 from lightrig.harness.cli.terminal import err, out
 
 Name = Annotated[
@@ -32,6 +32,7 @@ def apply(
     plan: Name,
     no_restore: NoRestore = False,
     for_good: ForGood = False,
+    queue: Queue = "",
     as_json: AsJson = False,
 ) -> None:
     """Set a plan on the hardware and read it back; `lightrig restore` restores the saved state.
@@ -45,7 +46,8 @@ def apply(
         no_restore = True
     testbed = load_testbed(file)
     wanted = named_plan(testbed, plan)
-    bench = lab(lambda: bind_only(testbed, set(testbed.optical_switches), f"lightrig apply {plan}"))
+    switches, purpose = set(testbed.optical_switches), f"lightrig apply {plan}"
+    bench = in_turn(testbed, queue, lambda: bind_only(testbed, switches, purpose))
     try:
         fabric = Fabric(bench)
         transition = lab(lambda: fabric.prepare(wanted))

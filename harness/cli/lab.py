@@ -9,9 +9,11 @@ import typer
 
 from lightrig.harness.bench import Bench, Fabric
 from lightrig.harness.bench.restoring import NOT_AS_FOUND, NotRestoredError
-from lightrig.harness.cli.common import LAB_ERROR, give_up
+from lightrig.harness.cli.common import BAD_INPUT, LAB_ERROR, give_up
+from lightrig.harness.cli.terminal import err
 from lightrig.harness.signals import uninterrupted
-from lightrig.testbeds import LightrigError
+from lightrig.testbeds import LightrigError, QuantityError, Testbed
+from lightrig.testbeds.quantities import parse_duration
 
 INTERRUPTED = 130
 
@@ -19,6 +21,12 @@ T = TypeVar("T")
 
 Instruments = Annotated[
     Literal["auto", "hardware", "simulated"], typer.Option(help="As for pytest.")
+]
+Queue = Annotated[
+    str,
+    typer.Option(
+        metavar="TIME", help="As for pytest: wait so long for instruments that others have."
+    ),
 ]
 Seed = Annotated[int, typer.Option(help="Seed of simulated instruments.")]
 
@@ -31,6 +39,25 @@ def lab(action: Callable[[], T]) -> T:
         give_up(str(error), NOT_AS_FOUND)
     except LightrigError as error:
         give_up(str(error), LAB_ERROR)
+
+
+def in_turn(testbed: Testbed, queue: str, attempt: Callable[[], T]) -> T:
+    """Return what `attempt` returns, by `lab`; with `--queue` once the instruments are free."""
+    try:
+        wait = parse_duration(queue) if queue else 0
+    except QuantityError as error:
+        give_up(f"--queue: {error}", BAD_INPUT)
+    if not queue:
+        return lab(attempt)
+    if wait <= 0:
+        give_up(f"--queue: found {queue!r}, expected a time above 0, e.g. '2h'", BAD_INPUT)
+    from lightrig.harness.bench import lease_queue  # noqa: PLC0415 - few commands wait
+
+    return lab(lambda: lease_queue.in_turn(testbed, wait, attempt, _tell))
+
+
+def _tell(sentence: str) -> None:
+    err.print(sentence, soft_wrap=True)
 
 
 @contextmanager

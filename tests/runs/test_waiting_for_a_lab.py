@@ -1,7 +1,10 @@
 """Runs that wait for a leased lab: `--queue` in the order in which they came, `--hold`."""
 
+import os
 import re
 import signal
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -91,6 +94,39 @@ def test_runs_have_the_lab_in_the_order_in_which_they_came(
         assert " until " in shown[0]
     assert f"process {second.process.pid} on " in outputs[1].output
     assert not [*tickets.glob("*.queue")]
+
+
+def test_a_plan_is_applied_once_the_lab_is_free(
+    lab: ServedLab,
+    run: Callable[..., Started],
+    until: Callable[[Callable[[], bool]], None],
+    tmp_path: Path,
+) -> None:
+    """`lightrig apply` waits in the same queue as runs do, and says who has the lab."""
+    command = str(Path(sys.executable).with_name("lightrig"))
+    apply = [command, "apply", str(lab.file), "crossed"]
+    environment = {**os.environ, **lab.environment}
+
+    def ended(*options: str) -> "subprocess.CompletedProcess[str]":
+        return subprocess.run(
+            [*apply, *options], env=environment, capture_output=True, text=True, check=False
+        )
+
+    first = run("first")
+    until((tmp_path / "order").exists)
+    assert ended().returncode == 3
+    late = ended("--queue", "300 ms")
+    assert (late.returncode, "waited    300 ms" in late.stderr) == (3, True), late.stderr
+    assert [ended("--queue", text).returncode for text in ("2", "-1 h")] == [2, 2]
+    with subprocess.Popen(
+        [*apply, "--queue", "2h"], env=environment, stdout=-1, stderr=-1, text=True
+    ) as waits:
+        until(lambda: bool([*(tmp_path / "state").glob("*.queue")]))
+        (tmp_path / "free-first").touch()
+        output, errors = waits.communicate()
+    assert first.end().code == 0
+    assert (waits.returncode, "4 made" in output) == (0, True), errors
+    assert f"process {first.process.pid} on " in errors
 
 
 def test_a_run_that_has_waited_long_enough_ends(
