@@ -361,6 +361,21 @@ def test_the_guard_gives_its_session_up(site: Site) -> None:
     server.lit(["lo"])
 
 
+@pytest.mark.parametrize("login_shell", ["sh", "fish"])
+def test_a_server_without_room_on_its_disk_is_observed(site: Site, login_shell: str) -> None:
+    """Neither probe nor supervisor writes a file; /tmp is the account's home, too."""
+    site.change_shell(login_shell)
+    site.inside("mount -t tmpfs -o size=4k full /tmp; cat /dev/zero >/tmp/all 2>&- || true")
+    try:
+        server = site.server("plain")
+        assert server.identity().model.startswith("kernel ")
+        full = server.commands.run(["sh", "-c", "cat /proc/version >/tmp/two"])
+        assert (full.status != 0, "No space left" in full.stderr) == (True, True)
+        assert server.commands.run(["echo", "one"]).stdout == "one\n"
+    finally:
+        site.inside("umount -l /tmp")
+
+
 def in_space(pid: int, space: str) -> bool:
     try:
         return os.readlink(f"/proc/{pid}/ns/net") == space
