@@ -25,10 +25,10 @@ from lightrig.instruments.core.capabilities import PowerMonitor
 from lightrig.instruments.core.errors import DeniedError
 from lightrig.testbeds import Circuit, LightrigError, Plan, PlanError, Testbed
 
-ANSWER_TIMEOUT_S = 1.5
+ANSWER_TIMEOUT_S = 1.4
 """Longest time for an answer to a probe."""
 
-_STILL_SILENT_S = 0.4
+_STILL_SILENT_S = 0.3
 """Longest time for an answer that the probe before has waited for already, after the last one of
 another switch: with a period of 1 s the jobs of a switch that hangs learn it within 3 s."""
 
