@@ -1,26 +1,37 @@
-"""Time and memory to generate, configure and check ACOS's fabrics.
+"""Time and memory to generate, configure, check and re-plan ACOS's fabrics.
 
 Limit: 32,768 active GPUs with node and rack backups, 41,472 in all, in 60 s, for two
 parallelisms that between them move every kind of adaptation switch. Also, at 4,096 GPUs, every
 single failed rack and a sample of failed nodes, and all pairs of failed nodes in two racks.
+
+Re-planning a failed node, rack and 2x2 at 1,024, 4,096 and 32,768 GPUs with both kinds of backups:
+limit 30 s each, wiring included, and 4 GiB; beside it the shares of claims m28, m44 and m46.
 """
 
 import resource
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import product
 
 import numpy as np
 
-from lightrig.harness.systems.acos.planning.datacentre import Hall, build_hall
+from lightrig.harness.systems.acos.planning.datacentre import (
+    HALLS,
+    DataCentre,
+    Hall,
+    build_hall,
+)
 from lightrig.harness.systems.acos.planning.datacentre_plans import configure_hall, hall_errors
+from lightrig.harness.systems.acos.planning.optics import Array, Ints
 from lightrig.harness.systems.acos.planning.rack import Rack
 from lightrig.harness.systems.acos.planning.rack_plans import configure, supported, topology_errors
+from lightrig.harness.systems.acos.planning.replanning import Failures, Replanned, replan
 from lightrig.harness.systems.acos.planning.rings import NODES
 from lightrig.suites.claims.acos.claims import rack
 
 LIMIT_S = 60.0
+REPLAN_LIMIT_S, REPLAN_LIMIT_GIB = 30.0, 4.0
 LARGEST = Hall(8, (4, 2), node_backups=True, rack_backups=True)
 JOBS = ((8, 8, 64), (4, 4, 16))
 
@@ -58,6 +69,78 @@ def main() -> None:
         raise SystemExit(f"errors: {errors}")
     failed_racks()
     failed_nodes()
+    replanned()
+
+
+def replanned() -> None:
+    """Print what re-planning costs at each size, and shares of drawn failures that it mends."""
+    late = []
+    for gpus, base in HALLS.items():
+        before = time.perf_counter()
+        made = build_hall(Hall(base.ring, base.further, node_backups=True, rack_backups=True))
+        built = time.perf_counter() - before
+        switch = made.fabric.arrays["TP-split-forward"].first
+        for what, failures in (
+            ("a node", Failures(nodes=frozenset({(0, 3)}))),
+            ("a rack", Failures(racks=frozenset({0}))),
+            ("a 2x2", Failures(switches=frozenset({switch}))),
+        ):
+            before = time.perf_counter()
+            found = replan(made, (8, 8, 64), failures)
+            spent = built + time.perf_counter() - before
+            late += [what] if spent > REPLAN_LIMIT_S else []
+            print(
+                f"{gpus:,} GPUs, {what}: {_outcome(found)}, {found.moved} tasks move, "
+                f"{found.changed} switches change; {spent:.1f} s, "
+                f"{spent / REPLAN_LIMIT_S:.2f} of the limit"
+            )
+        for claim, shares in _shares(made).items():
+            print(f"{gpus:,} GPUs, {claim}: {shares}")
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+    print(f"{peak:.2f} GiB at most, {peak / REPLAN_LIMIT_GIB:.2f} of the limit")
+    if late or peak > REPLAN_LIMIT_GIB:
+        raise SystemExit(f"late: {late}")
+
+
+def _shares(made: DataCentre) -> Mapping[str, Mapping[str, int]]:
+    """Return outcomes of failures drawn at random, seed 1, by claim."""
+    dice, count = np.random.default_rng(1), max(2, 80_000 // made.hall.gpus)
+    hall, found = made.hall, {}
+    exchanges = [a for a in made.fabric.arrays.values() if a.kind == "2x2"]
+    racks = made.column[:, : hall.ring].reshape(-1)
+
+    def node(rack: int) -> tuple[int, int]:
+        return int(rack), int(dice.integers(8))
+
+    draws = {
+        "m28, a 2x2": lambda: Failures(
+            switches=frozenset({_drawn_switch(dice, exchanges)}),
+        ),
+        "m44, a node in one rack": lambda: Failures(nodes=frozenset({node(dice.choice(racks))})),
+        "m44, a node in every rack": lambda: Failures(nodes=frozenset(map(node, racks))),
+        "m46, a rack and a node of another": lambda: _rack_and_node(dice, racks),
+    }
+    for name, draw in draws.items():
+        outcomes = (_outcome(replan(made, (8, 8, 64), draw())) for _ in range(count))
+        found[name] = dict(Counter(outcomes))
+    return found
+
+
+def _drawn_switch(dice: np.random.Generator, arrays: Sequence[Array]) -> int:
+    counts = np.array([each.count for each in arrays])
+    array = arrays[int(dice.choice(len(arrays), p=counts / counts.sum()))]
+    return array.first + int(dice.integers(array.count))
+
+
+def _rack_and_node(dice: np.random.Generator, racks: Ints) -> Failures:
+    one, two = (int(each) for each in dice.choice(racks, 2, replace=False))
+    return Failures(frozenset({one}), frozenset({(two, int(dice.integers(8)))}))
+
+
+def _outcome(found: Replanned) -> str:
+    if not found.is_whole:
+        return "refused"
+    return "shuffled" if found.shuffled else "re-formed"
 
 
 def failed_racks() -> None:

@@ -4,13 +4,13 @@ As with drivers, a new folder in a checkout is found without declaring it or ins
 """
 
 import pkgutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from importlib.metadata import EntryPoint
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from lightrig.instruments.core.entry_points import entries
 from lightrig.packs import load_all, packs
@@ -34,6 +34,24 @@ class SizedFabric(Protocol):
 
     def parts(self) -> Iterator[tuple[str, int, list[str]]]:
         """Yield each kind of part, how many of it there are, and what to say of them."""
+
+
+@runtime_checkable
+class PlannedFabric(SizedFabric, Protocol):
+    """A fabric of stated sizes with plans, also for what has failed."""
+
+    @property
+    def plans(self) -> Sequence[str]:
+        """Names of the plans."""
+
+    def planned(self, plan: str, failed: Sequence[str]) -> tuple[bool, dict[str, Any]]:
+        """Return whether a plan holds without what has failed, and what it sets; JSON.
+
+        Raises `PlanError` for names that there are not.
+        """
+
+    def tell(self, document: Mapping[str, Any]) -> list[str]:
+        """Return a document of `planned` as lines for a person to read."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,15 +10,20 @@ import typer
 from lightrig.harness.cli import completion
 from lightrig.harness.cli.common import (
     BAD_INPUT,
+    NO,
     AsJson,
     File,
     echo,
     give_up,
-    load_testbed,
     named_plan,
     print_json,
+    readable,
+    structure_of,
 )
-from lightrig.testbeds import Plan, Port, Testbed, difference
+from lightrig.harness.quantities.registry import names_in_files
+from lightrig.harness.system_registry import PlannedFabric, SizedFabric
+from lightrig.harness.vocabulary import InstalledNames
+from lightrig.testbeds import Plan, PlanError, Port, SizesOnlyError, Testbed, difference, load
 
 Names = Annotated[
     list[str] | None,
@@ -42,19 +47,35 @@ Picture = Annotated[
 ]
 
 
+Failed = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="PART", help="Failed rack, node or switch of a fabric of stated sizes; repeatable."
+    ),
+]
+
+
 def plan(
     file: File,
     plans: Names = None,
     before: Before = None,
+    failed: Failed = None,
     picture: Picture = None,
     as_json: AsJson = False,
 ) -> None:
     """Show the circuits of plans, each with the ports that its light comes from and goes to.
 
-    Nothing is sent. With `--from`, only circuits that are unmade (-) and made (+).
-    Exit 0, or 2 for a file that is wrong or a plan that it lacks.
+    Nothing is sent. With `--from`, only circuits that are unmade (-) and made (+). Of a fabric of
+    stated sizes, the states of its arrays of switches, also past what has failed (`--failed`).
+    Exit 0, 1 where a plan cannot do without what has failed, or 2 for a file that is wrong or a
+    name that it lacks.
     """
-    testbed = load_testbed(file)
+    testbed = _read(file)
+    if not isinstance(testbed, Testbed):
+        _plan_sizes(testbed, plans, failed or [], as_json=as_json)
+        return
+    if failed:
+        give_up(f"--failed is for fabrics of stated sizes; {file} has parts", BAD_INPUT)
     start = named_plan(testbed, before) if before else None
     wanted = [named_plan(testbed, name) for name in plans or testbed.plans]
     if picture is not None:
@@ -65,6 +86,31 @@ def plan(
         return
     for each in wanted:
         _tell(testbed, each, [row for row in rows if row["plan"] == each.name])
+
+
+def _read(file: Path) -> Testbed | SizedFabric:
+    with readable(file):
+        try:
+            return load(file, quantities=names_in_files())
+        except SizesOnlyError as found:
+            return structure_of(file, found, InstalledNames())
+
+
+def _plan_sizes(
+    fabric: SizedFabric, plans: list[str] | None, failed: list[str], *, as_json: bool
+) -> None:
+    if not isinstance(fabric, PlannedFabric):
+        give_up(f"{fabric.name} has its sizes alone, of which no plan is shown", BAD_INPUT)
+    try:
+        found = [fabric.planned(name, failed) for name in plans or fabric.plans]
+    except PlanError as error:
+        give_up(str(error), BAD_INPUT)
+    if as_json:
+        print_json([document for _, document in found])
+    else:
+        echo("\n".join(line for _, document in found for line in fabric.tell(document)))
+    if not all(whole for whole, _ in found):
+        raise typer.Exit(NO)
 
 
 def _draw(testbed: Testbed, path: Path) -> None:

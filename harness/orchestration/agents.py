@@ -39,7 +39,8 @@ LINK_TIMEOUT_S = 10.0
 """How long a rank waits for the light of its neighbours."""
 _UNNOTICED_S = 0.15
 """Time after which a link is up that has not changed: light lost for 100 ms takes its carrier."""
-_LOOK_AGAIN_S = 2e-3
+_LOOK_AGAIN_S, _LONGEST_LOOK_S = 2e-3, 0.05
+"""Times between looks of one that waits: eight GPUs of a host that all look often delay others."""
 
 _PROBE_TIMEOUT_S = ANSWER_TIMEOUT_S + 1.0
 _ORDER_TIMEOUT_S = 10.0
@@ -271,6 +272,7 @@ class HostAgent:
             self._selected.clear()
 
     def _await_links(self, wish: Wish, choice: Choice, began: int) -> None:
+        look_s, watched_anew = _LOOK_AGAIN_S, False
         while True:
             carriers, now = self._read_carriers() or {}, boot_time()
             dark = [
@@ -286,7 +288,12 @@ class HostAgent:
                     f"{wish.number} and has no link after {(now - began) / 1e9:.1f} s: "
                     f"{', '.join(dark)}. Has the neighbour selected it too, does its rank run?"
                 )
-            self._over.wait(_LOOK_AGAIN_S)
+            if now - began > self._link_timeout_s / 2 * 1e9 and not watched_anew:
+                watched_anew = True  # in case that a change was not told
+                with self._at_carriers:
+                    self._drop_carriers()
+            self._over.wait(look_s)
+            look_s = min(2 * look_s, _LONGEST_LOOK_S)
 
     def _read_carriers(self) -> Mapping[str, CarrierAnswer] | None:
         with self._at_carriers:

@@ -171,7 +171,13 @@ class Cluster:
     def _by_threads(self) -> None:
         for host, names in self.hosts.items():
             sessions = SwitchSessions(self.testbed)
-            agent = HostAgent(host, names, sessions, lambda host=host: carriers(self.testbed, host))
+            agent = HostAgent(
+                host,
+                names,
+                sessions,
+                lambda host=host: carriers(self.testbed, host),
+                link_timeout_s=LIMIT_S / 2,
+            )
             self._stack.callback(agent.close)
             for kind, app in (
                 ("socket", agent_application(agent)),

@@ -14,5 +14,6 @@ SYSTEM = System(
     quantities=f"{_PACKAGE}.quantities:QUANTITIES",
     fixtures=f"{_PACKAGE}.fixtures",
     generator=f"{_PACKAGE}.generator:generate",
+    structure=f"{_PACKAGE}.runtime.hall_structure:HallStructure",
     orchestrator=f"{_PACKAGE}.runtime.rack_layout:layout_of",
 )

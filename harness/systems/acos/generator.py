@@ -3,12 +3,13 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
-from typing import Annotated
+from typing import Annotated, Literal, TypeAlias
 
 import numpy as np
 import typer
 
 from lightrig.harness.systems.acos.planning.budgets import closing_class, worst_circuit
+from lightrig.harness.systems.acos.planning.datacentre import HALLS
 from lightrig.harness.systems.acos.planning.optics import (
     DARK,
     Array,
@@ -57,15 +58,29 @@ class DeploymentError(LightrigError, ValueError):
     """A deployment that cannot be a testbed file."""
 
 
+Backups: TypeAlias = Literal["none", "nodes", "racks", "both"]
+
+
 def generate(
     gpus: Annotated[
         int,
-        typer.Option(help="GPUs of the cluster: 16, 64, 128 or, with spares, 18, 72, 144."),
+        typer.Option(
+            help="GPUs of the cluster: 16, 64, 128 or, with spares, 18, 72, 144; active ones of a "
+            "data centre, by its sizes: 1024, 4096, 32768."
+        ),
     ] = 16,
     lanes: Annotated[
         int | None,
         typer.Option(help="Lanes of a GPU: 8 from 64 GPUs on, or 2 for jobs without experts."),
     ] = None,
+    backups: Annotated[
+        Backups | None,
+        typer.Option(help="Backups of a data centre; both without this option."),
+    ] = None,
+    double_offsets: Annotated[
+        bool,
+        typer.Option("--double-offsets", help="Data centre: diagonals to both neighbouring nodes."),
+    ] = False,
     namespaces: Annotated[
         bool,
         typer.Option("--namespaces", help="Five servers that are namespaces, in two rings."),
@@ -75,7 +90,34 @@ def generate(
 
     Exit 0, or 2 for sizes that a file cannot have.
     """
+    if gpus in HALLS:
+        return render_hall(gpus, backups or "both", double_offsets=double_offsets)
+    if backups or double_offsets:
+        raise DeploymentError("--backups and --double-offsets are of data centres, --gpus 1024 on")
     return render_rings() if namespaces else render(gpus, lanes)
+
+
+def render_hall(gpus: int, backups: Backups = "both", *, double_offsets: bool = False) -> str:
+    """Return the description of a data centre by its sizes, as YAML."""
+    sizes = [f"gpus: {gpus}"]
+    sizes += ["node_backups: 1"] * (backups in {"nodes", "both"})
+    sizes += ["rack_backups: 1"] * (backups in {"racks", "both"})
+    sizes += ["double_offsets: 1"] * double_offsets
+    kinds = {"none": "without backups", "both": "with backup nodes and racks"}
+    return "\n".join(
+        [
+            "# yaml-language-server: $schema=schema.json",
+            f"name: acos-{gpus}",
+            f"about: {gpus:,} active GPUs {kinds.get(backups, f'with backup {backups}')}, by their "
+            "sizes (ACOS, §5.3)",
+            "system: acos",
+            "",
+            f"fabric: {{{', '.join(sizes)}}}",
+            "",
+            "switches: {}        # arrays of equal ones, which `lightrig check` lists",
+            "",
+        ]
+    )
 
 
 def render(gpus: int = 16, lane_count: int | None = None) -> str:

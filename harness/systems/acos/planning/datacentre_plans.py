@@ -180,8 +180,8 @@ def shift_links(count: int, near: int, far: int, step: int) -> list[tuple[int, i
 def hall_errors(made: DataCentre, plan: HallPlan) -> list[str]:
     """Differences between the topologies traced from a plan and those asked for."""
     errors: list[str] = []
-    active = _active(made, plan)
-    node_rank, place_rank = _ranks(made, plan)
+    active = active_gpus(made, plan)
+    node_rank, place_rank = ranks_of(made, plan)
     for index, name in enumerate(made.selection.topologies):
         choice = np.full((made.hall.gpus, 8), index, dtype=np.int8)
         trace = made.fabric.trace(selected(made.fabric, plan.states, choice))
@@ -219,7 +219,7 @@ def hall_errors(made: DataCentre, plan: HallPlan) -> list[str]:
     return errors
 
 
-def _active(made: DataCentre, plan: HallPlan) -> Ints:
+def active_gpus(made: DataCentre, plan: HallPlan) -> Ints:
     """Whether each GPU has a task."""
     found = np.ones(made.gpu.shape, dtype=bool)
     if made.resilient:
@@ -248,7 +248,7 @@ def cycle_errors(name: str, after: Ints, active: Ints, size: int) -> list[str]:
     return [] if (at == members).all() else [f"{name}: a ring is longer than {size}"]
 
 
-def _ranks(made: DataCentre, plan: HallPlan) -> tuple[Ints, Ints]:
+def ranks_of(made: DataCentre, plan: HallPlan) -> tuple[Ints, Ints]:
     """TP rank of each GPU inside its ring, and the place of its rack in the ring of racks."""
     count = made.hall.columns
     node_rank = np.full((RINGS, count, made.hall.nodes), DARK)

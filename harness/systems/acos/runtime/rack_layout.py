@@ -25,6 +25,7 @@ from lightrig.harness.systems.acos.planning.optics import Array, Ints, selected
 from lightrig.harness.systems.acos.planning.rack import CLUSTERS, Degrees, Plan, Spec, build
 from lightrig.harness.systems.acos.planning.rack_plans import configure, supported, topology_errors
 from lightrig.harness.systems.acos.planning.rings import BACKUP, Topology, shifted
+from lightrig.harness.systems.acos.runtime.hall_structure import HallStructure, layout_refusal
 from lightrig.harness.systems.acos.runtime.layout import ServerRingLayout
 from lightrig.testbeds import Circuit, Testbed
 
@@ -309,8 +310,10 @@ def _spec_of(testbed: Testbed) -> Spec:
     )
 
 
-def layout_of(testbed: Testbed) -> Layout:
+def layout_of(testbed: Testbed | HallStructure) -> Layout:
     """Return the layout of a generated testbed; raises `OrchestrationError` for another one."""
+    if not isinstance(testbed, Testbed):
+        raise OrchestrationError(layout_refusal(testbed.path))
     if any(name.startswith("tp-backup-out-") for name in testbed.optical_switches):
         return RackLayout(testbed)
     return ServerRingLayout(testbed)
