@@ -6,7 +6,7 @@ import fastapi
 from fastapi.responses import JSONResponse, Response
 from starlette.concurrency import run_in_threadpool
 
-from lightrig.harness.orchestration.agents import HostAgent, Orders, Told, Wish
+from lightrig.harness.orchestration.agents import HostAgent, Orders, ProbeRequest, Wish
 from lightrig.harness.orchestration.http_api import read_body
 from lightrig.testbeds import LightrigError
 
@@ -19,8 +19,8 @@ def agent_application(agent: HostAgent) -> fastapi.FastAPI:
 
     async def probe(request: fastapi.Request) -> fastapi.Response:
         """Read the switches of the host, and the carriers of its NIC ports."""
-        told = Told.model_validate_json(await read_body(request) or b"{}")
-        answer = await run_in_threadpool(agent.probe, told)
+        probe_request = ProbeRequest.model_validate_json(await read_body(request) or b"{}")
+        answer = await run_in_threadpool(agent.probe, probe_request)
         return Response(answer.model_dump_json(), media_type="application/json")
 
     async def orders(request: fastapi.Request) -> fastapi.Response:

@@ -54,7 +54,7 @@ class _Message(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
 
-class Told(_Message):
+class ProbeRequest(_Message):
     """What a controller tells with each probe.
 
     lead: its number among those that led. choices: that the host has from now on.
@@ -64,7 +64,7 @@ class Told(_Message):
     choices: Choices = {}
 
 
-class Orders(Told):
+class Orders(ProbeRequest):
     """Circuits by switch that a controller wants."""
 
     lead: int
@@ -86,7 +86,7 @@ class Selected(_Message):
     linked_ns: int
 
 
-_NOTHING = Told()
+_NOTHING = ProbeRequest()
 
 
 class SwitchAnswer(_Message):
@@ -201,12 +201,12 @@ class HostAgent:
         self._choices: Choices = {}
         self._selected: dict[str, str] = {}
 
-    def probe(self, told: Told = _NOTHING) -> Answer:
+    def probe(self, request: ProbeRequest = _NOTHING) -> Answer:
         """Take what the controller tells, read all switches, then the carriers."""
         began = boot_time()
         with self._lock:
-            if told.lead >= self._lead:
-                self._take(told.choices)
+            if request.lead >= self._lead:
+                self._take(request.choices)
             switches = self._switches.probe(self.names)
             carriers = self._read_carriers()
         return self._answer(switches, carriers, boot_time() - began)
@@ -436,9 +436,9 @@ class AgentSwitches:
 
     def _probe(self, host: str) -> tuple[Answer | AgentError, dict[Port, Carrier]]:
         lead = self._control.epoch if self._control else 0
-        told = Told(lead=lead, choices=self._choices.get(host, {}))
+        request = ProbeRequest(lead=lead, choices=self._choices.get(host, {}))
         sent = boot_time()
-        answer = self._ask(host, "/v1/probe", told.model_dump_json(), _PROBE_TIMEOUT_S)
+        answer = self._ask(host, "/v1/probe", request.model_dump_json(), _PROBE_TIMEOUT_S)
         received = boot_time()
         if isinstance(answer, AgentError) or answer.carriers is None:
             return answer, {}

@@ -356,8 +356,9 @@ class Orchestrator:
         for job in self.wanted.jobs:
             if not job.reserved:
                 old = known.get(job.name)
-                kept = old is not None and old[0] is job
-                self._choosing[job.name] = old if kept and old else (job, self.layout.choices(job))
+                if old is None or old[0] is not job:
+                    old = job, self.layout.choices(job)
+                self._choosing[job.name] = old
         if known == self._choosing:
             return
         hosts = {h: each for _, found in self._choosing.values() for h, each in found.items()}

@@ -13,5 +13,6 @@ SYSTEM = System(
     claims="lightrig.suites.claims.opus.claims:COMPUTED",
     quantities=f"{_PACKAGE}.quantities:QUANTITIES",
     sections=f"{_PACKAGE}.report:SECTIONS",
+    generator=f"{_PACKAGE}.generator:generate",
     trainer=f"{_PACKAGE}.measurements.train_script:train",
 )

@@ -112,9 +112,9 @@ def replan(made: DataCentre, degrees: tuple[int, int, int], failures: Failures) 
             tried = _assign(made, nodes | more_nodes, failures.racks | more_racks)
             if tried.left:
                 continue
-            other = configure_hall(made, *degrees, tried.spare_node, tried.spare_position)
-            if not _lost(made, other, set(), dead, (array.dimension,)):
-                nodes, found, plan = nodes | more_nodes, tried, other
+            changed = configure_hall(made, *degrees, tried.spare_node, tried.spare_position)
+            if not _lost(made, changed, set(), dead, (array.dimension,)):
+                nodes, found, plan = nodes | more_nodes, tried, changed
                 extra.append(name)
                 break
     topologies = made.selection.topologies
@@ -161,15 +161,14 @@ def _assign(made: DataCentre, nodes: Collection[Node], racks: Collection[int]) -
     of_rack: defaultdict[int, set[int]] = defaultdict(set)
     for rack, node in nodes:
         of_rack[rack].add(node)
-    gone = set(racks)
+    failed_racks = set(racks)
     for rack, lost in of_rack.items():
-        first, *others = sorted(lost)
-        if made.resilient and not others:
-            found.spare_node[rack] = first
+        if made.resilient and len(lost) == 1:
+            found.spare_node[rack] = min(lost)
         else:
-            gone.add(rack)
+            failed_racks.add(rack)
     lines: defaultdict[tuple[int, ...], list[tuple[int, int]]] = defaultdict(list)
-    for rack in sorted(gone):
+    for rack in sorted(failed_racks):
         stage, place, *beyond = (int(x) for x in np.unravel_index(rack, made.column.shape))
         lines[stage, *beyond].append((place, rack))
     for line, members in lines.items():
