@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from lightrig.harness.bench import Bench, Fabric
     from lightrig.harness.findings import Finding
     from lightrig.harness.measure.links import LinkObservation
+    from lightrig.harness.measure.port_counters import PortCounters
     from lightrig.harness.measure.recording import Recording
     from lightrig.harness.measure.sampling import Events
     from lightrig.harness.plugin.collection import InstrumentSelection
@@ -384,11 +385,20 @@ def _sample_options(request: pytest.FixtureRequest, bench: Bench) -> tuple[int, 
     return usual, given
 
 
+@pytest.fixture(scope="session")
+def lightrig_port_counters(bench: Bench) -> PortCounters:
+    """Counters of the bench's NIC ports since the last reading."""
+    from lightrig.harness.measure.port_counters import PortCounters
+
+    return PortCounters(bench)
+
+
 @pytest.fixture
 def measure(
     request: pytest.FixtureRequest,
     pytestconfig: pytest.Config,
     bench: Bench,
+    lightrig_port_counters: PortCounters,
 ) -> Iterator[Recording]:
     """Records rows, judges them by the testbed's limits, and takes notes on them.
 
@@ -447,7 +457,10 @@ def measure(
         test=request.node.name,
     )
     request.node.stash[MEASURED] = lambda: bool(recording.events or stored)
+    lightrig_port_counters.begin()
     yield recording
+    if recording.events or stored:
+        lightrig_port_counters.record(recording)
     recording.end(bench.clock.now())
 
 

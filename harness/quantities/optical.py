@@ -7,6 +7,7 @@ BIT_ERRORS = "Bit errors"
 PATH_CHANGES = "Path changes"
 TRANSCEIVERS = "Transceivers"
 SIGNAL_QUALITY = "Signal quality of NIC ports"
+PORT_COUNTERS = "Counters of NIC ports"
 SWITCHING = "Switching times"
 SWITCH_OPTICS = "Switch optics"
 
@@ -144,6 +145,48 @@ module_power.total  W title="power of the whole transceiver"
     power of one transceiver
 module_temperature  °C effect=difference title="temperature inside"
     temperature inside one transceiver
+[{PORT_COUNTERS}] 1 lower none effect=difference hidden
+port_counter.cnp_sent
+    congestion notifications that one NIC port sent during a test
+port_counter.cnp_received
+    congestion notifications that one NIC port received during a test
+port_counter.ecn_marked
+    packets with a congestion mark that one NIC port received during a test
+port_counter.retransmissions
+    retransmissions of RoCE by one NIC port during a test, as its driver counts them
+port_counter.ack_timeouts
+    acknowledgements that one NIC port waited for in vain during a test
+port_counter.out_of_sequence
+    packets of RoCE that one NIC port received out of sequence during a test
+port_counter.sequence_errors
+    sequence errors that one NIC port was told of during a test
+port_counter.pfc_received
+    pause frames of priorities that one NIC port received during a test
+port_counter.pfc_sent
+    pause frames of priorities that one NIC port sent during a test
+port_counter.link_downed
+    times that the RDMA link of one NIC port went down during a test
+port_counter.link_recoveries
+    times that the RDMA link of one NIC port recovered from errors during a test
+port_counter.carrier_changes  unjudged
+    changes of carrier of one NIC port during a test, which changes of plan are part of
+port_counter.receive_errors
+    packets with errors that one NIC port received during a test
+port_counter.receive_drops
+    received packets that one NIC port dropped during a test
+port_counter.send_errors
+    packets that one NIC port could not send during a test
+port_counter.send_drops
+    packets to be sent that one NIC port dropped during a test
+[Transceivers of NIC ports] none effect=difference hidden
+transceiver.received_power  dBm higher direction=down
+    power that one lane of a NIC port's module receives, by the module
+transceiver.sent_power  dBm higher direction=down
+    power that one lane of a NIC port's module sends, by the module
+transceiver.bias  mA direction=up
+    bias current of the laser of one lane of a NIC port's module
+transceiver.temperature  °C direction=up
+    temperature of a NIC port's module
 [{SIGNAL_QUALITY}] hidden
 module_signal.esnr  dB higher direction=down effect=difference
     electrical signal-to-noise ratio of one lane at the fiber, as the module measures it

@@ -12,7 +12,7 @@ from lightrig.harness.quantities.quantity import (
 )
 from lightrig.testbeds.baselines import Rule
 
-UNITS = ("ns", "dB", "dBm", "bit/s", "W", "share", "1", "°C")
+UNITS = ("ns", "dB", "dBm", "bit/s", "W", "share", "1", "°C", "mA")
 _FIELDS = {
     **dict.fromkeys(UNITS, "unit"),
     **dict.fromkeys(get_args(Better), "better"),

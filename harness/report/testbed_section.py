@@ -24,13 +24,13 @@ from lightrig.harness.report.quantity_section import undeclared_sections, with_u
 from lightrig.harness.report.reconfiguration_section import OUTAGE, RECONFIGURATION
 from lightrig.harness.report.sections import Limits, Section, render, section_id, sentence
 from lightrig.harness.report.templates import render_macro
-from lightrig.harness.report.transceiver_section import PATH_CHANGES, TRANSCEIVERS
+from lightrig.harness.report.transceiver_section import PATH_CHANGES, PORT_COUNTERS, TRANSCEIVERS
 from lightrig.harness.report.wiring import wiring_section
 from lightrig.harness.system_registry import System, installed_systems
 from lightrig.packs import load_all
 from lightrig.testbeds import Limit, ServerSpec, Testbed
 
-_GENERIC = (INSERTION_LOSS, BIT_ERRORS, PATH_CHANGES, TRANSCEIVERS)
+_GENERIC = (INSERTION_LOSS, BIT_ERRORS, PATH_CHANGES, TRANSCEIVERS, PORT_COUNTERS)
 _LAST = (CLOSURE, HARNESS)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 
@@ -161,6 +162,60 @@ def _power_over_temperature(data: SectionData) -> Iterator[Figure]:
         legend = [(0, "the greatest of all transceivers")]
         yield Figure(title, drawing, data.frame.simulated, legend=legend)
 
+
+# ------------------------------------------------------------------- counters of NIC ports
+
+_COUNTERS = "port_counter."
+
+
+class _Moved(NamedTuple):
+    """Counts of one counter of one port in one test."""
+
+    test: TestFrame
+    quantity: str
+    port: str
+    counted: float
+    is_least: bool
+
+
+def _moved(data: SectionData) -> Iterator[_Moved]:
+    """Yield the counters that moved, or whose count is not known, or that a limit asks for."""
+    for test in data.frame.tests:
+        for name, series in test.series.items():
+            if not name.startswith(_COUNTERS):
+                continue
+            # A doubt, textual condition of its row, stands behind the port.
+            unknown = np.array([bool(subject.partition(", ")[2]) for subject in series.subject])
+            for place in np.flatnonzero(
+                (series.value > 0) | unknown | (data.limit(name) is not None)
+            ):
+                port = series.subject[place].partition(", ")[0]
+                value = float(series.value[place])
+                yield _Moved(test, name, port, value, bool(unknown[place]))
+
+
+_PORT_COUNTERS = Table(
+    "Counters that moved",
+    (
+        Column[_Moved]("test", lambda one: one.test.label),
+        Column[_Moved]("counter", lambda one: quantity(one.quantity).title),
+        Column[_Moved]("port", lambda one: one.port),
+        Column[_Moved](
+            "counted", lambda one: f"{'at least ' if one.is_least else ''}{one.counted:,.0f}"
+        ),
+    ),
+    rows=_moved,
+    about="Differences of the counters of NIC ports between a reading after each test and the one "
+    "before. Counters that did not move are in the rows alone, those that a NIC does not have "
+    "nowhere. Drivers count retransmissions differently: by timeouts, recoveries or packets.",
+)
+
+PORT_COUNTERS = Section(
+    optical.PORT_COUNTERS,
+    parts=(_PORT_COUNTERS,),
+    estimates=of_quantities(),
+    shows=lambda name: name.startswith(_COUNTERS),
+)
 
 TRANSCEIVERS = Section(
     optical.TRANSCEIVERS,

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 from lightrig.instruments.clock import Span
 from lightrig.instruments.core.capabilities.instruments import Identified
@@ -223,6 +223,35 @@ class HasNic(Protocol):
     @property
     def nic(self) -> "Nic":
         """Readings of the NIC ports, each by netdev or device."""
+
+
+class CountGrowth(NamedTuple):
+    """What a counter has counted between two readings.
+
+    Attributes:
+        least: what is certain.
+        most: the same where the difference is known; None where more may have been counted.
+        doubt: why it is not known, as a clause; None where it is.
+    """
+
+    least: int
+    most: int | None
+    doubt: str | None
+
+
+class PortCounts(Protocol):
+    """One reading of the counters of a NIC port's traffic."""
+
+    def since(self, before: Any) -> Mapping[str, CountGrowth]:
+        """Return what was counted since an earlier reading, by name, of counters in both."""
+
+
+@runtime_checkable
+class HasPortCounters(Protocol):
+    """A server that reads what its NIC ports have counted of their traffic."""
+
+    def port_counts(self, netdev: str, rdma: str | None) -> PortCounts:
+        """Read the counters of a port; no module is asked, and none that is missing is zero."""
 
 
 @dataclass(slots=True)

@@ -33,6 +33,7 @@ from lightrig.instruments.servers.ports.fec_histogram import FecHistogram
 from lightrig.instruments.servers.ports.firmware_errors import FirmwareErrors
 from lightrig.instruments.servers.ports.nic import NicTools
 from lightrig.instruments.servers.ports.port_errors import PatternErrors, PortErrors, pattern_errors
+from lightrig.instruments.servers.ports.traffic_counters import TrafficCounts, read_counters
 from lightrig.instruments.wire.shell import ForwardingShell, LocalShell, Shell
 from lightrig.instruments.wire.trace import Trace
 
@@ -255,6 +256,10 @@ class LinuxServer:
     def port_errors(self, port: str, netdev: str, fec: FecSide, rate_bps: float) -> PortErrors:
         """Return the error counters of a NIC port's driver; see `PortErrorCounters`."""
         return PortErrors(port, self.nic, netdev, fec, rate_bps, self._clock)
+
+    def port_counts(self, netdev: str, rdma: str | None) -> TrafficCounts:
+        """Return what a NIC port has counted of its traffic; see `HasPortCounters`."""
+        return read_counters(self.nic, netdev, rdma)
 
     def fec_errors(self, port: str, netdev: str, fec: FecSide, rate_bps: float) -> FecErrors:
         """Return the standard FEC counters of a NIC port; see `PortErrorCounters`."""

@@ -131,3 +131,21 @@ def test_a_port_whose_carrier_is_lost_again_and_again_has_a_card(tmp_path):
     assert "outage.flap of p1" in card
     assert "number in the night" in card
     assert "2026-11-08" in card
+
+
+@pytest.mark.parametrize("drop", [0.0, 1.8])
+def test_a_receiver_that_loses_light_departs_on_its_first_morning(drop):
+    """64 lanes with readings to 0.05 dB (k = 1), of which one loses 1.8 dB in the last night."""
+    random = np.random.default_rng(12)
+    lanes = []
+    for number in range(64):
+        level = random.uniform(-4, 1) + random.normal(0, 0.05, NIGHTS)
+        if number == 37:
+            level[-1] -= drop
+        port = f"server{number // 16}.nic0.p{number // 4 % 4}.lane{number % 4 + 1}"
+        ends = {"median": level, "level": level, "lower": level, "upper": level}
+        one = {**ends, "greatest": level, "n": np.ones(NIGHTS)}
+        lanes.append(series("transceiver.received_power", port, "dBm", **one))
+    ((*found,),) = find_series_departures([lab(*lanes)])
+    expected = ["server2.nic0.p1.lane2"] if drop else []
+    assert [departure.series.subject for departure in found] == expected

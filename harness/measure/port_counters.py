@@ -1,0 +1,119 @@
+"""Counters of NIC ports around each test, and a reading of every module each night.
+
+Counters are read after a test; the reading after the test before is where its differences begin, so
+a test costs one reading, never within an event. It is left out where it would take more than 2 % of
+the time since the last one; the next reading covers both tests then. Modules are read at most every
+30 s: their bus is slow, and a reading occupies it.
+"""
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from lightrig.harness.bench import Bench
+from lightrig.harness.measure.recording import Recording
+from lightrig.harness.record import Row, Scalar
+from lightrig.instruments.core.capabilities import HasNic, HasPortCounters, PortCounts
+from lightrig.testbeds import LightrigError
+
+FAMILY, MODULE = "port_counter", "transceiver"
+
+MOST_COST = 0.02
+"""Greatest part of the time of a test that its reading takes."""
+
+MODULES_APART = 30_000_000_000
+"""Shortest time between two readings of the modules, in ns."""
+
+
+@dataclass(slots=True)
+class PortCounters:
+    """The last reading of all ports of a bench.
+
+    Attributes:
+        bench: whose NIC ports are read.
+    """
+
+    bench: Bench
+    _last: dict[str, PortCounts] = field(default_factory=dict)
+    _at: int = 0
+    _cost: int = 0
+    _modules_at: int | None = None
+
+    @property
+    def is_wanted(self) -> bool:
+        """Whether counters are read: of hardware always, of a simulation if a limit asks."""
+        return bool(self.judged_families) or self.bench.world is None
+
+    @property
+    def judged_families(self) -> tuple[str, ...]:
+        """The families that limits of the testbed ask for."""
+        asked = {name.partition(".")[0] for name in self.bench.testbed.limits}
+        return tuple(sorted(asked & {FAMILY, MODULE}))
+
+    def begin(self) -> None:
+        """Read the counters before the first test."""
+        if self.is_wanted and not self._at:
+            self._read()
+
+    def record(self, recording: Recording) -> None:
+        """Record what the counters have counted since the last reading, and the modules' state.
+
+        Raises `LimitExceededError` where that breaks a limit of the testbed.
+        """
+        if not self.is_wanted or self.bench.clock.now() - self._at < self._cost / MOST_COST:
+            return
+        before, since = self._last, self._at
+        self._read()
+        number = recording.next_event()
+        conditions: dict[str, Scalar] = {"event": number, "window_s": (self._at - since) / 1e9}
+        recording.record(list(self._rows(before, conditions)))
+        now = self.bench.clock.now()
+        if self._modules_at is None or now - self._modules_at >= MODULES_APART:
+            recording.record(list(self._module_rows(number)))
+            self._modules_at = self.bench.clock.now()
+        if families := self.judged_families:
+            recording.judge(*families)
+
+    def _rows(
+        self, before: Mapping[str, PortCounts], conditions: Mapping[str, Scalar]
+    ) -> Iterator[Row]:
+        for port, counts in self._last.items():
+            grown = counts.since(before[port]) if port in before else {}
+            for name, (least, most, doubt) in grown.items():
+                of_this = dict(conditions) if doubt is None else {**conditions, "doubt": doubt}
+                quantity = f"{FAMILY}.{name}"
+                yield Row(port, quantity, least, least, most, "1", self._at, of_this)
+
+    def _read(self) -> None:
+        began = self.bench.clock.now()
+        last: dict[str, PortCounts] = {}
+        for spec in self.bench.testbed.nic_ports:
+            server = self.bench.servers.get(spec.port.owner)
+            if server is not None and isinstance(server, HasPortCounters):
+                last[str(spec.port)] = server.port_counts(spec.netdev, spec.rdma)
+        self._last, self._at = last, self.bench.clock.now()
+        self._cost = self._at - began
+
+    def _module_rows(self, number: int) -> Iterator[Row]:
+        for spec in self.bench.testbed.nic_ports:
+            server, port = self.bench.servers.get(spec.port.owner), str(spec.port)
+            if server is None or not isinstance(server, HasNic):
+                continue
+            try:
+                module = server.nic.module(spec.netdev).value
+            except LightrigError:
+                continue  # a cable, or a tool that is not there
+            found = [(port, "temperature", module.temperature_c, "°C")]
+            for lane in module.lanes_in_use:
+                of_lane = f"{port}.lane{lane.number}"
+                found += [
+                    (of_lane, "received_power", lane.rx_power_dbm, "dBm"),
+                    (of_lane, "sent_power", lane.tx_power_dbm, "dBm"),
+                    (of_lane, "bias", lane.tx_bias_ma, "mA"),
+                ]
+            at = self.bench.clock.now()
+            for subject, name, value, unit in found:
+                # Without light there is no power in dBm: `doctor` and the links say that.
+                if value is not None and math.isfinite(value):
+                    quantity, of_event = f"{MODULE}.{name}", {"event": number}
+                    yield Row(subject, quantity, value, value, value, unit, at, of_event)
