@@ -1,21 +1,50 @@
 """Simulated steps of training beside those that others simulated, and a step at full size.
 
 Limits: of the usable of 641 released step times at least 97 % within 0.1 %, 90 % within 0.02 %,
-all within 0.6 %, in two minutes.
+all within 0.6 %, in two minutes; 16,384 ranks (DP 64, PP 16, TP 16, folded; 96 layers, 16
+micro-batches), by packets and with circuits on demand, in 60 s and 2 GB each.
 """
 
+import resource
 import time
 from collections import defaultdict
 
-from lightrig.suites.claims.opus.simulated_steps import Result, results, simulated
+from lightrig.harness.systems.opus.planning.archived_simulation import on_demand, packet
+from lightrig.harness.workloads.collectives import Timing
+from lightrig.harness.workloads.transformer import Model, Parallelism, workload
+from lightrig.suites.claims.opus.simulated_steps import DEVICES, Result, results, simulated
 
 WITHIN = (0.0002, 0.001, 0.006)
 AT_LEAST = (0.9, 0.97, 1.0)
 TABLE_S = 120.0
+SIZE_S, SIZE_GB = 60.0, 2
 
 
 def main() -> None:
+    size()
     table()
+
+
+def size() -> None:
+    """Print how long a step of 16,384 ranks takes to compute."""
+    model = Model(96, 8192, 28672, 32000, 64, 8, gated=True)
+    degrees = Parallelism(64, 16, 16, micro_batches=16)
+    bandwidths, timing = {"dp": 50.0, "pp": 50.0, "tp": 450.0}, Timing(936, 12, 4800.0, 4, 2)
+    for mode in ("packet", "on demand"):
+        begun, processor = time.perf_counter(), time.process_time()
+        step = workload(model, degrees, 1024 * 4096, DEVICES["H200"], fold_data=mode == "packet")
+        times = (
+            packet(step, bandwidths, timing)
+            if mode == "packet"
+            else on_demand(step, bandwidths, timing, 25_000_000)[0]
+        )
+        took, processor = time.perf_counter() - begun, time.process_time() - processor
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
+        print(
+            f"{step.ranks:,} ranks ({len(step.graph_of):,} simulated), {mode}: {times.events:,} "
+            f"events in {took:.1f} s ({processor:.1f} s of processor) of {SIZE_S:.0f} s, "
+            f"{peak:.2f} of {SIZE_GB} GB"
+        )
 
 
 def table() -> None:

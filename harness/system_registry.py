@@ -81,6 +81,8 @@ class System:
         trainer: what `lightrig train` runs on a testbed of this system, a function of a `Fabric`, a
             `TrainingRequest` and a function that receives what ranks print; it returns a
             `TrainingReport` (`lightrig.harness.jobs.training`).
+        simulated_fabric: what `lightrig simulate WORKLOAD NAME:key=value` runs steps on, a function
+            of a `lightrig.harness.workloads.fabrics.Options` that returns a `SimulatedFabric`.
     """
 
     name: str
@@ -94,6 +96,7 @@ class System:
     orchestrator: str | None = None
     structure: str | None = None
     trainer: str | None = None
+    simulated_fabric: str | None = None
 
     @property
     def built_in(self) -> bool:

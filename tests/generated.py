@@ -23,6 +23,7 @@ from lightrig.harness.certify.requirements import requirements
 from lightrig.harness.certify.sheet import sheet_schema
 from lightrig.harness.quantities import declarations
 from lightrig.harness.system_registry import installed_systems
+from lightrig.harness.workloads.description import workload_schema
 from lightrig.instruments.core.models import models, shipped_drivers
 from lightrig.instruments.core.registry import driver
 from lightrig.testbeds import json_schema
@@ -253,6 +254,7 @@ GENERATED: dict[str, Callable[[str], str]] = {
     "docs/how-to/read-a-report.md": mornings_page,
     "docs/quantities.md": quantities_page,
     "harness/certify/sheet.schema.json": partial(_schema, sheet_schema),
+    "harness/workloads/workload.schema.json": partial(_schema, workload_schema),
     "tests/structure/public_modules.txt": public_modules,
     "testbeds/schema.json": partial(_schema, json_schema),
     "testbeds/baselines.schema.json": partial(_schema, baselines_schema),

@@ -6,6 +6,7 @@ Of the nodes of a rank that could start, the one of the lowest number does
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
@@ -53,7 +54,8 @@ class Node(NamedTuple):
     """A node. `needs`: nodes that end before it starts.
 
     nanoseconds: of compute. amount: bytes of communication. group: name of a collective's group.
-    peer: of a send or receive, the rank, or with `relative` stages further. tag: pairs them.
+    peer: of a send or receive, how many simulated ranks further it is. tag: pairs them.
+    operations, written: of compute, multiplications with their additions, and bytes of the result.
     """
 
     kind: Kind
@@ -65,6 +67,8 @@ class Node(NamedTuple):
     peer: int = 0
     tag: int = 0
     name: str = ""
+    operations: int = 0
+    written: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +148,26 @@ class Workload:
         for factor in self.folded.values():
             count *= factor
         return count
+
+    def traffic(self) -> dict[str, int]:
+        """Return the bytes that all ranks send, by kind of group, and "pp" between stages.
+
+        Of collectives what a ring sends, which is the least where each member has its links.
+        """
+        sums: dict[str, int] = defaultdict(int)
+        folded = self.ranks // len(self.graph_of)
+        for rank, groups in enumerate(self.groups):
+            for node in self.graph(rank).nodes:
+                if node.kind is Kind.SEND:
+                    sums["pp"] += node.amount * folded
+                elif node.kind is Kind.COLLECTIVE:
+                    group = groups[node.group]
+                    sent = (group.size - 1) * node.amount
+                    if node.pattern is not Pattern.ALL_GATHER:
+                        sent //= group.size
+                    twice = node.pattern is Pattern.ALL_REDUCE
+                    sums[group.kind] += sent * folded * (1 + twice)
+        return dict(sums)
 
     def graph(self, rank: int) -> Graph:
         """Return the graph of a simulated rank."""

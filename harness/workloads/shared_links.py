@@ -80,7 +80,10 @@ class SharedLinks:
     def begin_collective(
         self, simulator: Simulator, group: Group, node: Node, end: Callable[[], None]
     ) -> None:
-        """Send the messages of a collective, step by step."""
+        """Send the messages of a collective; those within servers have links of their own."""
+        if group.kind == "tp":
+            simulator.at(simulator.now + self.collective(group, node), end)
+            return
         algorithm = self._algorithms.get(group.kind, "ring")
         found = steps(node.pattern, algorithm, len(group.members), node.amount)
         self._continue(simulator, group.members, found, end)

@@ -108,6 +108,7 @@ class Simulator:
         self._arrived: dict[tuple[int, int, int], int] = defaultdict(int)
         self._expected: dict[tuple[int, int, int], list[int]] = defaultdict(list)
         self._kinds, self._nanoseconds = _plans(workload, network)
+        self._nodes = [workload.graph(rank).nodes for rank in range(count)]
         self._followers = [workload.graph(rank).followers for rank in range(count)]
 
     def at(self, time: int, call: Callable[[], None]) -> None:
@@ -117,7 +118,11 @@ class Simulator:
 
     def node(self, rank: int, number: int) -> Node:
         """Return a node of a simulated rank."""
-        return self.workload.graph(rank).nodes[number]
+        return self._nodes[rank][number]
+
+    def group(self, rank: int, number: int) -> Group:
+        """Return the group of a collective."""
+        return self.workload.groups[rank][self._nodes[rank][number].group]
 
     def peer(self, rank: int, number: int) -> int:
         """Return the simulated rank at the other end of a send or receive."""
@@ -172,7 +177,7 @@ class Simulator:
                 cause = "receive"
             else:
                 self._communicating[rank] = False
-                cause = "send" if kind == _SEND else self.node(rank, number).group
+                cause = "send" if kind == _SEND else self.group(rank, number).kind
             if self.control is not None:
                 self.control.ended(self, rank, number)
         self._unfinished[rank] -= 1
@@ -240,7 +245,7 @@ class Simulator:
                 self, rank, target, node.amount, lambda: self._delivered(rank, number, target)
             )
             return True
-        group = self.workload.groups[rank][node.group]
+        group = self.group(rank, number)
         joined = self._joined[group]
         joined.append((rank, number))
         if len(joined) == len(group.members):

@@ -217,7 +217,15 @@ class _Stage:
 
     def _compute(self, key: Key, needs: Sequence[Key], operations: int, written: int) -> None:
         time = self._device.nanoseconds(operations, written * self._bytes)
-        self._builder.add(key, needs, Node(Kind.COMPUTE, (), nanoseconds=time, name=str(key[-1])))
+        node = Node(
+            Kind.COMPUTE,
+            (),
+            nanoseconds=time,
+            name=str(key[-1]),
+            operations=operations,
+            written=written * self._bytes,
+        )
+        self._builder.add(key, needs, node)
 
     def _collective(
         self, key: Key, needs: Sequence[Key], group: str, pattern: Pattern, elements: int

@@ -10,7 +10,6 @@ from lightrig.harness.systems.opus.planning.archived_simulation import (
     on_demand,
     packet,
     provisioned,
-    traffic,
 )
 from lightrig.harness.workloads.simulator import Simulator
 from lightrig.suites.claims.opus.simulated_steps import results, simulated
@@ -67,7 +66,7 @@ def test_compute_is_the_released_one_to_the_nanosecond(name, nanoseconds):
 def test_traffic_is_the_released_one_to_the_byte():
     """As the log of the one-shot fabric's budget has it, of gpt DP 2, PP 2, TP 2."""
     example = dataclasses.replace(released(SMALL, "eps", "").example, tensor=2)
-    assert traffic(example.workload(fold_data=True)) == {
+    assert example.workload(fold_data=True).traffic() == {
         "dp": 143_831_072_768,
         "tp": 8_248_434_360_320,
         "pp": 17_179_869_184,

@@ -7,7 +7,6 @@ from lightrig.harness.systems.opus.planning.archived_simulation import (
     circuits,
     marks,
     one_shot,
-    traffic,
 )
 from lightrig.harness.workloads.collectives import Timing
 from lightrig.harness.workloads.graph import Graph, Group, Kind, Node, Pattern, Workload
@@ -72,7 +71,7 @@ def test_one_shot_fabric_is_split_by_the_root_of_its_traffic():
         (0, 0, 1, 1),
     )
     # 8 ranks put 4,000 bytes into rings of two, 1,000 into pairs; 4 of them send 1,000 on.
-    assert traffic(workload) == {"dp": 32_000, "tp": 8_000, "pp": 4_000}
+    assert workload.traffic() == {"dp": 32_000, "tp": 8_000, "pp": 4_000}
     split = one_shot(workload, scale_out=30.0, scale_up=60.0)
     # Eight links of each kind; roots are 2, 1 and 1 / root 2 of that of tp; budget 90 a rank.
     parts = {"dp": 2.0, "tp": 1.0, "pp": 2**-0.5}

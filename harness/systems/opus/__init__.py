@@ -15,4 +15,5 @@ SYSTEM = System(
     sections=f"{_PACKAGE}.report:SECTIONS",
     generator=f"{_PACKAGE}.generator:generate",
     trainer=f"{_PACKAGE}.measurements.train_script:train",
+    simulated_fabric=f"{_PACKAGE}.planning.simulated_fabric:rails",
 )

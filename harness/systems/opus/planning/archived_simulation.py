@@ -13,7 +13,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from math import sqrt
 
 from lightrig.harness.workloads.collectives import Timing
-from lightrig.harness.workloads.graph import Group, Kind, Pattern, Workload
+from lightrig.harness.workloads.graph import Group, Kind, Workload
 from lightrig.harness.workloads.networks import Circuits, DedicatedLinks
 from lightrig.harness.workloads.simulator import Simulator, StepTimes
 
@@ -64,7 +64,7 @@ class ArchivedControl:
         *,
         voting: bool = True,
     ) -> None:
-        self._workload, self._circuits = workload, circuits
+        self._circuits = circuits
         self._stages = workload.stages
         self._bits = [0] * (max(self._stages) + 1)
         self._present = tuple(self._bits)
@@ -81,7 +81,9 @@ class ArchivedControl:
         if node.kind is Kind.SEND:
             self._want(rank, simulator.peer(rank, number))
             return self._ask(simulator)
-        group = self._workload.groups[rank][node.group]
+        group = simulator.group(rank, number)
+        if group.kind != "dp":
+            return True
         if group not in self._granted:
             self._votes[group].add(rank)
             if self._voting and len(self._votes[group]) < len(group.members):
@@ -102,10 +104,9 @@ class ArchivedControl:
         label = None
         if node.kind in {Kind.SEND, Kind.RECEIVE}:
             label = simulator.peer(rank, number)
-        elif node.group == "dp":
+        elif (group := simulator.group(rank, number)).kind == "dp":
             label = RING
-            members = self._workload.groups[rank]["dp"].members
-            if rank == members[-1]:
+            if len(group.members) > 1 and rank == group.members[-1]:
                 self._in_flight -= 1
         finished = len(self.ended_labels[rank])
         self.ended_labels[rank].append(label)
@@ -175,29 +176,12 @@ def provisioned(
     return Simulator(workload, network, ArchivedControl(workload, network, ahead)).run()
 
 
-def traffic(workload: Workload) -> dict[str, int]:
-    """Return the bytes that all ranks send, by kind of link."""
-    sums: dict[str, int] = defaultdict(int)
-    folded = workload.ranks // len(workload.graph_of)
-    for rank, groups in enumerate(workload.groups):
-        for node in workload.graph(rank).nodes:
-            if node.kind is Kind.SEND:
-                sums["pp"] += node.amount * folded
-            elif node.kind is Kind.COLLECTIVE:
-                size = groups[node.group].size
-                sent = (size - 1) * node.amount
-                if node.pattern is not Pattern.ALL_GATHER:
-                    sent //= size
-                sums[node.group] += sent * folded * (1 + (node.pattern is Pattern.ALL_REDUCE))
-    return dict(sums)
-
-
 def one_shot(workload: Workload, scale_out: float, scale_up: float) -> dict[str, float]:
     """Return the bandwidths of a fabric that never changes, split by the root of its traffic.
 
     The archive's rule: all links of the fabric, those within a server too, share one budget.
     """
-    carried = traffic(workload)
+    carried = workload.traffic()
     stages = max(workload.stages) + 1
     group = workload.groups[0]
     data, tensor = group["dp"].size, group["tp"].size

@@ -1,0 +1,69 @@
+"""Rails for `lightrig simulate`: packet switches, a fabric that never changes, circuits that do."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from lightrig.harness.systems.opus.planning.archived_simulation import (
+    on_demand,
+    one_shot,
+    packet,
+    provisioned,
+)
+from lightrig.harness.workloads.fabrics import Options, Rates
+from lightrig.harness.workloads.graph import Workload
+from lightrig.harness.workloads.simulator import StepTimes
+
+
+@dataclass(frozen=True, slots=True)
+class Rails:
+    """Photonic rails, on which a rank's whole rate is its ring's or its neighbours'."""
+
+    rates: Rates
+    modes: tuple[str, ...] = ("provisioned", "on-demand", "one-shot", "packet")
+
+    def folds(self, mode: str) -> bool:
+        """Circuits are asked for by each rank, so that these are simulated one by one."""
+        return mode in {"one-shot", "packet"}
+
+    def changes(self, mode: str) -> bool:
+        """Whether the switching time matters."""
+        return not self.folds(mode)
+
+    def assumptions(self, mode: str) -> tuple[str, ...]:
+        """Return what else the answer rests on."""
+        match mode:
+            case "packet":
+                return ("packet switches give each kind of link its full rate at once",)
+            case "one-shot":
+                return (
+                    "links out of and within servers share one budget by the root of their traffic",
+                )
+        return (
+            "the released simulation's rules: ranks vote, are polled, and changes wait for rings",
+        )
+
+    def scaled(self, factor: float) -> Rails:
+        """Return the same with other rates out of servers."""
+        return Rails(self.rates.scaled(factor))
+
+    def simulate(self, workload: Workload, mode: str, switching: int) -> StepTimes:
+        """Return the step; `switching` in nanoseconds."""
+        bandwidths, timing = self.rates.bandwidths, self.rates.timing
+        match mode:
+            case "packet":
+                return packet(workload, bandwidths, timing)
+            case "one-shot":
+                split = one_shot(workload, self.rates.scale_out, self.rates.scale_up)
+                return packet(workload, split, timing)
+        times, ahead = on_demand(workload, bandwidths, timing, switching)
+        if mode == "on-demand":
+            return times
+        return provisioned(workload, bandwidths, timing, switching, ahead)
+
+
+def rails(options: Options) -> Rails:
+    """Return the fabric of `opus:scale_out=400G,...`."""
+    found = Rails(Rates.of(options))
+    options.end()
+    return found

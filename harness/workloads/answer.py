@@ -1,0 +1,194 @@
+"""What a step on a fabric comes to: its time, what it waits for, a curve over switching times."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from lightrig.harness.workloads.fabrics import FabricError, SimulatedFabric
+from lightrig.harness.workloads.graph import Workload
+from lightrig.harness.workloads.simulator import StepTimes
+from lightrig.testbeds.quantities import format_duration
+
+LINKS = {
+    "dp": "data-parallel rings",
+    "pp": "between stages",
+    "tp": "tensor-parallel, within servers",
+    "ep": "between experts",
+    "cp": "between parts of sequences",
+}
+WAITS = {
+    "receive": "data of a neighbouring stage, and its circuits",
+    "send": "a message that is being sent",
+    "circuits": "circuits, refused until nothing else went on",
+    **LINKS,
+}
+_SLOPE_NS = 1_000_000
+"""How much longer switching is made to see how many changes the step waits for."""
+_SAME = 0.01
+"""Part of a step within which a tenth of the bandwidth counts as the same."""
+
+
+class Source(Protocol):
+    """What gives a workload, with data-parallel ranks folded or one by one."""
+
+    @property
+    def name(self) -> str:
+        """How the answer names it."""
+
+    def workload(self, *, fold_data: bool) -> Workload:
+        """Return the step."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A computed step; times in nanoseconds."""
+
+    name: str
+    fabric: str
+    mode: str
+    ranks: int
+    simulated_ranks: int
+    folded: Mapping[str, int]
+    switching: int | None
+    times: StepTimes
+    critical_changes: float | None
+    curve: Sequence[tuple[int, int]]
+    compared: Mapping[str, int]
+    traffic: Mapping[str, int]
+    carried: Mapping[Hashable, float]
+    tenth: int
+    assumptions: Sequence[str] = field(default_factory=tuple)
+
+    @property
+    def network_matters(self) -> bool:
+        """Whether a tenth of the bandwidth out of servers makes a difference."""
+        return self.tenth > self.times.step * (1 + _SAME)
+
+    @property
+    def last(self) -> int:
+        """The simulated rank that ends last."""
+        return max(range(len(self.times.ends)), key=self.times.ends.__getitem__)
+
+    def document(self) -> dict[str, Any]:
+        """Return the answer for `--json`, in s and bytes."""
+        return {
+            "computed": True,
+            "workload": self.name,
+            "fabric": self.fabric,
+            "mode": self.mode,
+            "ranks": self.ranks,
+            "simulated_ranks": self.simulated_ranks,
+            "folded": dict(self.folded),
+            "switching_s": None if self.switching is None else self.switching / 1e9,
+            "step_s": self.times.step / 1e9,
+            "compute_s": self.times.compute[self.last] / 1e9,
+            "exposed_s": self.times.exposed / 1e9,
+            "changes": self.times.changes,
+            "changes_on_critical_path": self.critical_changes,
+            "waits_s": {
+                kind: waited / 1e9 for kind, waited in sorted(self.times.waits[self.last].items())
+            },
+            "bytes": dict(self.traffic),
+            "links": [
+                {"link": list(link) if isinstance(link, tuple) else link, "bytes": carried}
+                for link, carried in self.carried.items()
+            ],
+            "curve": [
+                {"switching_s": switching / 1e9, "step_s": step / 1e9}
+                for switching, step in self.curve
+            ],
+            "compared": {
+                mode: {"step_s": step / 1e9, "more": self.times.step / step - 1}
+                for mode, step in self.compared.items()
+            },
+            "tenth_of_bandwidth_s": self.tenth / 1e9,
+            "network_matters": self.network_matters,
+            "assumptions": list(self.assumptions),
+        }
+
+    def lines(self) -> list[str]:
+        """Return the answer for people."""
+        lines = [
+            f"{self.name} on {self.fabric}, {self.mode}: computed, nothing was measured",
+            f"  step      {format_duration(self.times.step)}, of which "
+            f"{format_duration(self.times.exposed)} is not hidden by compute",
+        ]
+        if self.switching is not None:
+            critical = self.critical_changes or 0.0
+            lines.append(
+                f"  changes   {self.times.changes} of circuits, {format_duration(self.switching)} "
+                f"each, of which the step waits for {critical:.1f}"
+            )
+        waits = sorted(self.times.waits[self.last].items(), key=lambda one: -one[1])
+        for head, (kind, waited) in zip(["waits", *[""] * 9], waits, strict=False):
+            lines.append(f"  {head:<10}{format_duration(waited)} for {WAITS.get(kind, kind)}")
+        for head, (kind, sent) in zip(["bytes", *[""] * 9], self.traffic.items(), strict=False):
+            lines.append(f"  {head:<10}{sent / 1e9:,.3f} GB {LINKS.get(kind, kind)}")
+        for head, (mode, step) in zip(["compared", *[""] * 9], self.compared.items(), strict=False):
+            more = self.times.step / step - 1
+            lines.append(f"  {head:<10}{format_duration(step)} {mode}: this takes {more:+.2%}")
+        for head, (switching, step) in zip(["curve", *[""] * 20], self.curve, strict=False):
+            lines.append(f"  {head:<10}{format_duration(step)} at {format_duration(switching)}")
+        if not self.network_matters:
+            lines.append("  network   does not matter here: a tenth of its bandwidth is as good")
+        folded = ", ".join(f"{size} {name}" for name, size in self.folded.items())
+        lines.append(
+            f"  ranks     {self.ranks:,}, of which {self.simulated_ranks:,} are simulated"
+            + (f": those of {folded} do the same at the same times" if folded else "")
+        )
+        lines += [f"  assumed   {assumption}" for assumption in self.assumptions]
+        return lines
+
+
+def answer(
+    source: Source,
+    fabric: SimulatedFabric,
+    label: str,
+    *,
+    mode: str,
+    switching: Sequence[int],
+    compare: Sequence[str] = (),
+    progress: Callable[[], None] = lambda: None,
+) -> Answer:
+    """Return a step's answer at the first of the switching times, and its curve over all of them.
+
+    Raises `FabricError` for a mode that the fabric has not, and `WorkloadError`.
+    """
+    for one in (mode, *compare):
+        if one not in fabric.modes:
+            raise FabricError(f"{label}: no mode {one!r}; its modes are {', '.join(fabric.modes)}")
+
+    def step(of: SimulatedFabric, chosen: str, time: int) -> tuple[Workload, StepTimes]:
+        workload = source.workload(fold_data=of.folds(chosen))
+        found = of.simulate(workload, chosen, time)
+        progress()
+        return workload, found
+
+    changes = fabric.changes(mode)
+    workload, times = step(fabric, mode, switching[0])
+    carried = dict(getattr(fabric, "carried", {}))
+    critical = None
+    if changes:
+        later = step(fabric, mode, switching[0] + _SLOPE_NS)[1]
+        critical = (later.step - times.step) / _SLOPE_NS
+    curve = [(switching[0], times.step)] if changes and len(switching) > 1 else []
+    curve += [(time, step(fabric, mode, time)[1].step) for time in switching[1:] if changes]
+    return Answer(
+        source.name,
+        label,
+        mode,
+        workload.ranks,
+        len(workload.graph_of),
+        workload.folded,
+        switching[0] if changes else None,
+        times,
+        critical,
+        curve,
+        {one: step(fabric, one, switching[0])[1].step for one in compare},
+        workload.traffic(),
+        carried,
+        step(fabric.scaled(0.1), mode, switching[0])[1].step,
+        (*workload.assumptions, *fabric.assumptions(mode)),
+    )
