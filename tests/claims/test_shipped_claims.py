@@ -28,6 +28,8 @@ DIFFERENCES = {
     "opus": {
         *("step-time-config-2", "step-time-config-2-provisioned", "control-overhead"),
         *("control-overhead-provisioned", "suppressed", "cost-256", "window-bound"),
+        *("overhead-gb200", "overhead-gb200-2048", "overhead-h200-one-shot"),
+        *("overhead-anywhere", "overhead-100ms"),
     },
     "mixnet": {"dual-nic-failure", "comparable-qwen", "cost-efficiency-100-8x7b"},
     "infinitehbd": {

@@ -12,6 +12,7 @@ from lightrig.harness.systems.opus.planning.operations import OpusError, RailJob
 from lightrig.harness.systems.opus.planning.topology import TopologyId
 from lightrig.suites.claims.opus.further_claims import FURTHER
 from lightrig.suites.claims.opus.phases import parse_phase_table, steady
+from lightrig.suites.claims.opus.simulated_overheads import SIMULATED
 from lightrig.suites.claims.opus.window_count import window_count
 
 RECORDINGS = Path(__file__).parents[3] / "testbeds" / "opus" / "recordings"
@@ -177,6 +178,7 @@ _CONFIG_3 = "deepseek_v3_16b_16gpu_config3_baseline.csv"
 
 COMPUTED: Registry = {
     **FURTHER,
+    **SIMULATED,
     "estimate": _estimate,
     "windows": _windows,
     "shifts": _shifts,
