@@ -145,3 +145,19 @@ def test_a_ring_shares_with_a_message():
     )
     step = Simulator(workload, network).run()
     assert step.ends == [1000, 1500, 1500, 1000]
+
+
+def test_a_change_waits_for_a_ring_that_goes_on():
+    """A ring of 10,000 bytes on the second stage: 2 x (5,000 + 10), begun by its last rank at 100.
+
+    The message of the first stage is refused at 100, and asked for again once the ring has ended.
+    """
+    first = [Node(COMPUTE, (), 100), Node(SEND, (0,), amount=1000, peer=2)]
+    second = [ring(amount=10_000), Node(RECEIVE, (), amount=1000, peer=-2)]
+    groups = [{"dp": Group("dp", (0, 1), 2)}] * 2 + [{"dp": Group("dp", (2, 3), 2)}] * 2
+    graphs = Graph.of(first), Graph.of(second)
+    workload = Workload(graphs, (0, 0, 1, 1), tuple(groups), stages=(0, 0, 1, 1))
+    network = circuits(workload, {"dp": 1.0, "pp": 1.0}, TIMING, switching=1000)
+    step = Simulator(workload, network, ArchivedControl(workload, network)).run()
+    assert step.step == 100 + 10_020 + 1001 + 1010
+    assert step.changes == 1
