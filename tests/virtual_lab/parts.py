@@ -7,6 +7,7 @@ import contextlib
 import os
 import random
 import re
+import shlex
 import signal
 import subprocess
 import time
@@ -15,13 +16,21 @@ from collections.abc import Callable, Iterator, Sequence
 from .carrier import Monitor
 from .comparison import Move, PortTruth, parse_moves, summary
 from .lab import LIGHTRIG, SERVERS, VirtualLab
-from .runs import compared_run, pytest_command, pytest_on
+from .runs import Run, compared_run, pytest_command, pytest_on, rows_by_test
 from .steps import ROOT, VirtualLabError
+from .time_server import serving
 
 EVENTS = 2
 _OURS = "lightrig-probe|ib_send|ib_write|ib_read|iperf3|lightrig"
 _LEFT_SECONDS = 30
 _CUT_SECONDS = 0.9
+_COMMAND_SECONDS = 1800
+"""Of doctor, whose every program takes seconds to start on an emulated server."""
+
+_TIME_SERVERS_PPM = (50, -20)
+_CHRONY = "/run/virtual-lab-chrony"
+
+_TRACKED = ("System time", "Frequency", "Residual freq", "Skew")
 
 Part = Callable[[VirtualLab], list[str]]
 
@@ -56,6 +65,16 @@ def outage_with_netem(lab: VirtualLab) -> list[str]:
             name = "netem_" + re.sub(r"\W+", "_", options)
             lines += [f"netem {options}:", *_reconfiguration(lab, name, EVENTS)]
     return lines
+
+
+def disciplined(lab: VirtualLab) -> list[str]:
+    """The same while chronyd follows a time server that is 50 ppm fast, or 20 ppm slow."""
+    return _disciplined(lab, "disciplined", 2 * EVENTS)
+
+
+def hundred_disciplined_events(lab: VirtualLab) -> list[str]:
+    """The same, with a hundred events."""
+    return _disciplined(lab, "hundred_disciplined", 100)
 
 
 def rdma(lab: VirtualLab) -> list[str]:
@@ -152,13 +171,18 @@ PARTS: dict[str, Part] = {
     "conformance": conformance,
     "reconfiguration": reconfiguration,
     "netem": outage_with_netem,
+    "disciplined": disciplined,
     "rdma": rdma,
     "doctor": doctor,
     "kills": kills,
     "survive": survive,
     "paused": paused_server,
 }
-LONG_PARTS: dict[str, Part] = {"hundred-events": hundred_events, "thirty-kills": thirty_kills}
+LONG_PARTS: dict[str, Part] = {
+    "hundred-events": hundred_events,
+    "hundred-disciplined": hundred_disciplined_events,
+    "thirty-kills": thirty_kills,
+}
 
 
 @contextlib.contextmanager
@@ -174,12 +198,76 @@ def netem(lab: VirtualLab, server: int, options: str) -> Iterator[None]:
 
 
 def _reconfiguration(lab: VirtualLab, name: str, events: int) -> list[str]:
+    return _told(_held(lab, name, events))
+
+
+def _held(lab: VirtualLab, name: str, events: int) -> Run:
+    """Return a run whose rows all hold the truth."""
     arguments = ["suites/test_reconfiguration.py", "-k", "between_plans", "--samples", str(events)]
     run = compared_run(lab, name, arguments)
     assert run.verdicts, run.said[-4000:]
     assert not run.wrong, "\n".join(run.wrong)
+    return run
+
+
+def _told(run: Run) -> list[str]:
     left_out = f"{len(run.without_row)} ports without a row, {run.merged} moves not noticed"
     return [f"pytest: {_last(run.said)}", *summary(run.verdicts), left_out]
+
+
+def _disciplined(lab: VirtualLab, name: str, events: int) -> list[str]:
+    with contextlib.ExitStack() as stack:
+        for server, ppm in enumerate(_TIME_SERVERS_PPM):
+            stack.enter_context(chrony(lab, server, stack.enter_context(serving(ppm))))
+        before = [_corrected_ns(lab, server) for server in range(len(SERVERS))]
+        began = time.monotonic()
+        run = _held(lab, name, events)
+        said = [f"{time.monotonic() - began:.0f} s with chronyd", *_told(run)]
+        for server, (monotonic, ahead) in enumerate(before):
+            now, ahead_now = _corrected_ns(lab, server)
+            ppm = (ahead_now - ahead) / (now - monotonic) * 1e6
+            said.append(f"server{server}: CLOCK_MONOTONIC corrected by {ppm:+.1f} ppm in the mean")
+            tracking = lab.run(server, "chronyc -n tracking", "root")
+            said += [line for line in tracking.splitlines() if line.startswith(_TRACKED)]
+    jumps = [
+        row
+        for rows in rows_by_test(run.folder).values()
+        for row in rows
+        if row.quantity == "set_aside.clock"
+    ]
+    assert not jumps, "\n".join(map(str, jumps))
+    assert "ClockDriftWarning" not in run.said, run.said
+    return said
+
+
+@contextlib.contextmanager
+def chrony(lab: VirtualLab, server: int, port: int) -> Iterator[None]:
+    """Let chronyd discipline a server's clocks, set up as Debian has it but for the time server."""
+    settings = (
+        f"server 10.0.2.2 port {port} iburst maxpoll 4",
+        f"driftfile {_CHRONY}.drift",
+        f"pidfile {_CHRONY}.pid",
+        "maxupdateskew 100",
+        "makestep 1 3",
+    )
+    written = "\n".join(settings)
+    command = f"echo {shlex.quote(written)} >{_CHRONY}.conf; chronyd -f {_CHRONY}.conf"
+    lab.run(server, command, "root")
+    try:
+        lab.run(server, "chronyc -n waitsync 60 0 0 2", "root", timeout=300)
+        yield
+    finally:
+        lab.run(server, f"kill $(cat {_CHRONY}.pid)", "root")
+
+
+def _corrected_ns(lab: VirtualLab, server: int) -> tuple[int, int]:
+    """Return CLOCK_MONOTONIC of a server, and how far it is ahead of the one that nobody slews."""
+    script = (
+        "from time import *; m = clock_gettime_ns(CLOCK_MONOTONIC); "
+        "print(m, m - clock_gettime_ns(CLOCK_MONOTONIC_RAW))"
+    )
+    monotonic, ahead = lab.run(server, f"python3 -c '{script}'").split()
+    return int(monotonic), int(ahead)
 
 
 def _rdma_counts(lab: VirtualLab) -> dict[str, int]:
@@ -268,7 +356,7 @@ def _lightrig(lab: VirtualLab, *arguments: str) -> tuple[int, str]:
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        timeout=600,
+        timeout=_COMMAND_SECONDS,
         check=False,
     )
     return done.returncode, done.stdout
