@@ -98,6 +98,21 @@ def test_a_silent_switch_holds_up_no_other_and_is_not_asked_twice(
     sessions.close()
 
 
+def test_a_switch_that_the_probe_before_has_waited_for_is_not_waited_for_again(
+    lab: Lab, tmp_path, monkeypatch
+) -> None:
+    """Its answer, an error, comes after 10 s: the second probe ends long before it."""
+    monkeypatch.setattr(switch_sessions, "ANSWER_TIMEOUT_S", 0.3)
+    testbed = row(tmp_path, 5)
+    sessions = SwitchSessions(testbed)
+    lab.timeout_s, lab.silent = 10.0, {"trx0-node3"}
+    sessions.probe(testbed.optical_switches)
+    monkeypatch.setattr(switch_sessions, "ANSWER_TIMEOUT_S", 600.0)
+    found = sessions.probe(testbed.optical_switches)["trx0-node3"]
+    assert isinstance(found, SilentError)
+    sessions.close()
+
+
 def test_switches_that_answer_one_after_the_other_are_all_waited_for(
     lab: Lab, tmp_path, monkeypatch
 ) -> None:
