@@ -104,7 +104,7 @@ def replanned() -> None:
 
 def _shares(made: DataCentre) -> Mapping[str, Mapping[str, int]]:
     """Return outcomes of failures drawn at random, seed 1, by claim."""
-    dice, count = np.random.default_rng(1), max(2, 80_000 // made.hall.gpus)
+    dice, count = np.random.default_rng(1), max(2, 40_000 // made.hall.gpus)
     hall, found = made.hall, {}
     exchanges = [a for a in made.fabric.arrays.values() if a.kind == "2x2"]
     racks = made.column[:, : hall.ring].reshape(-1)
