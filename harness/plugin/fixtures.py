@@ -459,9 +459,11 @@ def measure(
     request.node.stash[MEASURED] = lambda: bool(recording.events or stored)
     lightrig_port_counters.begin()
     yield recording
-    if recording.events or stored:
-        lightrig_port_counters.record(recording)
-    recording.end(bench.clock.now())
+    try:
+        if stored or recording.events:
+            lightrig_port_counters.record(recording)
+    finally:
+        recording.end(bench.clock.now())
 
 
 def attempt_condition(item: pytest.Item) -> dict[str, int]:

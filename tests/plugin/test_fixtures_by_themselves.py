@@ -415,8 +415,12 @@ def test_rows_go_to_the_run_with_their_conditions_and_are_looked_at(
     stash = pytest.Stash()
     callspec = SimpleNamespace(params={"size": 64})
     node = SimpleNamespace(nodeid="t.py::a", name="a", stash=stash, callspec=callspec)
-    steps = function_of(fixtures.measure)(SimpleNamespace(node=node), lab.config, lab.bench)
+    read: list[Any] = []
+    counters = SimpleNamespace(begin=lambda: read.append("begin"), record=read.append)
+    request = SimpleNamespace(node=node)
+    steps = function_of(fixtures.measure)(request, lab.config, lab.bench, counters)
     assert next(steps) is made["recording"]
+    assert read == ["begin"]
     assert (made["limits"], made["test"]) == (lab.testbed.limits, "a")
     rows = [Row("lab", "q", 1, None, None, "ns", 0, {})] * 3
     made["store"](rows)
@@ -445,6 +449,7 @@ def test_rows_go_to_the_run_with_their_conditions_and_are_looked_at(
     lab.noted.clear()
     assert list(steps) == []
     assert lab.noted == [("end", 77)]
+    assert read == ["begin", made["recording"]]
     with pytest.raises(RowError, match="the condition 'attempt' is the test's own"):
         made["store"]([Row("lab", "q", 1, None, None, "ns", 0, {"attempt": 2})])
 
