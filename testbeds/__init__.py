@@ -20,6 +20,7 @@ from lightrig.testbeds.parts import (
     GpuSpec,
     Identity,
     InstrumentKind,
+    LaboratorySpec,
     PowerRange,
 )
 from lightrig.testbeds.plan_pairs import PlanPair, plan_pairs
@@ -91,6 +92,7 @@ __all__ = [
     "Identity",
     "InstrumentKind",
     "InstrumentSpec",
+    "LaboratorySpec",
     "LightrigError",
     "Limit",
     "LimitError",

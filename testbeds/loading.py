@@ -98,6 +98,7 @@ def load(
         overrides=overrides,
         coordinator=document.labgrid,
         fat_tree=document.fat_tree,
+        laboratory=document.laboratory,
         automatic_ports=wiring.automatic,
     )
     if vocabulary is None:

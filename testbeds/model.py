@@ -19,6 +19,7 @@ from lightrig.testbeds.parts import (
     CoordinatorSpec,
     FatTreeSpec,
     InstrumentPart,
+    LaboratorySpec,
     NicFacts,
     OpticalLimits,
     PacketPorts,
@@ -183,6 +184,7 @@ class Testbed:
     by switch the ports that the file leaves to the program: "server0.nic0 1>17". `timezone` is
     the IANA name of the zone whose dates its nights have, None for this machine's. `fat_tree` are
     the sizes of the packet network behind the servers, None where the file does not state them.
+    `laboratory` is what a signed report states, None for pages that nobody signs.
     """
 
     __test__ = False
@@ -208,6 +210,7 @@ class Testbed:
     ssh_config: Path | None = None
     timezone: str | None = None
     fat_tree: FatTreeSpec | None = None
+    laboratory: LaboratorySpec | None = None
 
     @property
     def fibers(self) -> tuple[Fiber, ...]:

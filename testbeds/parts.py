@@ -374,6 +374,28 @@ class FatTreeSpec(Stated):
 
 
 @dataclass(frozen=True, slots=True)
+class LaboratorySpec(Stated):
+    """What a signed report states beside its results (ISO/IEC 17025, 7.8); "" where not stated."""
+
+    name: Annotated[str, Field(description="The laboratory")] = ""
+    address: Annotated[str, Field(description="Its address")] = ""
+    place: Annotated[str, Field(description="Where the tests are made, if elsewhere")] = ""
+    customer: Annotated[str, Field(description="Name and contact of the customer")] = ""
+    method: Annotated[str, Field(description="Method that was agreed")] = ""
+    items: Annotated[
+        str, Field(description="The items tested, as they are called, with their condition")
+    ] = ""
+    received: Annotated[str, Field(description="Date on which the items were received")] = ""
+    environment: Annotated[
+        str, Field(description="Conditions of the room, where no chamber measures them")
+    ] = ""
+    certificates: Annotated[
+        dict[str, str], Field(description="Number of the calibration certificate, by instrument")
+    ] = field(default_factory=dict)
+    person: Annotated[str, Field(description="Who authorises the report, with function")] = ""
+
+
+@dataclass(frozen=True, slots=True)
 class CoordinatorSpec(Stated):
     """A labgrid coordinator that gives this lab to one user at a time; needs lightrig[labgrid]."""
 

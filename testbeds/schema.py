@@ -17,6 +17,7 @@ from lightrig.testbeds.parts import (
     CoordinatorSpec,
     FatTreeSpec,
     InstrumentPart,
+    LaboratorySpec,
     OpticalSwitchPart,
     PacketSwitchPart,
     ServerPart,
@@ -161,6 +162,11 @@ class Document(Part):
         description="Folder of leases and saved states that all hosts share which can reach this "
         "lab, relative to this file; left out: one of this machine",
         examples=["/srv/lab/lightrig"],
+    )
+    laboratory: LaboratorySpec | None = Field(
+        None,
+        description="What a report that is signed states beside its results (ISO/IEC 17025, 7.8)",
+        examples=[{"name": "Optics laboratory", "person": "A. Example, head of laboratory"}],
     )
     labgrid: CoordinatorSpec | None = None
     fat_tree: FatTreeSpec | None = Field(

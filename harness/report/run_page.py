@@ -164,7 +164,13 @@ def sections(
     cards, found, contents = [], [], []
     for name, prefix in _prefixes(testbeds, run).items():
         frame = measured.get(name, TestbedFrame(name, ()))
-        card, answers, entry = render_testbed(frame, testbeds.get(name), prefix, notes.get(name))
+        card, answers, entry = render_testbed(
+            frame,
+            testbeds.get(name),
+            prefix,
+            notes.get(name),
+            str(record.header.get("started", "")),
+        )
         cards.append(card)
         contents.append(entry)
         found += answers

@@ -23,6 +23,7 @@ from lightrig.harness.report.markup import SIGNS
 from lightrig.harness.report.quantity_section import undeclared_sections, with_unlisted
 from lightrig.harness.report.reconfiguration_section import OUTAGE, RECONFIGURATION
 from lightrig.harness.report.sections import Limits, Section, render, section_id, sentence
+from lightrig.harness.report.signed_report import lines
 from lightrig.harness.report.templates import render_macro
 from lightrig.harness.report.transceiver_section import PATH_CHANGES, PORT_COUNTERS, TRANSCEIVERS
 from lightrig.harness.report.wiring import wiring_section
@@ -50,7 +51,11 @@ def _of_system(system: System) -> Iterator[Section]:
 
 
 def render_testbed(
-    frame: TestbedFrame, testbed: Testbed | None, prefix: str, notes: Sequence[str] | None = None
+    frame: TestbedFrame,
+    testbed: Testbed | None,
+    prefix: str,
+    notes: Sequence[str] | None = None,
+    started: str = "",
 ) -> tuple[Markup, list[Answer], Markup]:
     """Return one testbed as a part of the page, its answers, and its entry of the contents.
 
@@ -59,6 +64,7 @@ def render_testbed(
         testbed: its description; without one its limits are unknown and nothing is judged.
         prefix: the start of all its ids.
         notes: sentences on the conditions of the run.
+        started: date and time at which the run began.
     """
     limits = testbed.limits if testbed else {}
     titles = frozenset(section.title for section in (*_declared(), *_LAST))
@@ -85,6 +91,7 @@ def render_testbed(
         missed=missed,
         found=_instruments(frame, testbed),
         wiring=wiring_section(testbed, prefix) if testbed else "",
+        stated=[*lines(frame, testbed, started)] if testbed else [],
         sections=Markup().join(rendered.values()),
     )
     entry = render_macro("testbed", "contents", frame.name, prefix, [*rendered])
