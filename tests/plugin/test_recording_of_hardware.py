@@ -23,5 +23,6 @@ def test_only_a_simulated_world_can_be_late(world: Any, kind: str) -> None:
         SimpleNamespace(node=node),
         SimpleNamespace(stash={RUN: run}),
         SimpleNamespace(world=world, testbed=testbed, clock=SimpleNamespace(now=lambda: 0)),
+        SimpleNamespace(begin=lambda: None, record=lambda recording: None),
     )
     assert type(found).__name__ == kind
