@@ -99,7 +99,11 @@ class Wanted:
             pairs = [*zip(before.groups, after.groups, strict=True)]
             if changed := [str(number) for number, (old, new) in enumerate(pairs) if old != new]:
                 working = left[before.name][0].groups
-                moved = (n for n, (old, new) in enumerate(pairs) if working[n] and old != new)
+                moved = (
+                    n
+                    for n, (old, new) in enumerate(pairs)
+                    if working[n] and old and (new is None or old.nodes != new.nodes)
+                )
                 events.append(
                     f"job {before.name}: groups {', '.join(changed)} change, "
                     f"{after.missing} of {len(after.groups)} wait"

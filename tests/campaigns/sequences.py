@@ -15,8 +15,7 @@ import re
 import tempfile
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping
-from functools import reduce
-from operator import and_
+from collections.abc import Sequence as Places
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
@@ -156,19 +155,44 @@ def most_groups(places: Collection[int], nodes: int, reach: int, size: int) -> i
 
 
 class Grid:
-    """RailX: four columns, three rows, three rails."""
+    """RailX: four columns, three rows, three rails; jobs of all shapes, and changes of phase."""
 
     name, monitors = "railx", "egress"
     COLUMNS, ROWS, RAILS = 4, 3, 3
+    CHIPS = RAILS**2
 
     def testbed(self, root: Path) -> Testbed:
         (root / "grid.yaml").write_text(render_grid(self.COLUMNS, self.ROWS, mesh=3, ports=1))
         return load(root / "grid.yaml")
 
     def job(self, dice: random.Random) -> Mapping[str, Any]:
+        kind = dice.choice(["sides", "sides", "nodes", "parallelism", "parallelism", "dragonfly"])
+        if kind == "nodes":
+            return {"nodes": dice.choice([2, 3, 4, 6]), "topology": dice.choice(["auto", "torus"])}
+        if kind == "dragonfly":
+            columns, rows = dice.choice([(2, 2), (3, 2), (3, 3)])
+            return {"columns": columns, "rows": rows, "topology": kind}
+        if kind == "parallelism":
+            # Three of them share rows or columns two by two: on eight nodes.
+            names = dice.sample(["cp", "ep", "dp", "pp"], dice.choice([1, 2, 3, 3]))
+            most = [2, 2, 3] if len(names) < 3 else [2]
+            degrees = {name: dice.choice(most) for name in names}
+            return {
+                "parallelism": {"tp": self.CHIPS, **degrees},
+                "volumes": {name: 10 ** dice.uniform(6, 9) for name in names},
+                "even": False,
+            }
         sides = dice.choice([(1, 2), (2, 1), (2, 2), (3, 1), (3, 2), (1, 3), (4, 1), (0, 0)])
-        topology = dice.choice(["auto", "auto", "torus"])
+        topology = dice.choice(["auto", "auto", "torus", "hyperx"])
+        if topology == "hyperx" and not {0, 4}.isdisjoint(sides):
+            topology = "auto"
         return {"columns": sides[0], "rows": sides[1], "topology": topology}
+
+    def changed(self, dice: random.Random, shape: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return the shape of a job by its parallelism, in another phase or the same."""
+        degrees = shape["parallelism"]
+        used = [n for n in ("cp", "ep", "dp", "pp") if degrees[n] > 1]
+        return {**shape, "phase": dice.choice(["static", *used])}
 
     def fail(self, dice: random.Random, room: Switchroom) -> str:
         if dice.random() < 0.5:
@@ -183,42 +207,111 @@ class Grid:
         found, of, busy = unsettled(status), {}, set()
         for name, job in status["jobs"].items():
             for group in filter(None, job["groups"]):
-                places = {
-                    tuple(map(int, n.removeprefix("node").split("-"))) for n in group["nodes"]
-                }
+                places = {place_of(node) for node in group["nodes"]}
                 columns, rows = ({place[axis] for place in places} for axis in (0, 1))
-                wanted = job["shape"]["columns"], job["shape"]["rows"]
                 if places != {*itertools.product(columns, rows)} or busy & {*group["nodes"]}:
                     found.append(f"{name}: {group['nodes']} is no grid of its own")
-                if wanted != (0, 0) and (len(columns), len(rows)) != wanted:
-                    found.append(f"{name}: {len(columns)} x {len(rows)}, not {wanted}")
+                sides = self.sides(job["shape"])
+                if sides and (len(columns), len(rows)) not in sides:
+                    found.append(f"{name}: {len(columns)} x {len(rows)}, not {sides}")
                 if room.unlit & {*group["nodes"]}:
                     found.append(f"{name}: {group['nodes']} with {room.unlit} failed")
                 busy |= {*group["nodes"]}
                 of.update(dict.fromkeys(group["nodes"], name))
                 found += self.line_problems(room, name, group)
+                found += phase_problems(name, job["shape"]["phase"], group["details"])
         answering = {n: c for n, c in room.circuits.items() if n not in room.silent}
         for source, sink in beams(room.testbed, answering):
             apart = of.get(source.owner) != of.get(sink.owner) or source.owner not in of
             if apart and room.unlit.isdisjoint({source.owner, sink.owner}):
                 found.append(f"{source} is joined to {sink}")
-        taken = busy | room.unlit
-        usable = [
-            sum(1 << j for j in range(self.ROWS) if f"node{i}-{j}" not in taken)
-            for i in range(self.COLUMNS)
-        ]
+        silent = room.silent | {*status["silent"]}
         for name, job in status["jobs"].items():
-            width, height = job["shape"]["columns"], job["shape"]["rows"]
-            if (
-                job["missing"]
-                and width
-                and any(
-                    reduce(and_, columns).bit_count() >= height
-                    for columns in itertools.combinations(usable, width)
-                )
-            ):
-                found.append(f"{name} waits beside {width} x {height} free nodes")
+            has = {node for group in filter(None, job["groups"]) for node in group["nodes"]}
+            everything = job["shape"]["columns"] == 0
+            if has and not everything:
+                continue
+            taken = busy - has | room.unlit | {*status["faulty"]}
+            most = self.most(job["shape"], {*room.testbed.servers} - taken, silent)
+            if most > len(has):
+                found.append(f"{name} has {len(has)} nodes, {most} are possible beside {taken}")
         return found
+
+    def sides(self, shape: Mapping[str, Any]) -> dict[tuple[int, int], list[tuple[int, int]]]:
+        """Return columns and rows that a job may have, each with what it needs of rails.
+
+        That are the live rails that a row and a column need; each of them is of one dimension at
+        least, and an all-to-all with two links a pair needs one less than its nodes. Empty: any.
+        """
+        if shape["columns"] == 0:
+            return {}
+        found = defaultdict(list)
+        if degrees := shape["parallelism"]:
+            sizes = [degrees[name] for name in ("cp", "ep", "dp", "pp")]
+            for x in itertools.combinations(range(4), 2):
+                of_x, of_y = (
+                    [sizes[n] for n in range(4) if (n in x) == inside] for inside in (True, False)
+                )
+                need = tuple(sum(size > 1 for size in side) for side in (of_x, of_y))
+                found[of_x[0] * of_x[1], of_y[0] * of_y[1]].append(need)
+        elif shape["nodes"]:
+            for columns in range(1, shape["nodes"] + 1):
+                if shape["nodes"] % columns == 0:
+                    found[columns, shape["nodes"] // columns].append((1, 1))
+        else:
+            sides = shape["columns"], shape["rows"]
+            need = tuple(max(1, side - 1) if shape["topology"] == "hyperx" else 1 for side in sides)
+            found[sides].append(need)
+        return {s: n for s, n in found.items() if s[0] <= self.COLUMNS and s[1] <= self.ROWS}
+
+    def most(self, shape: Mapping[str, Any], free: set[str], silent: set[str]) -> int:
+        """Return the nodes of the largest placement of a job on free nodes: all are tried."""
+        sides = self.sides(shape) or {
+            (columns, rows): [(1, 1)]
+            for columns in range(1, self.COLUMNS + 1)
+            for rows in range(1, self.ROWS + 1)
+            if columns * rows > 1
+        }
+        best = 0
+        for (width, height), needs in sides.items():
+            if width * height <= best:
+                continue
+            for columns in itertools.combinations(range(self.COLUMNS), width):
+                whole = [
+                    j for j in range(self.ROWS) if free.issuperset(f"node{i}-{j}" for i in columns)
+                ]
+                if any(
+                    self.joinable(needs, columns, rows, silent)
+                    for rows in itertools.combinations(whole, height)
+                ):
+                    best = width * height
+                    break
+        return best
+
+    def joinable(
+        self,
+        needs: Iterable[tuple[int, int]],
+        columns: Places[int],
+        rows: Places[int],
+        silent: set[str],
+    ) -> bool:
+        """Whether as many rails as one of `needs` says answer in all rows, and in all columns."""
+        if not silent:
+            return any(
+                (len(columns) == 1 or x <= self.RAILS) and (len(rows) == 1 or y <= self.RAILS)
+                for x, y in needs
+            )
+        live = [
+            sum(
+                silent.isdisjoint(f"{d}ocs{line}-{rail}" for line in lines)
+                for rail in range(self.RAILS)
+            )
+            for d, lines in (("x", rows), ("y", columns))
+        ]
+        return any(
+            (len(columns) == 1 or live[0] >= x) and (len(rows) == 1 or live[1] >= y)
+            for x, y in needs
+        )
 
     def line_problems(self, room: Switchroom, name: str, group: Mapping[str, Any]) -> list[str]:
         """Return rails of a group that are not as its kind says, where all of them answer."""
@@ -235,22 +328,93 @@ class Grid:
             lines = defaultdict(set)
             for node in nodes:
                 lines[node.removeprefix("node").split("-")[place]].add(node)
+            silent = [
+                line
+                for line in lines
+                if any(f"{axis}ocs{line}-{rail}" in room.silent for rail in range(self.RAILS))
+            ]
+            every = [
+                after.get((f"{axis}{rail}", line), {})
+                for rail in range(self.RAILS)
+                for line in lines
+            ]
+            if stated and not isinstance(stated, list) and stated["kind"] == "dragonfly":
+                pairs = Counter(
+                    frozenset(node.split("-")[0] for node in pair)
+                    for each in every
+                    for pair in each.items()
+                )
+                groups = {node.split("-")[0] for node in nodes}
+                wanted = {frozenset(p) for p in itertools.combinations(sorted(groups), 2)}
+                if not silent and (pairs.keys() != wanted or len({*pairs.values()}) != 1):
+                    found.append(f"{name}: groups are joined {pairs}, stated {stated}")
+                continue
+            order = group["details"]["rows" if place == 0 else "columns"]
             for line, members in lines.items():
-                if any(f"{axis}ocs{line}-{rail}" in room.silent for rail in range(self.RAILS)):
+                if line in silent:
                     continue
                 rails = [after.get((f"{axis}{rail}", line), {}) for rail in range(self.RAILS)]
-                links = Counter(frozenset(pair) for each in rails for pair in each.items())
-                pairs = {frozenset(p) for p in itertools.combinations(sorted(members), 2)}
-                if stated is None:
-                    good = not links
-                elif stated["kind"] == "ring":
-                    good = all(one_ring(each, members) for each in rails)
-                else:
-                    each = 2 if stated["kind"] == "all-to-all" else 1
-                    good = links.keys() == pairs and not any(n % each for n in links.values())
-                if not good:
+                if not well_joined(stated, rails, members, order, 1 - place):
                     found.append(f"{name}: {axis} {line} is {rails}, stated {stated}")
         return found
+
+
+def phase_problems(name: str, phase: str, details: Mapping[str, Any]) -> list[str]:
+    """Return the dimensions that have rails, or none, against a job's phase."""
+    found = []
+    for axis in ("x", "y"):
+        shares = details[axis] if isinstance(details[axis], list) else []
+        names = [share["name"] for share in shares]
+        for share in shares:
+            expected = phase not in names or phase == share["name"]
+            if bool(share["rails"]) != expected:
+                found.append(f"{name}: {axis} has {shares} in phase {phase}")
+    return found
+
+
+def place_of(node: str) -> tuple[int, int]:
+    """Return the column and row of a node."""
+    column, row = node.removeprefix("node").split("-")
+    return int(column), int(row)
+
+
+def well_joined(
+    stated: Any,
+    rails: list[dict[str, str]],
+    members: set[str],
+    order: list[int],
+    axis: int,
+) -> bool:
+    """Whether the successors on each rail of a line are what is stated of its dimensions.
+
+    order: the columns or rows of the job, in which `axis` of a node has its place in the line.
+    """
+    if not isinstance(stated, list):
+        whole = {"size": len(members), "rails": range(len(rails))}
+        stated = [{**whole, "kind": stated["kind"]}] if stated else []
+    stride, used = 1, set()
+    for share in stated:
+        parts = defaultdict(set)
+        for node in members:
+            place = order.index(place_of(node)[axis])
+            at = place // stride % share["size"]
+            parts[place - at * stride].add(node)
+        stride *= share["size"]
+        used |= {*share["rails"]}
+        if not share["rails"]:
+            continue
+        for part in parts.values():
+            of = [{u: v for u, v in rails[r].items() if u in part} for r in share["rails"]]
+            links = Counter(frozenset(pair) for each in of for pair in each.items())
+            pairs = {frozenset(p) for p in itertools.combinations(sorted(part), 2)}
+            if share["kind"] == "ring":
+                good = all(one_ring(each, part) for each in of)
+            else:
+                each = 2 if share["kind"] == "all-to-all" else 1
+                good = links.keys() == pairs and not any(n % each for n in links.values())
+            if not good:
+                return False
+    return not any(each for rail, each in enumerate(rails) if rail not in used)
 
 
 class Rings:
@@ -374,7 +538,17 @@ class Sequence:
     def event(self) -> str:
         """Let one thing happen, and return it."""
         names = list(self.service.status()["jobs"])
-        kind = self.dice.choice(["submit", "submit", "withdraw", "fail", "fail", "return"])
+        kinds = ["submit", "submit", "withdraw", "fail", "fail", "return"]
+        case = self.case
+        kind = self.dice.choice([*kinds, "change", "change"] if isinstance(case, Grid) else kinds)
+        if kind == "change" and isinstance(case, Grid):
+            shapes = {n: job["shape"] for n, job in self.service.status()["jobs"].items()}
+            divided = [name for name, shape in shapes.items() if shape["parallelism"]]
+            if divided:
+                name = self.dice.choice(divided)
+                shape = case.changed(self.dice, shapes[name])
+                return self.asked({"do": "submit", "job": name, "shape": shape})
+            kind = "submit"
         if kind == "submit":
             wish = {"job": f"job{next(self.jobs)}", "shape": self.case.job(self.dice)}
             return self.asked({"do": "submit", **wish})

@@ -110,6 +110,7 @@ COLLECTED = (
     "pytest suites/claims/test_mixnet_training*",
     "pytest suites/claims/test_mixnet_traffic*",
     "pytest suites/claims/test_railx.py --testbed testbeds/railx5.yaml *",
+    "pytest suites/claims/test_railx_chips.py *",
 )
 
 WITH_COMMANDS = [page for page in PAGES if shell_commands(page)]

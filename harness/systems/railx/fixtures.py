@@ -18,13 +18,14 @@ if TYPE_CHECKING:
     from lightrig.harness.measure.stages import Reconfiguration
     from lightrig.harness.systems.railx.measurements.rail_links import PhaseChanges
     from lightrig.harness.systems.railx.measurements.rail_traffic import RailTraffic
+    from lightrig.harness.systems.railx.runtime.chips import Chips
     from lightrig.harness.systems.railx.runtime.rails import Rails
     from lightrig.testbeds import Plan, Testbed
 
 
 def pytest_lightrig_unavailable(fixture: str, testbed: Testbed) -> str | None:
     """Return why a testbed has no rails that packets can be led over."""
-    if fixture == "rails" and not testbed.only_local_namespaces:
+    if fixture in {"rails", "chips"} and not testbed.only_local_namespaces:
         return "no two servers that are namespaces"
     return None
 
@@ -39,6 +40,18 @@ def rails(bench: Bench) -> Iterator[Rails]:
     from lightrig.harness.systems.railx.runtime.rails import Rails
 
     yield from open_or_skip(partial(Rails, bench))
+
+
+@pytest.fixture(scope="module")
+def chips(bench: Bench) -> Iterator[Chips]:
+    """The chips of a grid of nodes as namespaces, whose packets are led over mesh and rails.
+
+    Addresses, routes and ranks are removed from the servers after the module's last test.
+    """
+    from lightrig.harness.jobs.fixtures import open_or_skip
+    from lightrig.harness.systems.railx.runtime.chips import Chips
+
+    yield from open_or_skip(partial(Chips, bench))
 
 
 @pytest.fixture

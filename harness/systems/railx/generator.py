@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from lightrig.harness.systems.railx.chip_testbed import chip_fibers, chip_plans, chip_servers
 from lightrig.harness.systems.railx.planning.cross_connects import DARK, DIMENSIONS
 from lightrig.harness.systems.railx.planning.physical import Dimension, RailFabric, RailxError
 from lightrig.harness.systems.railx.planning.topologies import Axis, Kind, line_setting
@@ -74,6 +75,10 @@ def generate(
     namespaces: Annotated[
         bool, typer.Option("--namespaces", help="Nodes that are namespaces of this machine.")
     ] = False,
+    chips: Annotated[
+        bool,
+        typer.Option("--chips", help="Chips that are namespaces of this machine, with their mesh."),
+    ] = False,
     by_sizes: Annotated[
         bool,
         typer.Option(
@@ -94,6 +99,7 @@ def generate(
         ports=ports,
         phases=(context, expert) if context or expert else None,
         namespaces=namespaces,
+        chips=chips,
         by_sizes=by_sizes,
     )
 
@@ -106,6 +112,7 @@ def render(
     ports: int = 2,
     phases: tuple[int, int] | None = None,
     namespaces: bool = False,
+    chips: bool = False,
     by_sizes: bool = False,
 ) -> str:
     """Return the testbed file of a grid of `columns` x `rows` nodes as YAML.
@@ -119,6 +126,8 @@ def render(
     the sizes of context- and expert-parallel groups, the plans "context" and "expert" lead all
     X-rails to one of them in turn, and leave the Y-rails alone.
 
+    chips: each chip is a namespace, and fibers join those of a node (`chip_testbed`).
+
     by_sizes: write what `structure` reads, as is always done for what no whole file holds.
 
     Raises `RailxError` for sizes that no switch, file or machine can hold.
@@ -129,19 +138,25 @@ def render(
         raise RailxError("found one node, expected at least two to join")
     switches = sum(fabric.lines(d) * fabric.rails for d in used)
     if by_sizes or switches > MOST_WHOLE or fabric.nodes > MOST_NAMES:
-        if namespaces:
+        if namespaces or chips:
             raise RailxError("a fabric that is written by its sizes has no namespaces")
         return _by_sizes(fabric, phases)
-    if namespaces and 2 * len(used) * fabric.rails * fabric.nodes > MOST_NAMESPACE_PORTS:
+    if chips and (namespaces or phases):
+        raise RailxError("chips are namespaces already, and have no plans by phase")
+    if chips and len(used) < 2:
+        raise RailxError("chips need two rows and two columns of nodes, or more")
+    netdevs = 2 * len(used) * fabric.rails * fabric.nodes
+    netdevs += 4 * mesh * (mesh - 1) * fabric.nodes if chips else 0
+    namespaces = namespaces or chips
+    if namespaces and netdevs > MOST_NAMESPACE_PORTS:
         raise RailxError(
-            f"found {2 * len(used) * fabric.rails * fabric.nodes} ports, expected at most "
-            f"{MOST_NAMESPACE_PORTS} on one machine"
+            f"found {netdevs} ports, expected at most {MOST_NAMESPACE_PORTS} on one machine"
         )
     return "\n".join(
         [
             "# yaml-language-server: $schema=schema.json",
-            f"name: {_name(fabric, namespaces)}",
-            f"about: {columns} x {rows} {'namespaces' if namespaces else 'nodes'} with "
+            f"name: {f'railx{fabric.chips}' if chips else _name(fabric, namespaces)}",
+            f"about: {columns} x {rows} {_kind_of_node(mesh, namespaces, chips)} with "
             f"{fabric.rails} rails a dimension, generated (RailX, §3.2)",
             "system: railx",
             "",
@@ -156,23 +171,20 @@ def render(
             ),
             "",
             "servers:",
-            f"  node{numbered(columns)}-{numbered(rows)}:",
-            "    address: " + ("netns://{name}" if namespaces else "ssh://bench@{name}.invalid"),
-            *([] if namespaces else [f"    gpus: {{count: {mesh**2}}}      # m x m chips"]),
-            "    nics:          # p0 is the plus, p1 the minus port of a rail",
-            *(
-                f"      {d}{numbered(fabric.rails)}: {{ports: 2, "
-                f"{(_NAMESPACE if namespaces else _OPTICAL).format(axis=d)}, transceiver: rail}}"
-                for d in used
-            ),
+            *(chip_servers(fabric) if chips else _node_servers(fabric, used, namespaces)),
             "",
             *_TRANSCEIVERS,
             "",
-            "fibers:          # in order: both ports of a node, then of the next in the line",
-            *(f"  - {line}" for line in fibers(fabric)),
+            "fibers:"
+            + (
+                ""
+                if chips
+                else "          # in order: both ports of a node, then of the next in the line"
+            ),
+            *(f"  - {line}" for line in (chip_fibers if chips else fibers)(fabric)),
             "",
             "plans:",
-            *plans(fabric, phases),
+            *(chip_plans(fabric) if chips else plans(fabric, phases)),
             "",
             "limits:",
             *(
@@ -190,6 +202,23 @@ def render(
             "",
         ]
     )
+
+
+def _kind_of_node(mesh: int, namespaces: bool, chips: bool) -> str:
+    if chips:
+        return f"nodes of {mesh} x {mesh} namespaces"
+    return "namespaces" if namespaces else "nodes"
+
+
+def _node_servers(fabric: RailFabric, used: Sequence[Dimension], namespaces: bool) -> Iterator[str]:
+    yield f"  node{numbered(fabric.columns)}-{numbered(fabric.rows)}:"
+    yield "    address: " + ("netns://{name}" if namespaces else "ssh://bench@{name}.invalid")
+    if not namespaces:
+        yield f"    gpus: {{count: {fabric.mesh**2}}}      # m x m chips"
+    yield "    nics:          # p0 is the plus, p1 the minus port of a rail"
+    for d in used:
+        nic = (_NAMESPACE if namespaces else _OPTICAL).format(axis=d)
+        yield f"      {d}{numbered(fabric.rails)}: {{ports: 2, {nic}, transceiver: rail}}"
 
 
 def _by_sizes(fabric: RailFabric, phases: tuple[int, int] | None) -> str:

@@ -26,6 +26,7 @@ from lightrig.harness.systems.railx.planning.scheduling import (
     pack,
 )
 from lightrig.harness.systems.railx.planning.topologies import Axis, configure, hyperx, torus
+from lightrig.harness.systems.railx.planning.workload import LISTING_1, Model, global_batch
 from lightrig.suites.claims.railx import bandwidths, collectives, flow_model
 from lightrig.suites.claims.railx.chip_graph import node_diameter
 from lightrig.suites.claims.railx.collectives import NodeGroup
@@ -40,7 +41,6 @@ from lightrig.suites.claims.railx.minimal_routing import (
     Routes,
     minimal_routes,
 )
-from lightrig.suites.claims.railx.workload import LISTING_1, Model, global_batch
 
 FIVE = RailFabric(mesh=2, ports=2, columns=5, rows=5, radix=10)
 """The 25 nodes of Fig. 7."""

@@ -13,7 +13,13 @@ from lightrig.harness.systems.railx.planning.cross_connects import (
     Settings,
 )
 from lightrig.harness.systems.railx.planning.physical import RailFabric, RailxError
-from lightrig.harness.systems.railx.planning.topologies import Axis, Kind, configure, line_setting
+from lightrig.harness.systems.railx.planning.topologies import (
+    Axis,
+    Kind,
+    configure,
+    global_rails,
+    line_setting,
+)
 
 
 def balanced(fabric: RailFabric, shares: Sequence[int]) -> list[tuple[int, ...]]:
@@ -106,14 +112,12 @@ def dragonfly(fabric: RailFabric, groups: int | None = None) -> Settings:
     stacked = fabric.rows // size
     if not stacked:
         raise RailxError(f"a group of {size} nodes needs as many rows, found {fabric.rows}")
-    patterns = Axis(count, "all-to-all", tuple(range(size * rails))).patterns()
     x = np.full((fabric.rows, rails, fabric.columns), DARK, dtype=np.int16)
     copies = fabric.columns // count
     first = np.repeat(np.arange(copies) * count, count)
-    for ring, pattern in enumerate(patterns):
-        joined = np.tile(pattern, copies) + first
-        for stack in range(stacked):
-            x[stack * size + ring // rails, ring % rails, : joined.size] = joined
+    patterns = np.tile(global_rails(count, size, rails), copies)
+    joined = np.where(patterns == DARK, DARK, patterns + first)
+    x[: stacked * size, :, : copies * count] = np.tile(joined, (stacked, 1, 1))
     local = line_setting(fabric, "y", [Axis(size, "all-to-all", tuple(range(rails)))])
     y = np.broadcast_to(local, (fabric.columns, *local.shape)).copy()
     return Settings(fabric, x, y)

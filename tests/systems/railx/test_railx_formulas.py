@@ -10,6 +10,14 @@ from hypothesis import strategies as st
 from lightrig.harness.systems.railx.planning import allocation, costs
 from lightrig.harness.systems.railx.planning.physical import RailFabric, RailxError
 from lightrig.harness.systems.railx.planning.topologies import hyperx, torus
+from lightrig.harness.systems.railx.planning.workload import (
+    LISTING_1,
+    Model,
+    Parallelism,
+    global_batch,
+    links_missing,
+    volumes,
+)
 from lightrig.suites.claims.railx import collectives, flow_model
 from lightrig.suites.claims.railx.bandwidths import (
     all_to_all_bound,
@@ -23,14 +31,6 @@ from lightrig.suites.claims.railx.bandwidths import (
 from lightrig.suites.claims.railx.chip_graph import node_diameter
 from lightrig.suites.claims.railx.collectives import NodeGroup
 from lightrig.suites.claims.railx.further_topologies import dragonfly
-from lightrig.suites.claims.railx.workload import (
-    LISTING_1,
-    Model,
-    Parallelism,
-    global_batch,
-    links_missing,
-    volumes,
-)
 
 BPS, ALPHA, SIZE = 800e9, 300.0, 64e6
 

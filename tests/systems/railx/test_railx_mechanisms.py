@@ -22,6 +22,7 @@ from lightrig.harness.systems.railx.planning.hamiltonian import (
 )
 from lightrig.harness.systems.railx.planning.physical import RailFabric
 from lightrig.harness.systems.railx.planning.topologies import Axis, configure, hyperx, torus
+from lightrig.harness.systems.railx.planning.workload import LISTING_1
 from lightrig.suites.claims.railx import collectives
 from lightrig.suites.claims.railx.chip_graph import ChipGraph, edge_port, node_diameter
 from lightrig.suites.claims.railx.deadlock import (
@@ -49,7 +50,6 @@ from lightrig.suites.claims.railx.further_topologies import (
 )
 from lightrig.suites.claims.railx.minimal_routing import minimal_routes
 from lightrig.suites.claims.railx.setting_changes import Difference
-from lightrig.suites.claims.railx.workload import LISTING_1
 
 pytestmark = pytest.mark.long  # most have a shorter test beside them
 

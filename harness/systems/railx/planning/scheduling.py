@@ -63,13 +63,16 @@ def algorithm_2(side: int, faults: Iterable[Node]) -> int:
 
 
 def largest_job(side: int, faults: Iterable[Node]) -> Allocation:
-    """Return a largest single job with its rows and columns, exactly.
+    """Return a largest single job on `side` x `side` nodes with its rows and columns, exactly.
 
     Faults that share rows or columns form groups; each group's smallest covers are
     combined over all groups. Exponential in the rows of one group only, where Algorithm 2 is in all
     faults that are not isolated.
     """
-    failed = _checked(side, faults)
+    return _largest(side, side, _checked(side, faults))
+
+
+def _largest(height: int, width: int, failed: Sequence[Node]) -> Allocation:
     best: dict[int, tuple[frozenset[int], frozenset[int]]] = {0: (frozenset(), frozenset())}
     for group in _groups(failed):
         combined: dict[int, tuple[frozenset[int], frozenset[int]]] = {}
@@ -80,47 +83,35 @@ def largest_job(side: int, faults: Iterable[Node]) -> Allocation:
                 combined[len(both[0])] = both
         best = combined
     rows, columns = max(
-        best.values(), key=lambda cover: (side - len(cover[0])) * (side - len(cover[1]))
+        best.values(), key=lambda cover: (height - len(cover[0])) * (width - len(cover[1]))
     )
     return Allocation(
-        tuple(row for row in range(side) if row not in rows),
-        tuple(column for column in range(side) if column not in columns),
+        tuple(row for row in range(height) if row not in rows),
+        tuple(column for column in range(width) if column not in columns),
     )
 
 
 def largest_allocation(usable: npt.NDArray[np.bool_]) -> Allocation | None:
     """Return a largest job on the `usable` nodes, rows x columns; None where there is no node.
 
-    Exact by `largest_job` where few nodes are not usable, else the largest that `pack` finds.
+    Exact where few nodes are not usable, as `largest_job`, else the largest that `pack` finds.
     """
     rows, columns = usable.shape
     faults = [(int(row), int(column)) for row, column in np.argwhere(~usable)]
-    if rows == columns and all(
-        len({row for row, _ in group}) <= _MOST_ROWS for group in _groups(faults)
-    ):
-        found = largest_job(rows, faults)
+    if all(len({row for row, _ in group}) <= _MOST_ROWS for group in _groups(faults)):
+        found = _largest(rows, columns, faults)
         return found if found.size else None
     return max(pack(rows, columns, faults), key=lambda each: each.size, default=None)
 
 
-def place_rectangle(
-    usable: npt.NDArray[np.bool_], rows: int, columns: int, before: Allocation | None = None
-) -> Allocation | None:
-    """Return `rows` x `columns` nodes that are all usable, rows x columns; None if none is found.
+def replacements(usable: npt.NDArray[np.bool_], before: Allocation) -> list[Allocation]:
+    """Return `before` with other columns, or rows, for those with nodes that are not usable.
 
-    before: what the job had. As few nodes as possible are replaced, and the others keep their
-    places in its order. Without it a greedy search, which may miss one: to find any is NP-hard
-    (a biclique of given sides).
+    What replaces the fewest nodes comes first; the others keep their places in its order.
     """
-    if before is not None:
-        options = [_replaced(usable, before, by_rows=by_rows) for by_rows in (False, True)]
-        replaced = [found for found in options if found is not None]
-        if replaced:
-            return min(replaced, key=lambda found: _moved(before, found))
-    found = _greedy(usable, rows, columns)
-    if found is None and (turned := _greedy(usable.T, columns, rows)) is not None:
-        found = turned[::-1]
-    return found and Allocation(*found)
+    options = [_replaced(usable, before, by_rows=by_rows) for by_rows in (False, True)]
+    found = [each for each in options if each is not None]
+    return sorted(found, key=lambda each: _moved(before, each))
 
 
 def _replaced(
@@ -143,10 +134,13 @@ def _moved(before: Allocation, after: Allocation) -> int:
     return len(set(product(*after)) - set(product(*before)))
 
 
-def _greedy(
+def greedy(
     usable: npt.NDArray[np.bool_], rows: int, columns: int
 ) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
-    """Return rows and columns: from each row on, the next row leaves the most columns in common."""
+    """Return rows and columns: from each row on, the next row leaves the most columns in common.
+
+    The search may miss one that there is: to find any is NP-hard (a biclique of given sides).
+    """
     best: tuple[int, tuple[int, ...], tuple[int, ...]] | None = None
     for seed in np.flatnonzero(usable.sum(axis=1) >= columns).tolist():
         chosen, common = [seed], usable[[seed]].all(axis=0)

@@ -105,6 +105,19 @@ def line_setting(fabric: RailFabric, dimension: Dimension, axes: Sequence[Axis])
     return line
 
 
+def global_rails(groups: int, rows: int, rails: int, kind: Kind = "all-to-all") -> Successors:
+    """Return the successors of a Dragonfly's groups: rows of a group x rails x groups.
+
+    Each rail of each row is a ring of its own over the groups, on the switch of its row and rail
+    (section 3.3.3). Rings are repeated on whole multiples of rails, others stay dark. Raises
+    `RailxError` for too few rails.
+    """
+    patterns = Axis(groups, kind, tuple(range(rows * rails))).patterns()
+    found = np.full((rows * rails, groups), DARK, dtype=np.int16)
+    found[: len(patterns)] = patterns
+    return found.reshape(rows, rails, groups)
+
+
 def torus(fabric: RailFabric) -> Settings:
     """Return parallel rings on all rails: a 2D torus of all nodes (section 3.3.1)."""
     rails = tuple(range(fabric.rails))

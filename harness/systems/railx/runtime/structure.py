@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import re
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -93,6 +93,7 @@ class GridStructure:
         self.notes = tuple(dict.fromkeys(notes))
         spec = next(iter(next(iter(self._lines.values())).switches.values()))
         self.fabric = replace(drawn, radix=spec.ingress_count)
+        self.rates = rates(self._lines.values())
         self._address = str(document.switches["rail"].address)
         self.switches: Mapping[str, str | None] = {
             name: urlsplit(self._address.replace("{name}", name)).hostname
@@ -350,6 +351,12 @@ def _check_fibers(fabric: RailFabric, findings: Findings) -> None:
     for d, line, rail in sorted(missing):
         message = f"{d}ocs{line}-{rail} has no fibers"
         findings.add(("fabric",), message, of_key=True, once="no fibers")
+
+
+def rates(testbeds: Iterable[Testbed]) -> frozenset[int]:
+    """Return the rates of all NIC ports, in bit/s."""
+    servers = (server for testbed in testbeds for server in testbed.servers.values())
+    return frozenset(nic.rate_bps for server in servers for nic in server.nics.values())
 
 
 def _parsed(switch: str) -> tuple[Dimension, int, int]:
