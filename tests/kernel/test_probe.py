@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from real_time import until
+from real_time import LONG, until
 
 from lightrig.instruments.clock import SystemClock
 from lightrig.instruments.namespaces import namespaces as kernel
@@ -102,6 +102,15 @@ def pair(links: KernelLinks, start_probe: Start) -> Iterator[tuple[Any, Any, Any
     yield probes
     for probe in probes:
         probe.ask("unwatch")
+
+
+def test_the_end_of_requests_is_no_reply_to_those_that_wait(lone_probe: Any) -> None:
+    """Its reader would take a lost supervisor for what it had asked for itself."""
+    lone_probe.watch("lo")
+    lone_probe.send("settle", ports={"lo": ["carrier"]}, timeout_ns=LONG)
+    lone_probe.send("hello")
+    assert lone_probe.read()["ok"]["probe"] == 1
+    assert lone_probe.process.communicate(timeout=60)[0] == b""
 
 
 def test_datagrams_flow_while_joined(links: KernelLinks, pair: tuple[Any, Any, Any]) -> None:

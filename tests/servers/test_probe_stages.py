@@ -1,6 +1,8 @@
 """Stages that a probe observes, in the process of the test: stamps by a clock that it moves."""
 
 import ctypes
+import io
+import json
 import os
 import struct
 import threading
@@ -29,6 +31,7 @@ from lightrig.instruments.servers.programs.probe_events import (
     StageChange,
 )
 from lightrig.instruments.servers.programs.probe_links import LinkMessages, Sensor
+from lightrig.instruments.servers.programs.replies import Replies
 
 
 @pytest.fixture
@@ -728,3 +731,12 @@ def test_the_kernel_s_status_is_in_ns_and_ppm(monkeypatch: pytest.MonkeyPatch) -
     state[0] = -1
     assert server_clock.kernel_status() is None
     assert os.fsencode(server_clock.boot_id())
+
+
+def test_what_an_ending_program_says_is_no_reply() -> None:
+    written = io.StringIO()
+    replies = Replies(written)
+    replies.refuse(1, 0, "not_watching", "watch first")
+    replies.end()
+    replies.refuse(2, 0, "not_watching", "unwatch came while this request waited")
+    assert [json.loads(line)["id"] for line in written.getvalue().splitlines()] == [1]

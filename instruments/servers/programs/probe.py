@@ -248,6 +248,7 @@ class Probe:
         """Reply to requests, one a line, until there are no more."""
         for line in requests:
             self._take(line, now())
+        self._replies.end()
         if self._watch is not None:
             self._watch.close()
 

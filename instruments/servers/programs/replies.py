@@ -36,6 +36,7 @@ class Replies:
     def __init__(self, out: IO[str]) -> None:
         self._out = out
         self._writing = threading.Lock()
+        self._over = False
 
     def reply(self, number: Any, received: int, content: Any) -> None:
         """Reply to request `number`, which came at `received`, with `content`."""
@@ -49,6 +50,15 @@ class Replies:
         """Reply with an exception that the request raised."""
         kind = type(error).__name__
         self.refuse(number, received, kind, str(error) or kind)
+
+    def end(self) -> None:
+        """Write no more: there are no more requests, and nobody waits for what would come.
+
+        A reader that is there still has lost this program's input, and must not take what an
+        ending program says for a reply.
+        """
+        with self._writing:
+            self._over = True
 
     def event(self, content: Any) -> None:
         """Send an event, which nobody has requested."""
@@ -66,6 +76,8 @@ class Replies:
             self._write(f'{head}"{word}":{text}}}')
 
     def _write(self, line: str) -> None:
+        if self._over:
+            return
         try:
             self._out.write(line + "\n")
             self._out.flush()

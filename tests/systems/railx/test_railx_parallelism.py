@@ -338,6 +338,8 @@ def test_a_damaged_division_in_the_journal_is_refused(service, fabric, tmp_path)
     document = json.loads(file.read_text())
     shares = document["jobs"][0]["groups"][0]["details"]["x"]
     shares[0]["rails"] = shares[-1]["rails"]  # two dimensions on the same rails
+    del document["sha256"]
+    document["format"] = 1  # of before there was a digest
     file.write_text(json.dumps(document))
     with pytest.raises(OrchestrationError, match="rails of its own"):
         Orchestrator(fabric, GridLayout(fabric), room, file)
