@@ -11,6 +11,10 @@ MISSES = 2
 HITS = 3
 """Probes in a row with an answer after which a part is used again that failed once."""
 
+MORE_MISSES = 10
+"""Probes more that parts get after a common cause: attempts that began within it end by their own
+time limits, which are longer than a probe's."""
+
 _MOST_HITS = 96
 """The most that a part needs which failed again and again, and after which that is forgotten."""
 
@@ -56,7 +60,7 @@ class Health:
         if before and not self.doubt:
             # A cause that ends lets its parts answer one after the other: each gets its probes.
             for name in misses:
-                self._probes[name].misses = 0
+                self._probes[name].misses = -MORE_MISSES
         if self.doubt:
             return
         for name in sorted(misses.keys() - self.failed.keys()):

@@ -92,6 +92,7 @@ class Orchestrator:
         self._measured: dict[str, tuple[Job, Mapping[str, float]]] = {}
         self._choosing: dict[str, tuple[Job, Mapping[str, Choices]]] = {}
         self._selectable: dict[str, frozenset[frozenset[Circuit]]] = {}
+        self._selecting: dict[str, Job] = {}
         self._health = Health(self._causes(), dict(self.wanted.silent))
         all_nodes = {"the nodes, by their light,": frozenset(layout.nodes)}
         self._light = Health(all_nodes, dict(self.wanted.dark))
@@ -297,14 +298,29 @@ class Orchestrator:
         """Return the links of the jobs whose circuits are set."""
         found: dict[str, tuple[Job, list[Link]]] = {}
         for job in self.wanted.jobs:
-            # Where hosts select, a dark link is no fault: its ends are at another topology.
-            if job.name in self._ready and job.name not in self._choosing:
+            if job.name in self._ready and not self._selects(job):
                 known = self._links_by_job.get(job.name)
                 if known is None or known[0] is not job:
                     known = job, [*self._wiring.links(Plan(job.name, self._circuits_of(job)))]
                 found[job.name] = known
         self._links_by_job = found
         return [link for _, links in found.values() for link in links]
+
+    def _selects(self, job: Job) -> bool:
+        """Whether a host has selected since the job was placed: a dark link is no fault then.
+
+        Its ends may be at different topologies for a moment, and this service does not see when.
+        """
+        if job.name not in self._choosing or self._selecting.get(job.name) is job:
+            return job.name in self._choosing
+        if any(
+            self._present.get(name) not in (None, circuits)
+            for name, circuits in self._circuits_of(job).items()
+            if name in self._selectable
+        ):
+            self._selecting[job.name] = job
+            return True
+        return False
 
     def _note_recoveries(self) -> None:
         for each in self._link_light.recovered(self._look):

@@ -159,8 +159,13 @@ class Service:
 
 def ask(service: Mapping[str, Any], request: Mapping[str, Any]) -> Mapping[str, Any]:
     headers = {"Authorization": f"Bearer {Path(service['token']).read_text().strip()}"}
-    url = f"http://{service['address']}/v1/requests"
-    answer = httpx.post(url, json=request, headers=headers, trust_env=False, timeout=30)
+    root, client = f"http://{service['address']}/v1", httpx.Client(trust_env=False, timeout=30)
+    with client:
+        answer = (
+            client.delete(f"{root}/jobs/{request['job']}", headers=headers)
+            if request["do"] == "withdraw"
+            else client.post(f"{root}/requests", json=request, headers=headers)
+        )
     assert answer.status_code == 200, answer.text
     found: Mapping[str, Any] = answer.json()
     return found

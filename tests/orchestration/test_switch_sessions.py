@@ -240,10 +240,12 @@ def test_where_all_of_six_hundred_nodes_are_silent_nothing_is_placed_anew(lab, t
     assert "all 1200 of the switches fell silent at once" in status["doubt"]
     assert (status["faulty"], status["jobs"]["a"]["groups"]) == ({}, groups)
     lab.silent = set()
-    for _ in range(HITS + 4):  # sessions that still wait come to their end meanwhile
+    for _ in range(HITS + 40):  # sessions that still wait come to their end meanwhile
         service.step()
-    status = service.status()
-    assert (status["doubt"], status["faulty"], status["settled"]) == (None, {}, True)
-    assert status["jobs"]["a"]["groups"] == groups
+        status = service.status()
+        assert (status["faulty"], status["jobs"]["a"]["groups"]) == ({}, groups)
+        if status["settled"]:
+            break
+    assert (status["doubt"], status["settled"]) == (None, True)
     assert lab.applied == []
     service.close()
