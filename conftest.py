@@ -1,4 +1,4 @@
-"""A checkout: the testbed of `pytest suites` where none is named, and which skips are permitted."""
+"""A checkout: the testbed of `pytest suites` where none is named, skips, lists of tests."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -10,8 +10,13 @@ from lightrig.instruments.namespaces.namespaces import OBSTACLE
 
 ROOT = Path(__file__).parent
 
+FEW = 5
+"""How many failures `--write-failed` lists: more are no chance."""
+
 # Reasons of skips by the test's id, or that of a file which is skipped whole.
 _skipped: dict[str, str] = {}
+# Ids of tests of which a part has failed, and of files that could not be collected.
+_failed: set[str] = set()
 
 
 def pytest_lightrig_testbeds(config: pytest.Config) -> Sequence[Path] | None:
@@ -35,17 +40,26 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="FILE",
         help="write the ids of skipped tests; `pytest @FILE` runs them, on another machine",
     )
+    parser.addoption(
+        "--write-failed",
+        type=Path,
+        metavar="FILE",
+        help=f"write the ids of failed tests, where that is all that failed and at most {FEW}; "
+        "`pytest @FILE` runs them once more",
+    )
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
-    _note_skip(report)
+    _note(report)
 
 
 def pytest_collectreport(report: pytest.CollectReport) -> None:
-    _note_skip(report)
+    _note(report)
 
 
-def _note_skip(report: pytest.TestReport | pytest.CollectReport) -> None:
+def _note(report: pytest.TestReport | pytest.CollectReport) -> None:
+    if report.failed:
+        _failed.add(report.nodeid)
     # An inconclusive test has run; it is skipped for plugins that know pytest's outcomes alone.
     undecided = getattr(report, "inconclusive", None) is not None
     if report.skipped and not undecided and isinstance(report.longrepr, tuple):
@@ -58,7 +72,14 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     if file is not None and not hasattr(session.config, "workerinput"):
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text("".join(f"{each}\n" for each in sorted(_skipped)))
-    if list(_forbidden(session.config)) and session.exitstatus == pytest.ExitCode.OK:
+    forbidden = list(_forbidden(session.config))
+    file = session.config.getoption("--write-failed")
+    if file is not None and not hasattr(session.config, "workerinput"):
+        alone = session.exitstatus == pytest.ExitCode.TESTS_FAILED and not forbidden
+        listed = sorted(_failed) if alone and len(_failed) <= FEW else []
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text("".join(f"{each}\n" for each in listed))
+    if forbidden and session.exitstatus == pytest.ExitCode.OK:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 

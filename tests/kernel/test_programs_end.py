@@ -220,9 +220,11 @@ def await_start(mark: str) -> list[int]:
 
 
 def assert_none_is_left(mark: str) -> None:
-    """Check that within `LONG` none is left, and that none comes back."""
-    until(lambda: not processes(mark), CLOCK, 20_000_000)
-    assert not processes(mark)
+    """Check that within `LONG` none is left.
+
+    Two looks in a row: one that has forked and ended during a look is in it with neither process.
+    """
+    until(lambda: not processes(mark) and not processes(mark), CLOCK, 20_000_000)
 
 
 def end_by_limit(site: Site, user: str, command: list[str], mark: str) -> None:

@@ -1,9 +1,12 @@
-"""Skips: which ones fail a run, and the list of them that another machine runs."""
+"""Skips and failures: which fail a run, and the lists of them that are run again."""
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
+
+import pytest
 
 ROOT = Path(__file__).parents[2]
 MODULE = "import pytest\npytest.importorskip('nonesuch', reason='no nonesuch here')\n"
@@ -89,3 +92,71 @@ def test_an_inconclusive_test_is_no_skip_that_needs_a_permission(tmp_path: Path)
     assert ran.returncode == 0, ran.stdout + ran.stderr
     assert "not permitted" not in ran.stdout
     assert (tmp_path / "skipped.txt").read_text() == "test_two.py::test_without_a_program\n"
+
+
+FAILURES = """
+import pytest
+
+@pytest.mark.parametrize("number", range({count}))
+def test_fails(number):
+    assert not number
+
+@pytest.fixture
+def broken():
+    yield
+    raise OSError("not closed")
+
+def test_ends_badly(broken):
+    pass
+
+def test_runs():
+    pass
+"""
+
+
+@pytest.mark.parametrize(
+    ("count", "arguments", "listed"),
+    [
+        (3, (), ["test_ends_badly", "test_fails[1]", "test_fails[2]"]),
+        (6, (), []),
+        (3, ("--allowed-skips", "allowed.txt"), []),
+        (3, ("--maxfail", "1", "nonesuch.py"), []),
+    ],
+)
+def test_a_few_failures_are_listed_where_nothing_else_is_wrong(
+    tmp_path: Path, count: int, arguments: tuple[str, ...], listed: list[str]
+) -> None:
+    (tmp_path / "allowed.txt").write_text("no browser on this machine\n")
+    (tmp_path / "test_failures.py").write_text(FAILURES.format(count=count))
+    (tmp_path / "test_two.py").write_text(TWO)
+    (tmp_path / "failed.txt").write_text("of an earlier run\n")
+    ran = run(tmp_path, "--write-failed", "failed.txt", *arguments)
+    assert ran.returncode != 0
+    expected = "".join(f"test_failures.py::{each}\n" for each in listed)
+    assert (tmp_path / "failed.txt").read_text() == expected
+
+
+MAKEFILE = """
+test:
+	printf '$(LIST)' >$(WRITE_FAILED); exit $(STATUS)
+test-named:
+	grep -q '^two$$' $(NAMED) && [ '$(origin PARALLEL)' = 'command line' ]
+"""
+
+
+@pytest.mark.parametrize(
+    ("listed", "status", "ends"), [("", 0, 0), ("", 1, 2), (r"two\n", 1, 0), (r"three\n", 1, 2)]
+)
+def test_ci_runs_a_few_failures_once_more(
+    tmp_path: Path, listed: str, status: int, ends: int
+) -> None:
+    (tmp_path / ".ci").mkdir()
+    (tmp_path / "build").mkdir()
+    shutil.copy(ROOT / ".ci" / "again", tmp_path / ".ci")
+    (tmp_path / "Makefile").write_text(MAKEFILE)
+    command = [str(tmp_path / ".ci" / "again"), "make", "test", f"LIST={listed}"]
+    ran = subprocess.run(
+        [*command, f"STATUS={status}"], capture_output=True, text=True, check=False
+    )
+    assert ran.returncode == ends, ran.stdout + ran.stderr
+    assert ("passed alone: two" in ran.stdout) == (listed == r"two\n")
