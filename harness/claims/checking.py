@@ -92,8 +92,8 @@ class CheckedClaim:
 
     @property
     def contradicts(self) -> bool:
-        """Whether the value differs from the figure, and no erratum accounts for it."""
-        return self.outcome == "differs" and self.claim.erratum is None
+        """Whether the value differs from the figure, and no stated reason accounts for it."""
+        return self.outcome == "differs" and not (self.claim.erratum or self.claim.difference)
 
 
 def check_claims(published: Published, results: Results) -> list[CheckedClaim]:

@@ -46,7 +46,7 @@ def claims(
 ) -> None:
     """Compare a paper's published values with those measured or computed here.
 
-    Exit 0 if nothing differs but by a known erratum, 1 if something does, 2 for a system that is
+    Exit 0 if nothing differs but for a stated reason, 1 if something does, 2 for a system that is
     not known, 3 for results that cannot be read.
     """
     from lightrig.harness.claims.checking import check_claims
@@ -139,6 +139,7 @@ def _print_claim(one: "CheckedClaim") -> None:
         ("rests on", one.rests_on),
         ("note", claim.note),
         ("erratum", claim.erratum),
+        ("difference", claim.difference if one.outcome == "differs" else None),
     ):
         if remark:
             values.add_row(Text(label, style="dim"), Text(remark))
@@ -240,6 +241,7 @@ def document(one: "CheckedClaim") -> dict[str, Any]:
         "source": claim.source,
         "note": claim.note,
         "erratum": claim.erratum,
+        "difference": claim.difference,
         "beside": [_related_document(related) for related in one.related],
     }
 

@@ -64,6 +64,9 @@ def _row(one: CheckedClaim) -> Mapping[str, object]:
     notes = [
         claim.note,
         f"Erratum: {claim.erratum}" if claim.erratum else None,
+        f"Difference: {claim.difference}"
+        if claim.difference and one.outcome == "differs"
+        else None,
         f"Path: {claim.path}" if claim.path else None,
         f"Rests on: {one.rests_on}" if one.rests_on else None,
     ]

@@ -87,12 +87,13 @@ class Claim:
     """One sentence of a paper with its figure.
 
     source: section, figure or table. note: a remark on the comparison. erratum: the error in the
-    figure as printed, by an argument that does not rest on our reading. unmeasured: why this
-    harness cannot answer it. ours: the rows that do. computed: the name of the function that
-    computes it. basis: its ground. path: the independent path of a computed value. tested: whether
-    tests marked with the claim answer it. same_as: the claim whose value answers this one too.
-    undecided: why a value of ours supports no verdict. tolerance: share of the printed value by
-    which ours may be off and still agree, where it is not that of its kind, with its reason.
+    figure as printed, by an argument that does not rest on our reading. difference: why the value
+    here differs from the figure. unmeasured: why this harness cannot answer it. ours: the rows that
+    do. computed: the name of the function that computes it. basis: its ground. path: the
+    independent path of a computed value. tested: whether tests marked with the claim answer it.
+    same_as: the claim whose value answers this one too. undecided: why a value of ours supports no
+    verdict. tolerance: share of the printed value by which ours may be off and still agree, where
+    it is not that of its kind, with its reason.
     line: its line in the file. related: other measurements of ours, without a verdict.
     """
 
@@ -102,6 +103,7 @@ class Claim:
     source: str
     note: str | None
     erratum: str | None
+    difference: str | None
     unmeasured: str | None
     ours: Lookup | None
     computed: str | None
@@ -170,6 +172,7 @@ class ClaimPart(Part):
     source: str
     note: str | None = None
     erratum: str | None = None
+    difference: str | None = None
     unmeasured: str | None = None
     computed: str | None = None
     basis: Basis | None = None
@@ -229,6 +232,7 @@ def load_published(path: Path) -> Published:
                     part.source,
                     note=part.note,
                     erratum=part.erratum,
+                    difference=part.difference or _of_repeated(document, part),
                     unmeasured=part.unmeasured,
                     ours=None if part.ours is None else Lookup(**part.ours.model_dump()),
                     computed=part.computed,
@@ -244,6 +248,12 @@ def load_published(path: Path) -> Published:
             )
     findings.raise_if_any()
     return Published(path, document.system, document.paper, document.testbed, tuple(claims))
+
+
+def _of_repeated(document: PublishedDocument, part: ClaimPart) -> str | None:
+    """Return the reason of a difference that is stated with the claim which this one repeats."""
+    same = None if part.same_as is None else document.claims.get(part.same_as)
+    return None if same is None else same.difference
 
 
 def _context(part: ClaimContextPart) -> ClaimContext:

@@ -2,6 +2,7 @@
 
 import importlib
 import math
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -23,8 +24,9 @@ LONG = "reconfiguration/of/a/whole/fabric/without/any/space/in/its/name/until/th
 def claim(name, figure, **changes):
     given = {
         "statement": f"statement of {name}", "source": "§6", "note": None, "erratum": None,
-        "unmeasured": None, "ours": None, "computed": None, "basis": None, "path": None,
-        "tested": False, "same_as": None, "undecided": None, "tolerance": None, "line": 3,
+        "difference": None, "unmeasured": None, "ours": None, "computed": None, "basis": None,
+        "path": None, "tested": False, "same_as": None, "undecided": None, "tolerance": None,
+        "line": 3,
     }  # fmt: skip
     return Claim(name, figure=figure, **{**given, **changes})
 
@@ -83,6 +85,7 @@ WRONG = CheckedClaim(
     "differs",
     "far off",
 )
+EXPLAINED = replace(WRONG, claim=replace(WRONG.claim, difference="another model"))
 NONE = CheckedClaim(
     claim("cost", PrintedFigure("9", 9, 9, "1"), unmeasured="later"),
     None, None, None, "not measured", "later",
@@ -199,6 +202,7 @@ def test_the_document_of_a_measured_claim_has_all_of_its_values():
         "lower": 39 * MS, "upper": 44 * MS, "n": 1_234, "kind": "hardware", "simulated": False,
         "night": "2026-03-14", "verdict": "agrees", "reason": "within it",
         "rests_on": "all ports", "source": "§6", "note": LONG, "erratum": None,
+        "difference": None,
     }  # fmt: skip
     related = {"says": "elsewhere:", "testbed": "other", "unit": "ns"}
     beside = [
@@ -295,6 +299,8 @@ def run(tmp_path, monkeypatch):
         ([MEASURED, EXACT], 0),
         ([MEASURED, WRONG, EXACT], 1),
         ([WRONG, WRONG], 1),
+        ([MEASURED, EXPLAINED], 0),
+        ([EXPLAINED, WRONG], 1),
         ([NONE, CONSTANT], 0),
     ],
 )
