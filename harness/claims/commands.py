@@ -12,7 +12,17 @@ from rich.table import Table
 from rich.text import Text
 
 from lightrig.harness.cli import completion
-from lightrig.harness.cli.common import BAD_INPUT, LAB_ERROR, NO, AsJson, echo, give_up, print_json
+from lightrig.harness.cli.common import (
+    BAD_INPUT,
+    LAB_ERROR,
+    NO,
+    RESULTS,
+    AsJson,
+    echo,
+    give_up,
+    print_json,
+    refuse_missing_results,
+)
 from lightrig.harness.cli.terminal import err, out
 from lightrig.testbeds import LightrigError
 from lightrig.testbeds.lab_hosts import beyond_loopback
@@ -34,7 +44,7 @@ def claims(
     ],
     results: Annotated[
         str, typer.Option("--results", metavar="PLACE", help="A folder, or a URL.")
-    ] = "results",
+    ] = RESULTS,
     html: Annotated[Path | None, typer.Option(metavar="FILE", help="Write a page, too.")] = None,
     processes: Annotated[
         int, typer.Option(min=1, help="Number of processes that compute studies.")
@@ -67,6 +77,7 @@ def claims(
             "keys of Dask's configuration (distributed.comm.tls): its answers may run code here",
             BAD_INPUT,
         )
+    refuse_missing_results(results)
     path = files[system]
     if not path.is_file():
         give_up(f"{path}: no such file of published values", BAD_INPUT)

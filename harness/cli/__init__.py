@@ -19,6 +19,13 @@ LAB_ERROR = 3
 _AFTER_RUNS = ("restore", "report", "results")
 """Commands about what runs have left: a folder of states that is not there is a mistyped one."""
 
+SUITES = "pytest --pyargs lightrig.suites --testbed"
+"""The command that runs the suites, in a checkout and without one; the testbed's file follows."""
+SUITES_RUN = f"Suites run with pytest:\n  {SUITES} FILE --instruments simulated"
+
+_MEASURES = ("run", "measure", "test", "pytest", "suite", "suites")
+"""What a user types first to measure, which is no command."""
+
 COMPLETION_VARIABLE = "_LIGHTRIG_COMPLETE"
 """Set in the environment by a shell that asks for completions."""
 
@@ -74,6 +81,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except ImportError as error:  # `PackError`, whose module only an error loads
         sys.stderr.write(f"lightrig: {error}\n")
         raise SystemExit(BAD_USE) from error
+    if name == "help":
+        arguments_given = [*arguments_given[1:2], "--help"]
+        name = arguments_given[0]
     if COMPLETION_VARIABLE in os.environ:
         from lightrig.harness.cli.completion import complete  # noqa: PLC0415 - only for shells
 
@@ -95,10 +105,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         from lightrig.testbeds.findings import did_you_mean  # noqa: PLC0415 - only for an error
 
         kind = "option" if name.startswith("-") else "command"
-        sys.stderr.write(
-            f"lightrig: no such {kind}: {name!r}{did_you_mean(name, known)}\n"
-            "lightrig --help lists the commands\n"
-        )
+        hint = SUITES_RUN if name in _MEASURES else "lightrig --help lists the commands"
+        nearest = "" if name in _MEASURES else did_you_mean(name, known)
+        sys.stderr.write(f"lightrig: no such {kind}: {name!r}{nearest}\n{hint}\n")
         raise SystemExit(BAD_USE)
 
 
@@ -206,7 +215,7 @@ def help_text() -> str:
             "Usage: lightrig COMMAND [OPTIONS] ...",
             "",
             "Measure optical-circuit-switched ML fabrics. Suites run with pytest:",
-            "  pytest suites --testbed FILE",
+            f"  {SUITES} FILE",
             "",
             "Commands:",
             *lines,
@@ -215,7 +224,7 @@ def help_text() -> str:
             "  --install-completion [SHELL]  Complete commands in bash, zsh or fish.",
             "  --show-completion [SHELL]     Print the script that does so.",
             "  --version                     Print the version.",
-            "  --help                        Print this; COMMAND --help explains a command.",
+            "  -h, --help                    Print this; COMMAND --help explains a command.",
             "",
             "Example: lightrig check testbeds/mine.yaml",
             "",

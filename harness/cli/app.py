@@ -14,6 +14,7 @@ def application(*names: str) -> typer.Typer:
         no_args_is_help=True,
         add_completion=False,
         rich_markup_mode=None,
+        context_settings={"help_option_names": ["-h", "--help"]},
     )
     app.callback()(_keep_the_name)
     known = commands()

@@ -24,6 +24,8 @@ from lightrig.testbeds.escaping import escape_control
 NO = 1
 BAD_INPUT = 2
 LAB_ERROR = 3
+RESULTS = "results"
+"""The folder of results where none is named."""
 
 File = Annotated[
     Path,
@@ -75,6 +77,15 @@ def structure_of(file: Path, found: SizesOnlyError, vocabulary: Vocabulary) -> S
         raise TestbedError([replace(place, message=problem)])
     structure: SizedFabric = system.load("structure")(file, vocabulary)
     return structure
+
+
+def refuse_missing_results(place: str) -> None:
+    """End the command where a folder of results is named that is not there.
+
+    The default one is made by the first run. A mistyped one would look like a lab without runs.
+    """
+    if place != RESULTS and "://" not in place and not Path(place).is_dir():
+        give_up(f"{place}: no such folder of results", BAD_INPUT)
 
 
 def named_plan(testbed: Testbed, name: str) -> Plan:

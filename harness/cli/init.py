@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from lightrig.harness.cli import SUITES
 from lightrig.harness.cli.common import BAD_INPUT, NO, AsJson, echo, give_up, print_json
 from lightrig.harness.vocabulary import InstalledNames
 from lightrig.instruments.core.models import models
@@ -147,7 +148,7 @@ def init(
         for instrument, (answered, text) in probed.items():
             echo(f"{instrument}: {'answers as' if answered else 'does not answer:'} {text}")
         echo(f"{file} is written and has no errors.\nnext      lightrig doctor {file}")
-        echo(f"or        pytest suites --testbed {file} --instruments simulated")
+        echo(f"or        {SUITES} {file} --instruments simulated")
     if not all(answered for answered, _ in probed.values()):
         raise typer.Exit(NO)
 

@@ -85,7 +85,11 @@ def restore(
                 testbed, found, force=force, keep_trying=trying, notify=_notify
             )
         )
-        _tell([_row(state) for state in done.restored], "restored", as_json=as_json)
+        _tell(
+            [{**_row(each), **_removed(each)} for each in done.restored],
+            "restored",
+            as_json=as_json,
+        )
     else:
         done = Restoration()
         if as_json:
@@ -134,13 +138,21 @@ def _row(state: SavedState) -> dict[str, Any]:
     return {"instrument": state.origin.instrument, "settings": dict(state.found)}
 
 
+def _removed(state: SavedState) -> dict[str, Any]:
+    """Return the circuits that the last change has set and that were not found, as one field."""
+    if not isinstance(state, SavedCircuits):
+        return {}
+    return {"removed": sorted(map(str, state.after - state.found))}
+
+
 def _tell(rows: Sequence[dict[str, Any]], done: str, *, as_json: bool) -> None:
     if as_json:
         print_json(list(rows))
         return
     for row in rows:
-        name, what = row  # its two keys
-        out.print(f"{row[name]}: {len(row[what])} {what} {done}", markup=False)
+        name, what, *_ = row  # its first two keys
+        removed = f", {len(row['removed'])} removed" if row.get("removed") else ""
+        out.print(f"{row[name]}: {len(row[what])} {what} {done}{removed}", markup=False)
 
 
 def _show(left: Sequence[Leftover], found: Sequence[StateComparison], *, as_json: bool) -> None:

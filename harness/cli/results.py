@@ -21,10 +21,12 @@ from lightrig.harness.cli.common import (
     BAD_INPUT,
     LAB_ERROR,
     NO,
+    RESULTS,
     AsJson,
     CommandGroup,
     give_up,
     print_json,
+    refuse_missing_results,
 )
 from lightrig.harness.cli.terminal import err, out, print_table
 from lightrig.harness.cli.watching import metrics, watch
@@ -105,18 +107,19 @@ class ExportFormat(StrEnum):
 
 @results.command("list", epilog="Example: lightrig results list --night '2026-03-*'")
 def list_(
-    place: ResultsPlace = "results",
+    place: ResultsPlace = RESULTS,
     night: Pattern = "*",
     testbed: Pattern = "*",
     as_json: AsJson = False,
 ) -> None:
     """List the runs, the youngest last: what was measured, and how they ended.
 
-    Exit 0, or 3 if a run cannot be read.
+    Exit 0, 2 for a folder that is not there, 3 if a run cannot be read.
     """
     from lightrig.harness.record import Results
     from lightrig.harness.record.results import fields
 
+    refuse_missing_results(place)
     found = _asked(lambda: Results(place))
     runs = [
         facts
@@ -158,7 +161,7 @@ def _line(facts: "RunFacts", *, zoned: bool) -> tuple[object, ...]:
 @results.command(
     epilog="Example: lightrig results query 'SELECT testbed, count(*) FROM rows GROUP BY ALL'"
 )
-def query(sql: Sql, place: ResultsPlace = "results", as_json: AsJson = False) -> None:
+def query(sql: Sql, place: ResultsPlace = RESULTS, as_json: AsJson = False) -> None:
     """Query rows, runs and tests by SQL, read-only.
 
     Exit 0, 2 if the query is wrong, 3 if the results cannot be read.
@@ -166,6 +169,7 @@ def query(sql: Sql, place: ResultsPlace = "results", as_json: AsJson = False) ->
     from lightrig.harness.record import Results
     from lightrig.harness.record.tidy_frames import records
 
+    refuse_missing_results(place)
     frame = _asked(lambda: Results(place).query(sql))
     found = records(frame)
     if as_json:
@@ -182,7 +186,7 @@ def compare(
     ],
     run: Name,
     quantity: Pattern = "*",
-    place: ResultsPlace = "results",
+    place: ResultsPlace = RESULTS,
     as_json: AsJson = False,
 ) -> None:
     """Show two runs side by side, and whether the later one has drifted from its nights before.
@@ -197,6 +201,7 @@ def compare(
     from lightrig.harness.record import Results
     from lightrig.harness.report.comparison import compare as side_by_side
 
+    refuse_missing_results(place)
     found = _asked(lambda: side_by_side(Results(place), before, run, quantity))
     if as_json:
         print_json([_compared(one) for one in found])
@@ -276,7 +281,7 @@ def export(
     output: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Output file; standard output without it.")
     ] = None,
-    place: ResultsPlace = "results",
+    place: ResultsPlace = RESULTS,
 ) -> None:
     """Write the rows of one run as a table for other programs, each condition a column.
 
@@ -284,6 +289,7 @@ def export(
     """
     from lightrig.harness.record import Results
 
+    refuse_missing_results(place)
     data = _asked(lambda: Results(place).export(run, form.value))
     if output is not None:
         try:
@@ -301,7 +307,7 @@ def recover(
     run: Annotated[
         str | None, typer.Argument(metavar="RUN", help="Name of the run; all runs without it.")
     ] = None,
-    place: ResultsPlace = "results",
+    place: ResultsPlace = RESULTS,
     as_json: AsJson = False,
 ) -> None:
     """Bring killed runs to their end: their rows to the data set, and their reports.
@@ -370,7 +376,7 @@ def prune(
         bool, typer.Option("--keep-rows", help="Keep rows for trends; remove journals, reports.")
     ] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Remove; without, only show.")] = False,
-    place: ResultsPlace = "results",
+    place: ResultsPlace = RESULTS,
     as_json: AsJson = False,
 ) -> None:
     """Remove the runs of old nights; shows what would go unless --yes is given.
@@ -403,7 +409,7 @@ def compact(
         typer.Option(metavar="DAYS", min=1, help="Remove older journals and reports, not rows."),
     ] = None,
     yes: Annotated[bool, typer.Option("--yes", help="Remove; without, only show.")] = False,
-    place: ResultsPlace = "results",
+    place: ResultsPlace = RESULTS,
     as_json: AsJson = False,
 ) -> None:
     """Write the small files of months that are over as one file a testbed and month.
@@ -448,7 +454,7 @@ def compact(
 @results.command(epilog="Example: lightrig results push s3://lab/results")
 def push(
     to: Annotated[str, typer.Argument(metavar="PLACE", help="A folder, or s3://BUCKET/PATH.")],
-    place: ResultsPlace = "results",
+    place: ResultsPlace = RESULTS,
     replace: Replace = False,
     as_json: AsJson = False,
 ) -> None:
@@ -466,7 +472,7 @@ def push(
 @results.command(epilog="Example: lightrig results pull s3://lab/results")
 def pull(
     source: Annotated[str, typer.Argument(metavar="PLACE", help="A folder, or s3://BUCKET/PATH.")],
-    place: ResultsPlace = "results",
+    place: ResultsPlace = RESULTS,
     replace: Replace = False,
     as_json: AsJson = False,
 ) -> None:

@@ -15,6 +15,7 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
+from lightrig.harness.cli import SUITES
 from lightrig.harness.cli.carrier_command import CarrierCommand
 from lightrig.harness.cli.common import BAD_INPUT, LAB_ERROR, AsJson, File, give_up, load_testbed
 from lightrig.harness.cli.lab import lab
@@ -199,6 +200,6 @@ def _print_table(
     if written is not None:
         out.print(
             (f"export {LOGIN}={logins[0]}\n" if logins else "")
-            + f"pytest suites --testbed {os.path.relpath(written)} --instruments hardware",
+            + f"{SUITES} {os.path.relpath(written)} --instruments hardware",
             soft_wrap=True,  # to be copied
         )

@@ -1,5 +1,6 @@
 """The terminal of commands that print tables, colours and progress."""
 
+import sys
 from collections.abc import Iterable
 
 from rich.console import Console, ConsoleOptions, RenderableType
@@ -48,4 +49,11 @@ def print_table(table: Table) -> None:
     """Print a table whole: a terminal folds what is too wide, and a pipe has one line a row."""
     for column in table.columns:
         column.overflow = "fold"
-    (out if out.is_terminal else PlainConsole(width=_PIPED)).print(table)
+    if out.is_terminal:
+        out.print(table)
+        return
+    piped = PlainConsole(width=_PIPED)
+    with piped.capture() as captured:
+        piped.print(table)
+    # Without the padding of the last column, which is as wide as its longest cell.
+    sys.stdout.write("".join(f"{line.rstrip()}\n" for line in captured.get().splitlines()))

@@ -9,7 +9,17 @@ from typing import Annotated
 import typer
 
 from lightrig.harness.cli import completion
-from lightrig.harness.cli.common import BAD_INPUT, LAB_ERROR, NO, AsJson, echo, give_up, print_json
+from lightrig.harness.cli.common import (
+    BAD_INPUT,
+    LAB_ERROR,
+    NO,
+    RESULTS,
+    AsJson,
+    echo,
+    give_up,
+    print_json,
+    refuse_missing_results,
+)
 from lightrig.harness.cli.terminal import out
 from lightrig.instruments.clock import SystemClock
 from lightrig.testbeds import LightrigError
@@ -95,19 +105,21 @@ def watch(
 def metrics(
     place: Annotated[
         str, typer.Option("--results", metavar="PLACE", help="A folder, or a URL.")
-    ] = ("results"),
+    ] = RESULTS,
     output: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Output file; standard output without it.")
     ] = None,
 ) -> None:
     """Write the newest run of each testbed as OpenMetrics, for an exporter's text file collector.
 
-    Exit 0, 2 if the file cannot be written, 3 if the results cannot be read.
+    Exit 0, 2 for a folder that is not there or a file that cannot be written, 3 if the results
+    cannot be read.
     """
     from lightrig.harness.record import Results
     from lightrig.harness.record.openmetrics import openmetrics
     from lightrig.harness.record.places import appearing
 
+    refuse_missing_results(place)
     try:
         text = openmetrics(Results(place))
     except LightrigError as error:

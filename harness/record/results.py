@@ -155,6 +155,8 @@ def _cell(value: object) -> object:
 
 Format: TypeAlias = Literal["csv", "json", "parquet"]
 
+_GUESS = re.compile(r"\nDid you mean [^\n]*")
+_VIEWS = "the views are rows, runs and tests, as in SELECT * FROM rows LIMIT 1"
 _READS = {duckdb.StatementType.SELECT, duckdb.StatementType.MULTI}
 
 
@@ -280,6 +282,10 @@ class Results:
                 return connection.execute(sql).df()
             except (duckdb.IOException, duckdb.InvalidInputException) as error:
                 raise RecordError(f"{self._place.name}: {error}") from error
+            except duckdb.CatalogException as error:
+                # DuckDB's own guess may be a table of its catalogue.
+                said = _GUESS.sub("", str(error))
+                raise QuestionError(f"the query failed: {said}\n{_VIEWS}") from error
             except duckdb.Error as error:
                 raise QuestionError(f"the query failed: {error}") from error
 

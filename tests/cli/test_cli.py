@@ -200,6 +200,28 @@ def test_unknown_command_is_bad_use_with_a_suggestion():
     assert "did you mean 'check'?" in ended.stderr
 
 
+@pytest.mark.parametrize("word", ["run", "measure"])
+def test_who_wants_to_measure_reads_what_to_type(word):
+    ended = lightrig(word, OPUS)
+    assert ended.returncode == 2
+    assert "\n  pytest --pyargs lightrig.suites --testbed FILE" in ended.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "same_as"),
+    [
+        (["help"], ["--help"]),
+        (["help", "plan"], ["plan", "--help"]),
+        (["plan", "-h"], ["plan", "--help"]),
+        (["results", "query", "-h"], ["results", "query", "--help"]),
+    ],
+)
+def test_help_is_had_in_each_usual_way(words, same_as):
+    ended, expected = lightrig(*words), lightrig(*same_as)
+    assert (ended.returncode, ended.stdout) == (0, expected.stdout)
+    assert "Usage: lightrig" in ended.stdout
+
+
 @pytest.mark.parametrize(
     ("command", "absent"),
     [

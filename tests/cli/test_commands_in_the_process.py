@@ -294,7 +294,7 @@ def test_what_was_probed_is_printed_and_decides_the_status(
         "ocs: answers as Polatis, serial 7",
         f"{file} is written and has no errors.",
         f"next      lightrig doctor {file}",
-        f"or        pytest suites --testbed {file} --instruments simulated",
+        f"or        pytest --pyargs lightrig.suites --testbed {file} --instruments simulated",
     ]
     file.unlink()
     failures["server0"] = LightrigError("no route\nmore")

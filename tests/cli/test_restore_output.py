@@ -151,12 +151,13 @@ def test_the_document_tells_what_does_not_answer_from_what_is_empty(run, saved):
 def test_all_is_restored_and_only_what_is_not_used_is_a_problem(run, saved):
     done = run("--keep-trying", "2.5", "--force")
     assert done.exit_code == 3
-    assert done.stdout == "ocs: 3 circuits restored\nlaser: 2 settings restored\n"
+    assert done.stdout == "ocs: 3 circuits restored, 2 removed\nlaser: 2 settings restored\n"
     assert done.stderr == "waits for ocs\none is of another account\n"
     assert saved.noted[-1] == ("restore", "lab", saved.left, True, 2_500_000_000)
     saved.unused = []
     done = run("--json")
     assert done.exit_code == 0
+    assert json.loads(done.stdout)[0]["removed"] == ["11>13", "4>12"]
     assert json.loads(done.stdout)[1] == {
         "instrument": "laser",
         "settings": {"emission 1": False, "power 1": -3.5},

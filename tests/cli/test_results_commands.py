@@ -57,10 +57,24 @@ def test_list_as_json_filtered(run):
     ]
 
 
-def test_list_of_nothing(tmp_path):
-    result = CliRunner().invoke(results, ["list", "--results", str(tmp_path / "none")])
-    assert result.exit_code == 0
-    assert "no runs" in result.stdout
+def test_list_of_nothing(tmp_path, monkeypatch):
+    """The default folder is made by the first run; one that is named is there."""
+    monkeypatch.chdir(tmp_path)
+    for place in ([], ["--results", str(tmp_path)]):
+        result = CliRunner().invoke(results, ["list", *place])
+        assert result.exit_code == 0
+        assert "no runs" in result.stdout
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["list", "query|SELECT 1", "compare|r1|last", "export|last", "metrics"],
+)
+def test_a_folder_of_results_that_is_not_there_is_a_mistyped_one(tmp_path, command):
+    missing = str(tmp_path / "resluts")
+    result = CliRunner().invoke(results, [*command.split("|"), "--results", missing])
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr == f"{missing}: no such folder of results\n"
 
 
 def test_a_damaged_run_ends_with_status_3_and_the_rest_are_listed(run, lab):

@@ -108,7 +108,7 @@ def test_the_table_has_every_wire_and_each_login_once(
     ]
     assert (login, stated) == ("login user:secret", f"login of server0: as {run.file} names it")
     assert export == "export LIGHTRIG_SERVED=user:secret"
-    assert command.startswith("pytest suites --testbed ")
+    assert command.startswith("pytest --pyargs lightrig.suites --testbed ")
     assert command.endswith("served.yaml --instruments hardware")
     assert done.stderr == "lacking here: no ethtool\n"
     keys = (tmp_path / "served.known_hosts").read_text()
@@ -129,7 +129,7 @@ def test_without_certificates_there_is_no_file_of_them(
     assert "export" not in done.stdout
     assert "login user" not in done.stdout
     assert "export" not in run().stdout
-    assert "pytest suites" not in run().stdout
+    assert "pytest " not in run().stdout
 
 
 def test_the_document_has_further_wires_with_their_instrument(run: Any, served: Served) -> None:

@@ -37,6 +37,7 @@ def run(request, monkeypatch):
                 monkeypatch.setattr(owner, "out", narrow)
         printed = CliRunner().invoke(application(), [*command]).stdout
         if request.param == "pipe":
+            assert all(line == line.rstrip() for line in printed.splitlines())
             return printed
         rows = screen.getvalue().splitlines()
         assert any(len(row) > WIDTH / 2 for row in rows)

@@ -284,7 +284,7 @@ def _serve(lab: VirtualLab, stack: contextlib.ExitStack) -> None:
     said = ""
     for line in served.stdout:
         said += line
-        if line.startswith("pytest suites"):
+        if line.startswith("pytest "):
             break
     found = re.search(r"network of process (\d+)", said)
     login = re.search(r"^export LIGHTRIG_SERVED=(\S+)", said, re.MULTILINE)
