@@ -11,7 +11,7 @@ import fcntl
 import json
 import os
 import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 from typing import TypeVar
 
@@ -90,6 +90,16 @@ class Ticket:
         with contextlib.suppress(OSError), opened(self._path) as folder:
             folder.remove(_name(self._number))
         os.close(self._file)
+
+
+def waiting_for(folder: Path, keys: Collection[str]) -> int:
+    """Return how many processes wait for any of the instruments with these keys.
+
+    folder: of leases. Raises `LabFolderError`.
+    """
+    with opened(folder) as shared:
+        living = [_keys_of_living(shared, name) for _, name in _tickets(shared)]
+    return sum(not each.isdisjoint(keys) for each in living)
 
 
 def _name(number: int) -> str:

@@ -112,6 +112,19 @@ class SharedFolder:
                 self._remove_old(name, number)
                 return SharedClaim(path, self._path(name, number + 1), fields, began, self._term)
 
+    def holder(self, key: str) -> Mapping[str, str] | None:
+        """Return whose record of the instrument `key` is the last; None where it is free.
+
+        Claims nothing. A host that was cut off may have left the record (see `claim`).
+        """
+        with explained(self._folder):
+            latest = self._latest(file_name(key))
+        if latest is None or not (fields := latest.fields):
+            return None
+        if fields.get("released") or self._runs(fields) is False:
+            return None
+        return {name: str(value) for name, value in fields.items()}
+
     def _path(self, name: str, number: int) -> Path:
         return self._folder / f"{name}.{number:09d}.lease"
 

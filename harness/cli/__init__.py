@@ -44,6 +44,7 @@ _CORE = {
     ),
     "apply": Command("Set a plan on the hardware.", "testbeds/mine.yaml crossed"),
     "restore": Command("Restore the circuits after a run that was killed.", "testbeds/mine.yaml"),
+    "who": Command("Show who uses the instruments; contact nothing.", "testbeds/mine.yaml"),
     "reference": Command("Take the references of insertion losses.", "testbeds/mine.yaml"),
     "night": Command("Measure testbeds on the hosts that reach them.", "lab.yaml"),
     "report": Command("Draw the pages of runs, or the trend over nights.", ""),
