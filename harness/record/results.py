@@ -284,8 +284,8 @@ class Results:
                 raise RecordError(f"{self._place.name}: {error}") from error
             except duckdb.CatalogException as error:
                 # DuckDB's own guess may be a table of its catalogue.
-                said = _GUESS.sub("", str(error))
-                raise QuestionError(f"the query failed: {said}\n{_VIEWS}") from error
+                message = _GUESS.sub("", str(error))
+                raise QuestionError(f"the query failed: {message}\n{_VIEWS}") from error
             except duckdb.Error as error:
                 raise QuestionError(f"the query failed: {error}") from error
 

@@ -39,7 +39,7 @@ RULES = (
     (r"pytest .* --instruments hardware", "hardware"),
     (r"pytest suites --testbed testbeds/mine\.yaml", "measure"),
     (r"lightrig serve .*", "serve"),
-    (r"lightrig (check|plan|restore) .*", "run"),
+    (r"lightrig (check|plan|restore|who) .*", "run"),
     # Read what was measured before.
     (r"lightrig (results list|report)", "read"),
     # Exit 1 where a claim differs, as one may after so few samples.
