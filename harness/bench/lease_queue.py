@@ -139,15 +139,17 @@ def in_turn(
     wait_ns: int,
     attempt: Callable[[], T],
     notify: Callable[[str], None],
+    names: Collection[str] = (),
 ) -> T:
     """Return what `attempt` returns, once the instruments of `testbed` are free and it is our turn.
 
+    names: of the instruments and servers that are wanted; empty for all of the testbed.
     notify: called with who has them, since when, and how many wait, now and when that changes.
     Raises `LeaseConflictError` after `wait_ns`, and what `attempt` raises otherwise.
     """
     clock = SystemClock()
     ends = clock.now() + wait_ns
-    names = [*testbed.optical_switches, *testbed.servers, *testbed.instruments]
+    names = names or [*testbed.optical_switches, *testbed.servers, *testbed.instruments]
     keys = [key for name in names for key in address_keys(spec_of(testbed, name))]
     locks = MachineLocks(machine_folder())
     ticket = Ticket(machine_folder(), keys)

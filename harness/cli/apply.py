@@ -47,7 +47,7 @@ def apply(
     testbed = load_testbed(file)
     wanted = named_plan(testbed, plan)
     switches, purpose = set(testbed.optical_switches), f"lightrig apply {plan}"
-    bench = in_turn(testbed, queue, lambda: bind_only(testbed, switches, purpose))
+    bench = in_turn(testbed, queue, lambda: bind_only(testbed, switches, purpose), names=switches)
     try:
         fabric = Fabric(bench)
         transition = lab(lambda: fabric.prepare(wanted))

@@ -1,7 +1,7 @@
 """Commands that use the lab: the ending where something goes wrong."""
 
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from typing import Annotated, Literal, TypeVar
 
@@ -11,6 +11,7 @@ from lightrig.harness.bench import Bench, Fabric
 from lightrig.harness.bench.restoring import NOT_AS_FOUND, NotRestoredError
 from lightrig.harness.cli.common import BAD_INPUT, LAB_ERROR, give_up
 from lightrig.harness.cli.terminal import err
+from lightrig.harness.modes import Mode
 from lightrig.harness.signals import uninterrupted
 from lightrig.testbeds import LightrigError, QuantityError, Testbed
 from lightrig.testbeds.quantities import parse_duration
@@ -41,19 +42,30 @@ def lab(action: Callable[[], T]) -> T:
         give_up(str(error), LAB_ERROR)
 
 
-def in_turn(testbed: Testbed, queue: str, attempt: Callable[[], T]) -> T:
-    """Return what `attempt` returns, by `lab`; with `--queue` once the instruments are free."""
+def in_turn(
+    testbed: Testbed,
+    queue: str,
+    attempt: Callable[[], T],
+    *,
+    mode: Mode = "hardware",
+    names: Collection[str] = (),
+) -> T:
+    """Return what `attempt` returns, by `lab`; with `--queue` once the instruments are free.
+
+    mode: how `attempt` opens the testbed; `simulated` waits for nothing. names: of the instruments
+    and servers that it opens; empty for all of the testbed.
+    """
     try:
         wait = parse_duration(queue) if queue else 0
     except QuantityError as error:
         give_up(f"--queue: {error}", BAD_INPUT)
-    if not queue:
-        return lab(attempt)
-    if wait <= 0:
+    if queue and wait <= 0:
         give_up(f"--queue: found {queue!r}, expected a time above 0, e.g. '2h'", BAD_INPUT)
+    if not queue or mode == "simulated":
+        return lab(attempt)
     from lightrig.harness.bench import lease_queue  # noqa: PLC0415 - few commands wait
 
-    return lab(lambda: lease_queue.in_turn(testbed, wait, attempt, _tell))
+    return lab(lambda: lease_queue.in_turn(testbed, wait, attempt, _tell, names))
 
 
 def _tell(sentence: str) -> None:

@@ -1,6 +1,7 @@
 """`lightrig reference`: what sources launch and meters show, before losses are measured."""
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -9,7 +10,7 @@ from rich.table import Table
 
 from lightrig.harness.bench import Bench, Fabric, bind
 from lightrig.harness.cli.common import BAD_INPUT, AsJson, File, give_up, load_testbed, print_json
-from lightrig.harness.cli.lab import lab
+from lightrig.harness.cli.lab import Queue, in_turn, lab
 from lightrig.harness.cli.terminal import err, print_table
 from lightrig.harness.measure.insertion_loss.chains import chains
 from lightrig.harness.measure.insertion_loss.monitor_references import (
@@ -66,6 +67,7 @@ def reference(
     accuracy: Accuracy = f"{METER_DB} dB",
     results: Results = Path("results"),
     seed: Seed = 0,
+    queue: Queue = "",
     as_json: AsJson = False,
 ) -> None:
     """Take references with the testbed's light sources and meters, and store them with their date.
@@ -85,7 +87,7 @@ def reference(
         found = _simulated(testbed, seed)
     else:
         path = references_path(testbed.path)
-        found = _renewed(path, _taken(testbed, meter, meter_db, zero=zero))
+        found = _renewed(path, _taken(testbed, meter, meter_db, queue, zero=zero))
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(references_yaml(found), encoding="utf-8")
@@ -129,8 +131,11 @@ def _accuracy(text: str) -> float:
         give_up(f"--accuracy: {error}", BAD_INPUT)
 
 
-def _taken(testbed: Testbed, meter: Port | None, meter_db: float, *, zero: bool) -> References:
-    bench = lab(lambda: bind(testbed, "hardware", purpose="lightrig reference"))
+def _taken(
+    testbed: Testbed, meter: Port | None, meter_db: float, queue: str, *, zero: bool
+) -> References:
+    opened = partial(bind, testbed, "hardware", purpose="lightrig reference")
+    bench = in_turn(testbed, queue, opened)
     try:
         if meter is not None:
             return References(tuple(lab(lambda: _of_monitors(bench, meter, meter_db))))

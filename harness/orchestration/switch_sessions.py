@@ -17,6 +17,7 @@ from functools import partial
 from typing import Protocol
 
 from lightrig.harness.bench import Fabric, bind_only
+from lightrig.harness.bench.lease import LeaseConflictError
 from lightrig.harness.measure.light import NO_LIGHT_DBM
 from lightrig.harness.orchestration.control import Control
 from lightrig.harness.orchestration.wiring import Wiring, wiring_of
@@ -206,6 +207,19 @@ class SwitchSessions:
             for name, circuits in wanted.items()
         }
         return {name: task.result() for name, task in tasks.items()}
+
+    def open(self, names: Collection[str]) -> None:
+        """Open sessions now; one that does not answer is left to a later probe.
+
+        Raises `LeaseConflictError`, and then has none of them open.
+        """
+        read = partial(_read, unmonitored=self._unmonitored)
+        tasks = [self._pool.submit(self._attempt, n, read, ANSWER_TIMEOUT_S) for n in names]
+        for outcome in [task.result() for task in tasks]:
+            if isinstance(outcome, LeaseConflictError):
+                for name in names:
+                    self._drop(name)
+                raise outcome
 
     def close(self) -> None:
         """See `Switches`."""

@@ -8,12 +8,15 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import preloaded
 import pytest
-from bench.served_lab import ServedLab
+from bench.lease_holders import machine_holder
+from bench.served_lab import PLACES, ServedLab, describe
 from runs.running import Started
 
 from lightrig.harness.bench.lease import address_keys
 from lightrig.harness.bench.lease_queue import Ticket
+from lightrig.harness.systems.acos.generator import render_rings
 
 SUITE = """
 import pathlib, time
@@ -127,6 +130,75 @@ def test_a_plan_is_applied_once_the_lab_is_free(
     assert first.end().code == 0
     assert (waits.returncode, "4 made" in output) == (0, True), errors
     assert f"process {first.process.pid} on " in errors
+
+
+WAITING = {
+    "survive": ("lab.yaml", "--fault", "cut:1s", "--instruments", "hardware"),
+    "certify": ("lab.yaml", "ocs", "--yes", "--instruments", "hardware"),
+    "reference": ("lab.yaml",),
+    "train": ("opus.yaml", "--instruments", "hardware", "--", "script.py"),
+    "agent": ("acos.yaml", "--host", "gpu1", "--socket", "a.socket"),
+}
+"""Arguments of the commands that wait, by the command; agent's are of the system acos."""
+
+LEASED = "address 127.0.0.1 port 9,serial /dev/rx-gpu1-lane1"
+"""Keys of a switch of each of the three files; nothing answers at either."""
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Path:
+    """Write the files of `WAITING`."""
+    lab = describe(tmp_path, {name: f"127.0.0.{n}:9" for n, name in enumerate(PLACES, 1)})
+    (tmp_path / "opus.yaml").write_text(f"{lab.read_text()}system: opus\n")
+    (tmp_path / "acos.yaml").write_text(render_rings())
+    (tmp_path / "script.py").write_text("print('loss', 1)")
+    return tmp_path
+
+
+@pytest.mark.parametrize("name", WAITING)
+def test_a_command_waits_for_the_lab_that_another_process_has(
+    name: str, files: Path, until: Callable[[Callable[[], bool]], None]
+) -> None:
+    """It shows who has it since when and how many wait, then opens it: no instrument answers."""
+    state, words = files / "state", ["agent", "acos"] if name == "agent" else [name]
+    environment = {
+        **os.environ,
+        "LIGHTRIG_STATE": str(state),
+        **dict.fromkeys(("LAB_OCS", "LAB_SERVER"), "a:b"),
+    }
+    holder = machine_holder(state, LEASED)
+    assert holder.answer == "leased"
+    file, *options = WAITING[name]
+
+    def started(wait: str) -> preloaded.Process:
+        command = ["lightrig", *words, file, "--queue", wait, *options]
+        return preloaded.Process(command, files, environment, subprocess.PIPE, subprocess.PIPE)
+
+    wrong = started("2")
+    assert "found '2', expected a duration" in wrong.communicate(timeout=100)[1]
+    assert wrong.returncode == 2
+    late = started("300 ms")
+    assert "waited    300 ms, and 0 waited before this run" in late.communicate(timeout=100)[1]
+    assert late.returncode == 3
+    waits = started("2h")
+    until(lambda: bool([*state.glob("*.queue")]))
+    holder.end()
+    if name == "agent":
+        assert waits.stdout is not None
+        assert waits.stdout.readline().startswith("gpu1, 4 switches: ")
+        waits.send_signal(signal.SIGTERM)
+        _, errors = waits.communicate(timeout=100)
+        assert waits.returncode == 0
+    else:
+        _, errors = waits.communicate(timeout=100)
+        assert waits.returncode == 3
+        assert "did not answer as described" in errors
+    since = "since [-0-9]{10} [:0-9]{8} UTC, for a test; 1 wait for it, 0 of them before this run"
+    said = re.search(
+        rf"waits for .* at most: .* is in use by .*, process (\d+) on \S+, {since}", errors
+    )
+    assert said, errors
+    assert int(said[1]) == holder.pid
 
 
 def test_a_run_that_has_waited_long_enough_ends(

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, cast
@@ -29,7 +30,15 @@ from lightrig.harness.cli.common import (
     load_testbed,
 )
 from lightrig.harness.cli.doctor import is_on_terminal
-from lightrig.harness.cli.lab import Instruments, Seed, interruptible, lab, restored
+from lightrig.harness.cli.lab import (
+    Instruments,
+    Queue,
+    Seed,
+    in_turn,
+    interruptible,
+    lab,
+    restored,
+)
 from lightrig.harness.cli.requests import takes
 from lightrig.instruments.core.capabilities import OpticalSwitch
 from lightrig.instruments.core.endpoint import Endpoint
@@ -94,6 +103,7 @@ class CertifyOptions:
     )
     instruments: Instruments = "auto"
     seed: Seed = 0
+    queue: Queue = ""
     as_json: AsJson = False
 
     @property
@@ -122,8 +132,9 @@ class CertifyOptions:
 
     def bench(self, testbed: Testbed) -> Bench:
         """Open the lab, or end the command."""
-        about = f"lightrig certify {self.switch}"
-        return lab(lambda: bind(testbed, self.instruments, self.seed, about))
+        mode, about = self.instruments, f"lightrig certify {self.switch}"
+        opened = partial(bind, testbed, mode, self.seed, about)
+        return in_turn(testbed, self.queue, opened, mode=mode)
 
 
 @takes(CertifyOptions)

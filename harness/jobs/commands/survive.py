@@ -24,7 +24,15 @@ from lightrig.harness.cli.common import (
     named_plan,
     print_json,
 )
-from lightrig.harness.cli.lab import Instruments, Seed, interruptible, lab, restored
+from lightrig.harness.cli.lab import (
+    Instruments,
+    Queue,
+    Seed,
+    in_turn,
+    interruptible,
+    lab,
+    restored,
+)
 from lightrig.harness.cli.requests import takes
 from lightrig.harness.jobs.bench.jobs import CommandJobs, JobCollective, Jobs, JobSetting, Library
 from lightrig.harness.jobs.measure.light_faults import (
@@ -119,6 +127,7 @@ class SurviveOptions:
     ] = None
     instruments: Instruments = "auto"
     seed: Seed = 0
+    queue: Queue = ""
     as_json: AsJson = False
 
     def check(self) -> None:
@@ -186,7 +195,9 @@ def survive(options: SurviveOptions) -> None:
     setting, search = options.setting, None if bounds is None else LongestFault(*bounds)
     with interruptible("the ranks have ended and the switches are restored"):
         about = f"lightrig survive {options.job}"
-        bench = lab(lambda: bind(testbed, options.instruments, options.seed, about))
+        mode, seed = options.instruments, options.seed
+        opened = partial(bind, testbed, mode, seed, about)
+        bench = in_turn(testbed, options.queue, opened, mode=mode)
         with restored(bench) as fabric, _closed(partial(options.jobs, bench)) as jobs:
             run = options.run(bench, fabric, jobs, plan)
             found = []

@@ -22,7 +22,15 @@ from lightrig.harness.cli.common import (
     load_testbed,
     print_json,
 )
-from lightrig.harness.cli.lab import Instruments, Seed, interruptible, lab, restored
+from lightrig.harness.cli.lab import (
+    Instruments,
+    Queue,
+    Seed,
+    in_turn,
+    interruptible,
+    lab,
+    restored,
+)
 from lightrig.harness.cli.requests import takes
 from lightrig.harness.jobs.training import (
     RESULTS,
@@ -98,6 +106,7 @@ class TrainOptions:
     ] = None
     instruments: Instruments = "auto"
     seed: Seed = 0
+    queue: Queue = ""
     as_json: AsJson = False
 
     def request(self) -> TrainingRequest:
@@ -150,7 +159,9 @@ def train(options: TrainOptions) -> None:
 
     with interruptible("the ranks have ended and the switches are restored"):
         about = f"lightrig train {request.name}"
-        bench = lab(lambda: bind(testbed, options.instruments, options.seed, about))
+        mode, seed = options.instruments, options.seed
+        opened = partial(bind, testbed, mode, seed, about)
+        bench = in_turn(testbed, options.queue, opened, mode=mode)
         with restored(bench) as fabric:
             report = lab(partial(_report, trainer, fabric, request, printed))
     if options.as_json:

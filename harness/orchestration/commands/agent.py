@@ -13,7 +13,7 @@ import typer
 from lightrig.harness.bench import bind_only
 from lightrig.harness.bench.assembly import open_namespace
 from lightrig.harness.cli.common import BAD_INPUT, AsJson, CommandGroup, File, give_up, load_testbed
-from lightrig.harness.cli.lab import lab
+from lightrig.harness.cli.lab import Queue, in_turn, interruptible, lab
 from lightrig.harness.cli.requests import takes
 from lightrig.harness.orchestration.agents import (
     LINK_TIMEOUT_S,
@@ -63,6 +63,7 @@ class AgentOptions:
             min=0.1, max=3600, metavar="SECONDS", help="How long a rank waits for its neighbours."
         ),
     ] = LINK_TIMEOUT_S
+    queue: Queue = ""
     as_json: AsJson = False
 
 
@@ -111,16 +112,20 @@ def _serve(system: System, options: AgentOptions) -> None:
     )
 
     with contextlib.ExitStack() as stack:
-        over = stack.enter_context(ended_by_signal())
         layout = lab(lambda: system.load("orchestrator")(testbed))
         names = switches_by_host(layout, testbed.optical_switches).get(options.host)
         if names is None:
             hosts = ", ".join(switches_by_host(layout, testbed.optical_switches)) or "none"
             give_up(f"found --host {options.host}; hosts with switches are {hosts}", BAD_INPUT)
+        sessions, wanted = SwitchSessions(testbed), {*names, options.host}
+        if options.queue:
+            with interruptible("no switch was driven"):
+                in_turn(testbed, options.queue, lambda: sessions.open(names), names=wanted)
+        over = stack.enter_context(ended_by_signal())
         agent = HostAgent(
             options.host,
             names,
-            SwitchSessions(testbed),
+            sessions,
             lambda: _carriers(testbed, options.host),
             link_timeout_s=options.link_timeout,
         )
