@@ -28,8 +28,9 @@ def load(
     vocabulary: Vocabulary | None = None,
     *,
     quantities: QuantityNames | None = None,
+    content: bytes | None = None,
 ) -> Testbed:
-    """Return the testbed that the file at `path` describes.
+    """Return the testbed that the file at `path` describes, or `content` in its place.
 
     Models, options and limited quantities are checked against `vocabulary`, if there is one, and
     what may be meant but rarely is, such as two plans alike, is among the notes.
@@ -41,7 +42,7 @@ def load(
     that has the sizes of a fabric instead of its parts.
     """
     path = Path(path)
-    document, located, findings = read_as(Document, path)
+    document, located, findings = read_as(Document, path, content)
     if document.fabric is not None:
         place = located.place(("fabric",), of_key=True)
         problem = "describes a fabric by its sizes, which check and orchestrate alone read"

@@ -47,12 +47,16 @@ EXAMPLES = {
 _PRIVATE = re.compile(r"login|passw|passphrase|secret|token|options", re.IGNORECASE)
 
 
-def read_as(model: type[Model], path: Path) -> tuple[Model, Located, Findings]:
+def read_as(
+    model: type[Model], path: Path, content: bytes | None = None
+) -> tuple[Model, Located, Findings]:
     """Return what the file at `path` holds as a `model`, and where to note what else is wrong.
+
+    content: in place of the file's.
 
     Raises `TestbedError` with every breach of the schema.
     """
-    located = read(path)
+    located = read(path, content)
     findings = Findings(located)
     document = _parse(model, located, findings)
     findings.raise_if_any()

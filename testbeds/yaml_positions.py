@@ -41,7 +41,7 @@ MOST_VALUES = 100_000
 _MOST_NODES = 2 * MOST_VALUES
 """Each value of a mapping has a key."""
 
-_MOST_BYTES = 1 << 22
+MOST_FILE_BYTES = 1 << 22
 _MOST_UNUSUAL = 1 << 17
 """Characters of what the parser in Python reads within seconds."""
 
@@ -79,14 +79,17 @@ class Located:
         return self.values.get((), Position(1, 1, 1))
 
 
-def read(path: Path) -> Located:
-    """Read a YAML file; duplicate keys become `Located.problems`.
+def read(path: Path, content: bytes | None = None) -> Located:
+    """Read a YAML file, or `content` in its place; duplicate keys become `Located.problems`.
 
     Raises `TestbedError` where nothing can be read: no file, no text, no YAML, nothing in it.
     """
     file = str(path)
     try:
-        text = read_regular(path, _MOST_BYTES).decode("utf-8-sig")
+        content = read_regular(path, MOST_FILE_BYTES) if content is None else content
+        if len(content) > MOST_FILE_BYTES:
+            raise OSError(0, f"is longer than {MOST_FILE_BYTES >> 20} MiB")
+        text = content.decode("utf-8-sig")
     except OSError as error:
         raise TestbedError([Problem(file, 1, 1, f"cannot be read: {error.strerror}")]) from None
     except UnicodeDecodeError as error:
@@ -254,6 +257,10 @@ class _Reader:
                 self.problems.append(self._problem(place, "a key must be plain text"))
                 continue
             key = str(key_node.value)
+            if key == "<<" and not getattr(key_node, "style", None):
+                # Without what it merges, keys would be missing that are not.
+                message = "merge keys (<<) are of YAML 1.1 and not used here: write the keys out"
+                raise TestbedError([self._problem(place, f"{message}, or alias a whole value")])
             below = (*keys, key)
             if key in plain:
                 first = self.keys[below]

@@ -2,8 +2,10 @@
 
 import runpy
 import shutil
+import sys
 import textwrap
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -30,6 +32,7 @@ from lightrig.testbeds import (
     load,
 )
 from lightrig.testbeds.baselines import baselines_path, load_baselines
+from lightrig.testbeds.yaml_positions import MOST_FILE_BYTES
 
 Part = tuple[str, int, list[str]]
 """A kind of part, how many of it the testbed has, and their names."""
@@ -48,7 +51,8 @@ Declarations = Annotated[
 def check(file: File, as_json: AsJson = False, declarations: Declarations = None) -> None:
     """Check a testbed's description and its baselines. Exit 0, or 2 with every error located.
 
-    Of a fabric that the file describes by its sizes, the structure is checked.
+    FILE may be -, standard input; what it names is looked for in the current folder. Of a fabric
+    that the file describes by its sizes, the structure is checked.
     """
     if declarations is not None:
         try:
@@ -90,10 +94,16 @@ def schema() -> None:
 
 def _read(file: Path) -> Testbed | SizedFabric:
     names = InstalledNames()
+    piped = str(file) == "-"
     try:
-        return load(file, names)
+        content = sys.stdin.buffer.read(MOST_FILE_BYTES + 1) if piped else None
+        return load(file, names, content=content)
     except SizesOnlyError as found:
-        return structure_of(file, found, names)
+        if not piped:
+            return structure_of(file, found, names)
+        (place,) = found.problems
+        problem = "describes a fabric by its sizes, which are read from a file alone"
+        raise TestbedError([replace(place, message=problem)]) from None
 
 
 def _parts(testbed: Testbed) -> Iterator[Part]:
