@@ -56,6 +56,19 @@ class SavedServers(InitialStates[SavedSettings]):
         self.states.put(name, replace(state, found={**state.found, **found}))
         return {path: str(value) for path, value in state.found.items() if _PATH.fullmatch(path)}
 
+    def present(self, name: str) -> Mapping[str, str]:
+        """Return the settings of a server now, by path."""
+        (now,) = self._present([name])
+        return {path: str(value) for path, value in now.found.items()}
+
+    def is_saved(self, name: str) -> bool:
+        """Whether a server has a saved state: of another job of this run, or of a killed one."""
+        return self._left(name) is not None
+
+    def set(self, name: str, settings: Mapping[str, str]) -> None:
+        """Set settings of a server by path; raises `ToolFailedError`."""
+        self._run(name, [f"echo {value} >{path}" for path, value in settings.items()])
+
     def _names(self) -> list[str]:
         return sorted(
             name

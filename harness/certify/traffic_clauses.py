@@ -6,6 +6,7 @@ from dataclasses import replace
 from lightrig.harness.certify.optics_clauses import judged
 from lightrig.harness.certify.requirements import Requirement
 from lightrig.harness.certify.subject import DecidedError, Outcome, Subject, Verdict
+from lightrig.harness.jobs.bench.arp_settings import ports_reply_for_themselves
 from lightrig.harness.jobs.bench.rdma import RdmaOverCircuits, without_rdma
 from lightrig.harness.jobs.measure.rdma_recovery import RdmaDownError, first_rdma
 from lightrig.harness.measure.bit_errors.counting import DEFAULT_LIMIT, KP4_LIMIT
@@ -115,15 +116,17 @@ def rdma(subject: Subject, requirement: Requirement) -> Outcome:
     links = LinkObservation(bench)
     found: list[tuple[float, float]] = []
     try:
-        for index in range(_CHANGES):
-            before, after = plans[index % 2], plans[(index + 1) % 2]
-            bring_up(subject.fabric, links, before)
-            new = sorted(subject.fabric.links(after) - subject.fabric.links(before))
-            if not new:
-                continue
-            pair = over.pair(new[0])
-            low, high = first_rdma(subject.fabric, after, new[0], pair, timeout=LINK_TIMEOUT).after
-            found.append((low / 1e6, high / 1e6))
+        with ports_reply_for_themselves(bench):
+            for index in range(_CHANGES):
+                before, after = plans[index % 2], plans[(index + 1) % 2]
+                bring_up(subject.fabric, links, before)
+                new = sorted(subject.fabric.links(after) - subject.fabric.links(before))
+                if not new:
+                    continue
+                pair = over.pair(new[0])
+                first = first_rdma(subject.fabric, after, new[0], pair, timeout=LINK_TIMEOUT)
+                low, high = first.after
+                found.append((low / 1e6, high / 1e6))
     except (LinksDownError, IncompleteError, RdmaDownError) as error:
         return Outcome("fail", " ".join(str(error).split()))
     finally:

@@ -7,6 +7,7 @@ Loaded with every testbed; what a test needs is imported when it needs it.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Protocol, TypeVar
@@ -114,7 +115,21 @@ def measure_recovery(
 
 
 @pytest.fixture
-def measure_rdma(fabric: Fabric, measure: Recording) -> Callable[..., None]:
+def _settings_of_rdma(bench: Bench) -> Iterator[None]:
+    """Set what RDMA needs of ARP on the servers, and restore it after the test."""
+    from lightrig.harness.jobs.bench.arp_settings import ports_reply_for_themselves
+
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(ports_reply_for_themselves(bench))
+        yield
+        with uninterrupted():
+            stack.close()
+
+
+@pytest.fixture
+def measure_rdma(
+    fabric: Fabric, measure: Recording, _settings_of_rdma: None
+) -> Callable[..., None]:
     """`measure_rdma(ends, link, plan)`: latency and bandwidth of RDMA over one link."""
     from lightrig.harness.jobs.measure.rdma import measure_rdma
 
@@ -122,7 +137,9 @@ def measure_rdma(fabric: Fabric, measure: Recording) -> Callable[..., None]:
 
 
 @pytest.fixture
-def measure_rdma_recovery(fabric: Fabric, measure: Recording) -> Callable[..., RdmaRecovery]:
+def measure_rdma_recovery(
+    fabric: Fabric, measure: Recording, _settings_of_rdma: None
+) -> Callable[..., RdmaRecovery]:
     """`measure_rdma_recovery(ends, link, plan)`: apply a plan; time until RDMA runs over `link`."""
     from lightrig.harness.jobs.measure.rdma_recovery import measure_rdma_recovery
 
