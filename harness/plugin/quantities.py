@@ -12,6 +12,7 @@ from lightrig.harness.quantities.registry import all_quantities, quantity_of
 from lightrig.harness.record import Row
 from lightrig.harness.report.estimates import CONFIDENCE
 from lightrig.harness.report.units import shown
+from lightrig.harness.statistics.independence import effective_samples
 from lightrig.harness.statistics.quantiles import Quantile, quantile
 from lightrig.testbeds.intervals import interval
 
@@ -27,7 +28,8 @@ _REDUCE: Mapping[Reduction, Callable[[float, float], float]] = {
 class MedianFigure:
     """A median of `n` samples, all in `unit`.
 
-    lower, upper: its 95 % interval; None where `n` is too small for one.
+    lower, upper: its 95 % interval; None where `n` is too small for one, or as many samples as
+    depend on each other. missing: then, the report's words for that; empty for one sample.
     """
 
     quantity: str
@@ -37,6 +39,7 @@ class MedianFigure:
     unit: str
     n: int
     simulated: bool
+    missing: str = ""
 
 
 @dataclass(slots=True)
@@ -56,9 +59,11 @@ class _Samples:
     value: "array[float]" = field(default_factory=lambda: array("d"))
     in_order: int = 0
     places: dict[object, int] = field(default_factory=dict)
+    by_event: bool = True
 
     def add(self, event: object, low: float, high: float, value: float) -> None:
         """Take bounds and value of a subject of an event; None for a sample by itself."""
+        self.by_event &= event is not None
         if self.reduce is None or event is None:
             place = None
         elif type(event) is int and 0 <= event < self.in_order:
@@ -104,12 +109,17 @@ class Quantities:
             if samples is None:
                 continue
             low, high, values = map(np.array, (samples.low, samples.high, samples.value))
-            found = quantile(low, high, 0.5, CONFIDENCE, points=values)
+            # As the report does, which counts events that follow each other as fewer.
+            count = effective_samples(values, 0.5) if samples.by_event else None
+            found = quantile(low, high, 0.5, CONFIDENCE, points=values, effective=count)
+            value, lower, upper, missing = float(np.median(values)), None, None, ""
             if isinstance(found, Quantile):
                 value, lower, upper = found.value, found.lower, found.upper
-            else:
-                value, lower, upper = float(np.median(values)), None, None
-            yield MedianFigure(name, value, lower, upper, samples.unit, low.size, samples.simulated)
+            elif low.size > 1:
+                missing = f"not enough data: {found.needed:,} needed"
+            yield MedianFigure(
+                name, value, lower, upper, samples.unit, low.size, samples.simulated, missing
+            )
 
     def few(self) -> list[MedianFigure]:
         """Return the figures for one line of a terminal.
@@ -141,7 +151,12 @@ def _samples(row: Row, simulated: bool) -> _Samples | None:
 def in_a_line(figures: Iterable[MedianFigure]) -> str:
     """Write figures with their intervals: `los 2.1 ms [2 … 2.3] (median of 300)`."""
     by_company: dict[tuple[int, bool], list[str]] = {}
+    without: dict[str, list[str]] = {}
     for one in figures:
+        if one.missing:
+            name = one.quantity.removeprefix("reconfiguration.")
+            without.setdefault(one.missing, []).append(name)
+            continue
         value, ends = shown(one.value, one.unit), ""
         if one.lower is not None and one.upper is not None:
             written = interval(one.lower, one.upper, one.unit, one.value)
@@ -152,4 +167,5 @@ def in_a_line(figures: Iterable[MedianFigure]) -> str:
     for (n, simulated), each in by_company.items():
         of = f"{'median' if len(each) == 1 else 'medians'} of {n:,}" if n > 1 else "n = 1"
         shown_figures.append(f"{', '.join(each)} ({of}{', simulated' if simulated else ''})")
+    shown_figures += [f"{', '.join(names)} {missing}" for missing, names in without.items()]
     return "; ".join(shown_figures)

@@ -112,7 +112,7 @@ def test_a_running_test_is_redrawn_five_times_a_second(screen: Screen) -> None:
     assert screen.taken() == []
     screen.time = 200_000_000
     screen.record("d/t.py::a", row(5, 1), row(9, 2))
-    line += "  carrier_up 5 ms (median of 3, simulated)"
+    line += "  carrier_up not enough data: 6 needed"
     assert screen.taken()[1] == ("erased", line[:59])
     screen.time = 399_999_999
     screen.record("d/t.py::x", row(5, 1))
@@ -126,10 +126,10 @@ def test_a_running_test_is_redrawn_five_times_a_second(screen: Screen) -> None:
     ]  # fmt: skip
     screen.time = 5 * S
     screen.record("d/t.py::a", row(5, 3))
-    drawn = "1/3  t.py::a  carrier_up 5 ms (median of 4, simulated)  5 s"
+    drawn = "1/3  t.py::a  carrier_up not enough data: 6 needed  5 s  about 4 s left"
     assert screen.taken()[1] == ("erased", drawn[:59])
     screen.finish("d/t.py::a", "skipped", 1.0)
-    assert screen.taken()[-1].startswith("2/3  yellow:skippedt.py::a  carrier_up 5 ms (median of 4")
+    assert screen.taken()[-1].startswith("2/3  yellow:skippedt.py::a  carrier_up not enough")
     screen.live.pytest_runtest_logstart("d/t.py::c")
     screen.taken()
     screen.finish("d/t.py::c", "passed", 1.0, "x" * 101)

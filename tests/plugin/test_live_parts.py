@@ -125,7 +125,7 @@ def test_few_figures_fit_in_a_line() -> None:
     found.add(False, [row("retraining", 2 * MS, event) for event in range(2)])
     assert in_a_line(found.few()) == (
         "acknowledged 1 ms, signal_recovered 1 ms, carrier_up 1 ms (n = 1); "
-        "retraining 2 ms (median of 2)"
+        "retraining not enough data: 6 needed"
     )
 
 

@@ -11,6 +11,7 @@ from lightrig.harness.plugin.quantities import MedianFigure, Quantities, in_a_li
 from lightrig.harness.plugin.worker_run import WorkerRun
 from lightrig.harness.record import Row, read_journal
 from lightrig.harness.run import ObservedRun
+from lightrig.harness.statistics.quantiles import NotEnough
 from lightrig.instruments.core.errors import InstrumentError
 
 MS = 1_000_000
@@ -170,8 +171,10 @@ def test_events_are_matched_by_their_number_or_name(monkeypatch: pytest.MonkeyPa
     add(2, 20, 21, 29)
     given: list[Any] = []
 
-    def quantile(low: Any, high: Any, *_: object, points: Any) -> None:
+    def quantile(low: Any, high: Any, *_: object, points: Any, effective: Any) -> NotEnough:
+        assert effective == low.size  # of four events none can be told to follow another
         given.extend(map(list, (low, points, high)))
+        return NotEnough(4, 6)
 
     monkeypatch.setattr(quantities, "quantile", quantile)
     (figure,) = found.figures()
