@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass, field
 
 MISSES = 2
@@ -41,12 +41,13 @@ class Health:
     doubt: str | None = None
     _probes: dict[str, _Probes] = field(default_factory=dict)
 
-    def note(self, misses: Mapping[str, str], answered: Collection[str]) -> None:
+    def note(self, misses: Mapping[str, str], answered: Set[str]) -> None:
         """Note a round of probes; `misses` has the reason by part that did not answer.
 
         A part that fails again soon is believed later: what flaps does not move jobs each time.
         """
-        for name in answered:
+        # What has never missed a probe is noted nowhere; what had failed at a restart is.
+        for name in (self._probes.keys() | self.failed.keys()) & answered:
             part = self._probes.setdefault(name, _Probes())
             part.misses, part.hits = 0, part.hits + 1
             if name in self.failed and part.hits >= part.needed:

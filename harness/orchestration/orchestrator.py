@@ -89,6 +89,8 @@ class Orchestrator:
             switch: node for switch in self._wiring.switches for node in layout.cut_off([switch])
         }
         self._by_job: dict[str, tuple[Job, Circuits]] = {}
+        self._circuits: tuple[Wanted, Circuits] | None = None
+        self._cut: tuple[Wanted, frozenset[str]] | None = None
         self._measured: dict[str, tuple[Job, Mapping[str, float]]] = {}
         self._choosing: dict[str, tuple[Job, Mapping[str, Choices]]] = {}
         self._selectable: dict[str, frozenset[frozenset[Circuit]]] = {}
@@ -240,7 +242,15 @@ class Orchestrator:
             return [*errors.values(), *errors_of_orders]
 
     def circuits(self) -> Circuits:
-        """Return the circuits that are wanted of every switch that has not failed."""
+        """Return the circuits that are wanted of every switch that has not failed.
+
+        Taken once for each wanted state without dark nodes, whose loops depend on what is seen.
+        """
+        if self._circuits is None or self._circuits[0] is not self.wanted or self.wanted.dark:
+            self._circuits = self.wanted, self._circuits_wanted()
+        return self._circuits[1]
+
+    def _circuits_wanted(self) -> Circuits:
         failed = self._failed_switches()
         wanted: dict[str, frozenset[Circuit]] = {}
         for job in self.wanted.jobs:
@@ -265,10 +275,11 @@ class Orchestrator:
         """
         dark: defaultdict[str, list[str]] = defaultdict(list)
         lit = set()
-        for switch, reading in read.items():
-            if not (reading.dark or reading.lit):
-                # Without monitors, or with ones that no circuit leads light to now.
-                self._by_circuit.add(switch)
+        # Those without monitors, or with ones that no circuit leads light to now.
+        blind = {name for name, reading in read.items() if not (reading.dark or reading.lit)}
+        self._by_circuit |= blind
+        for switch, reading in read.items() if len(blind) < len(read) else ():
+            if switch in blind:
                 continue
             for port, node in self._wiring.lights(switch).items():
                 if port in reading.dark:
@@ -335,11 +346,7 @@ class Orchestrator:
     def _order(self) -> list[LightrigError]:
         """Send the orders that are left to the switches that answer; return what went wrong."""
         self._let_choose()
-        orders = {
-            name: circuits
-            for name, circuits in self.circuits().items()
-            if name not in self._missing and not self._holds(name, circuits)
-        }
+        orders = {n: each for n, each in self._late().items() if n not in self._missing}
         found = self._switches.order(orders) if orders else {}
         self._orders += bool(orders)
         errors = []
@@ -353,6 +360,16 @@ class Orchestrator:
                 self._refused[name] = _line(outcome)
         self._publish()
         return errors
+
+    def _late(self) -> Circuits:
+        """Return the circuits that are wanted of switches that were not seen with them."""
+        present = self._present.get
+        return {
+            name: circuits
+            for name, circuits in self.circuits().items()
+            # Most are the same set: no call for those.
+            if present(name) is not circuits and not self._holds(name, circuits)
+        }
 
     def _holds(self, switch: str, circuits: frozenset[Circuit]) -> bool:
         """Whether a switch was seen with these circuits; quick where it is the same set."""
@@ -399,11 +416,13 @@ class Orchestrator:
             cached = self._measured[job.name] = job, dict(self.layout.measures(job))
         return cached[1]
 
-    def _failed_switches(self) -> set[str]:
+    def _failed_switches(self) -> frozenset[str]:
         """Return the switches that have failed, or belong to a node that has."""
-        unusable = self.wanted.unusable(self.layout)
-        cut = {name for name, node in self._node_of.items() if node in unusable}
-        return cut | self.wanted.silent.keys()
+        if self._cut is None or self._cut[0] is not self.wanted:
+            unusable = self.wanted.unusable(self.layout)
+            cut = (name for name, node in self._node_of.items() if node in unusable)
+            self._cut = self.wanted, frozenset(cut) | self.wanted.silent.keys()
+        return self._cut[1]
 
     # ------------------------------------------------------------------------ what is wanted
 
@@ -557,8 +576,8 @@ class Orchestrator:
 
     def _publish(self) -> None:
         """Make a new status; note the jobs whose circuits have come to be set, or are no more."""
-        circuits, failed = self.circuits(), self._failed_switches()
-        late = {name for name, each in circuits.items() if not self._holds(name, each)}
+        failed, late = self._failed_switches(), self._late().keys()
+        doubtful = late | self._selectable.keys()  # the others have all circuits of their jobs
         ready = frozenset(
             job.name
             for job in self.wanted.jobs
@@ -566,7 +585,7 @@ class Orchestrator:
             and all(
                 self._holds(name, each) or each <= self._present.get(name, frozenset())
                 for name, each in self._circuits_of(job).items()
-                if name not in failed
+                if name in doubtful and name not in failed
             )
         )
         names = {job.name for job in self.wanted.jobs}
