@@ -26,8 +26,8 @@ FUZZ_SECONDS ?= 900
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: install docs night affected reach test test-named test-long test-asserted claims clients test-clients \
-        public-sources object-store test-object-store test-torch test-labgrid test-dask suites-simulated suites-traffic \
-        suites-training test-container virtual-lab test-virtual-lab everything fuzz mutants mistakes generated hashes install-verified \
+        public-sources object-store test-object-store test-torch test-labgrid test-dask test-schemathesis \
+        suites-simulated suites-traffic suites-training test-container virtual-lab test-virtual-lab everything fuzz mutants mistakes generated hashes install-verified \
         audit lint bench clean
 
 install: $(READY)
@@ -130,6 +130,17 @@ test-torch: $(EXTRAS)/torch/.ready
 	    tests/systems/mixnet/test_mixnet_ranks.py \
 	    tests/cli/test_train.py tests/cli/test_train_restarts.py tests/cli/test_train_like_torchrun.py \
 	    tests/cli/test_training_in_a_box.py $(SKIPS)
+
+# A program by others against the API of `lightrig orchestrate`, in an environment of its own.
+$(EXTRAS)/schemathesis/.ready: tests/orchestration/schemathesis.txt
+	$(PYTHON) -m venv $(@D)
+	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check \
+	    --requirement tests/orchestration/schemathesis.txt
+	touch $@
+
+test-schemathesis: $(READY) $(EXTRAS)/schemathesis/.ready
+	SCHEMATHESIS=$(CURDIR)/$(EXTRAS)/schemathesis/bin/schemathesis $(BIN)/python -m pytest \
+	    tests/orchestration/test_api_by_schemathesis.py -m long $(SKIPS)
 
 test-labgrid: $(EXTRAS)/labgrid/.ready
 	$(EXTRAS)/labgrid/bin/python -m pytest tests/bench/test_labgrid_lease.py $(SKIPS)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import fastapi
-from fastapi.responses import JSONResponse, Response
+from fastapi.responses import Response
 from starlette.concurrency import run_in_threadpool
 
 from lightrig.harness.orchestration.agents import HostAgent, Orders, ProbeRequest, Wish
-from lightrig.harness.orchestration.http_api import read_body
-from lightrig.testbeds import LightrigError
+from lightrig.harness.orchestration.http_api import answer_problems, read_body
 
 
 def agent_application(agent: HostAgent) -> fastapi.FastAPI:
@@ -31,7 +30,7 @@ def agent_application(agent: HostAgent) -> fastapi.FastAPI:
 
     app.add_api_route("/v1/probe", probe, methods=["POST"])
     app.add_api_route("/v1/orders", orders, methods=["POST"])
-    _refuse(app)
+    answer_problems(app)
     return app
 
 
@@ -48,13 +47,5 @@ def rank_application(agent: HostAgent) -> fastapi.FastAPI:
         return Response(answer.model_dump_json(), media_type="application/json")
 
     app.add_api_route("/v1/select", select, methods=["POST"])
-    _refuse(app)
+    answer_problems(app)
     return app
-
-
-def _refuse(app: fastapi.FastAPI) -> None:
-    async def refused(_: fastapi.Request, error: Exception) -> fastapi.Response:
-        return JSONResponse({"error": str(error)}, 400)
-
-    for kind in (LightrigError, ValueError):
-        app.add_exception_handler(kind, refused)

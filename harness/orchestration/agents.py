@@ -18,6 +18,7 @@ from typing import Protocol, runtime_checkable
 import httpx
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from lightrig.harness.orchestration.answers import Problem
 from lightrig.harness.orchestration.carriers import Carrier, Look
 from lightrig.harness.orchestration.control import Control
 from lightrig.harness.orchestration.layout import Layout
@@ -464,7 +465,7 @@ class AgentSwitches:
         try:
             answered = self._clients[host].post(path, content=content, timeout=timeout_s)
             if answered.is_error:
-                return AgentError(f"the agent of {host} refused: {answered.text[:300]}")
+                return AgentError(f"the agent of {host} refused: {_detail(answered)[:300]}")
             answer = Answer.model_validate_json(answered.content)
         except (httpx.HTTPError, OSError) as error:
             return AgentError(f"the agent of {host} does not answer: {error!r}")
@@ -491,3 +492,11 @@ class AgentSwitches:
                 else:
                     circuits = frozenset(Circuit(*pair) for pair in each.circuits)
                     yield name, Reading(circuits, frozenset(each.lit), frozenset(each.dark))
+
+
+def _detail(answered: httpx.Response) -> str:
+    """Return why an agent refused, by its problem; the whole text of another answer."""
+    try:
+        return Problem.model_validate_json(answered.content).detail
+    except ValidationError:
+        return answered.text

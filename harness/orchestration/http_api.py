@@ -245,8 +245,7 @@ def application(running: Orchestrator, token: str | None) -> fastapi.FastAPI:
             openapi_extra={"requestBody": body} if call is request else None,
         )
     app.middleware("http")(guarded)
-    for kind in (LightrigError, ValueError, HTTPException, RequestValidationError):
-        app.add_exception_handler(kind, _refused)
+    answer_problems(app)
     document = app.openapi()  # is kept for `/openapi.json`
     document["components"].setdefault("schemas", {}).update(parts)
     _complete(document, token is not None)
@@ -308,6 +307,12 @@ async def read_body(request: fastapi.Request) -> bytes:
         if len(content) > _LONGEST_BODY:
             raise _BodyTooLongError(f"found a body of more than {_LONGEST_BODY} bytes")
     return content
+
+
+def answer_problems(app: fastapi.FastAPI) -> None:
+    """Let an application answer what it does not carry out by a problem (RFC 9457)."""
+    for kind in (LightrigError, ValueError, HTTPException, RequestValidationError):
+        app.add_exception_handler(kind, _refused)
 
 
 async def _refused(request: fastapi.Request, error: Exception) -> fastapi.Response:

@@ -101,7 +101,12 @@ def test_an_agent_sends_nothing_to_a_switch_of_another_host(hosts, over_socket) 
     }
     refused = over_socket.post("/v1/orders", json=orders)
     assert refused.status_code == 400
-    assert "tx-gpu2-lane0 is not at the ports of gpu1" in refused.json()["error"]
+    assert refused.headers["content-type"] == "application/problem+json"
+    problem = refused.json()
+    assert (problem["type"], problem["title"], problem["status"]) == (
+        "about:blank", "Bad Request", 400,
+    )  # fmt: skip
+    assert "tx-gpu2-lane0 is not at the ports of gpu1" in problem["detail"]
     assert hosts.room.commands == []
     del orders["circuits"]["tx-gpu2-lane0"]
     answer = over_socket.post("/v1/orders", json=orders).json()
@@ -114,7 +119,7 @@ def test_an_agent_takes_no_order_of_a_lead_that_was_followed(hosts, over_socket)
     assert over_socket.post("/v1/orders", json=orders).status_code == 200
     late = {"lead": 6, "circuits": {"tx-gpu1-lane0": [[1, 2]]}}
     refused = over_socket.post("/v1/orders", json=late)
-    assert "lead 6 was followed by lead 7" in refused.json()["error"]
+    assert "lead 6 was followed by lead 7" in refused.json()["detail"]
     assert hosts.room.circuits["tx-gpu1-lane0"] == {Circuit(1, 3)}
 
 
@@ -127,10 +132,11 @@ def test_a_body_that_is_no_order_is_refused(hosts, over_socket) -> None:
         b'{"lead": 0, "circuits": {}, "more": 1}',
         b"\xff",
         b"[" * 100_000,
-        b" " * ((1 << 20) + 1),
     ):
         assert over_socket.post("/v1/orders", content=body).status_code == 400, body[:60]
         assert over_socket.post("/v1/probe").status_code == 200
+    long = over_socket.post("/v1/orders", content=b" " * ((1 << 20) + 1))
+    assert (long.status_code, long.json()["status"]) == (413, 413)
     assert hosts.room.commands == []
 
 
