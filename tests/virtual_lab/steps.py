@@ -2,7 +2,9 @@
 
 import contextlib
 import hashlib
+import os
 import shutil
+import signal
 import subprocess
 import time
 from collections.abc import Iterator, Sequence
@@ -19,6 +21,7 @@ PACKAGES = {
     "tcpdump": "tcpdump",
     "ssh": "openssh-client",
     "setpriv": "util-linux",
+    "unshare": "util-linux",
     "nsenter": "util-linux",
 }
 """Programs that the lab needs, and their packages in Debian."""
@@ -51,14 +54,26 @@ def obstacle() -> str | None:
 
 
 def run_script(script: str, arguments: Sequence[str], log: Path) -> None:
-    """Run a script of this folder; its output goes to `log`. Raises `VirtualLabError`."""
+    """Run a script of this folder; its output goes to `log`. Raises `VirtualLabError`.
+
+    What it has started ends with it, also where this program is interrupted meanwhile. As root,
+    what it has mounted does, too: nothing is left below a root that will be removed.
+    """
+    own_mounts = ["unshare", "--mount"] if os.geteuid() == 0 else []
+    argv = [*own_mounts, str(HERE / script), *arguments]
     with log.open("w") as output:
-        done = subprocess.run(
-            [str(HERE / script), *arguments], stdout=output, stderr=subprocess.STDOUT, check=False
+        process = subprocess.Popen(
+            argv, stdout=output, stderr=subprocess.STDOUT, start_new_session=True
         )
-    if done.returncode:
+        try:
+            status = process.wait()
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+    if status:
         last = "\n".join(log.read_text(errors="replace").splitlines()[-3:])
-        raise VirtualLabError(f"{script} ended with status {done.returncode}, see {log}: {last}")
+        raise VirtualLabError(f"{script} ended with status {status}, see {log}: {last}")
 
 
 def built(folder: Path) -> Path:

@@ -1,6 +1,8 @@
 """Steps of building and booting the virtual lab, with scripts that take no time."""
 
 import os
+import select
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -29,6 +31,8 @@ listener.accept()
 ' "$@"
 """
 """A machine whose monitor answers once."""
+
+ENDS_SECONDS = 5
 
 
 @pytest.fixture
@@ -85,6 +89,34 @@ def test_a_script_that_fails_is_named_with_its_last_lines_and_runs_again(scripts
     write(scripts / "build_root.sh", ROOT_SCRIPT)
     built(lab)
     assert is_built(lab)
+
+
+@pytest.mark.parametrize("interrupted", [False, True])
+def test_what_a_script_started_ends_with_it(
+    scripts: Path, monkeypatch: pytest.MonkeyPatch, interrupted: bool
+) -> None:
+    """Its program closes the pipe only by its end; an interrupt comes as by Ctrl-C."""
+    pipe = scripts.parent / "pipe"
+    os.mkfifo(pipe)
+    end = "sleep 300" if interrupted else "exit 4"
+    write(scripts / "build_root.sh", f"#!/bin/sh\nexec 3>{pipe}\nsleep 300 &\necho >&3\n{end}\n")
+    reading = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    wait = subprocess.Popen.wait
+
+    def wait_once(process: "subprocess.Popen[str]", timeout: float | None = None) -> int:
+        assert select.select([reading], [], [], ENDS_SECONDS)[0]
+        monkeypatch.setattr(subprocess.Popen, "wait", wait)
+        if interrupted:
+            raise KeyboardInterrupt
+        return wait(process, timeout)
+
+    monkeypatch.setattr(subprocess.Popen, "wait", wait_once)
+    with pytest.raises(KeyboardInterrupt if interrupted else VirtualLabError):
+        built(scripts.parent / "lab")
+    assert os.read(reading, 1) == b"\n"
+    assert select.select([reading], [], [], ENDS_SECONDS)[0], "the script's program still runs"
+    assert os.read(reading, 1) == b""
+    os.close(reading)
 
 
 def test_a_machine_that_does_not_start_ends_the_lab_and_is_named(
