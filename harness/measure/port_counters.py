@@ -9,6 +9,7 @@ the time since the last one; the next reading covers both tests then. Modules ar
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 
 from lightrig.harness.bench import Bench
 from lightrig.harness.measure.recording import Recording
@@ -86,12 +87,22 @@ class PortCounters:
 
     def _read(self) -> None:
         began = self.bench.clock.now()
-        last: dict[str, PortCounts] = {}
-        for spec in self.bench.testbed.nic_ports:
-            server = self.bench.servers.get(spec.port.owner)
-            if server is not None and isinstance(server, HasPortCounters):
-                last[str(spec.port)] = server.port_counts(spec.netdev, spec.rdma)
-        self._last, self._at = last, self.bench.clock.now()
+        servers = {
+            name: server
+            for name, server in self.bench.servers.items()
+            if isinstance(server, HasPortCounters)
+        }
+
+        def read(name: str) -> dict[str, PortCounts]:
+            return {
+                str(spec.port): servers[name].port_counts(spec.netdev, spec.rdma)
+                for spec in self.bench.testbed.nic_ports
+                if spec.port.owner == name
+            }
+
+        found = self.bench.clock.parallel(*(partial(read, name) for name in servers))
+        self._last = {port: counts for of_server in found for port, counts in of_server.items()}
+        self._at = self.bench.clock.now()
         self._cost = self._at - began
 
     def _module_rows(self, number: int) -> Iterator[Row]:

@@ -172,6 +172,20 @@ def test_a_simulation_is_read_where_a_limit_asks(
     assert lab.rows == []
 
 
+def test_servers_are_read_at_the_same_time(simulated: Callable[..., Bench], tmp_path: Path) -> None:
+    lab = Lab(simulated, tmp_path, ASKED)
+    clock, servers = lab.bench.clock, sorted(lab.bench.servers)
+    assert len(servers) > 1
+    began = clock.now()
+    for spec in lab.bench.testbed.nic_ports:
+        if spec.port.owner == servers[0]:
+            lab.bench.servers[servers[0]].port_counts(spec.netdev, spec.rdma)  # type: ignore[attr-defined]
+    one = clock.now() - began
+    began = clock.now()
+    lab.counters.begin()
+    assert clock.now() - began < 1.5 * one
+
+
 def test_links_that_go_down_within_a_test_are_counted(
     simulated: Callable[..., Bench], tmp_path: Path
 ) -> None:
