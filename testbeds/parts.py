@@ -246,8 +246,13 @@ class SshTimeouts(Stated):
     first_answer_ns: Annotated[
         Duration, Field(description="For the first answer of the probe that is started there")
     ] = 10_000_000_000
+    answer_ns: Annotated[
+        Duration,
+        Field(description="For each further answer of the probe, beside what it was asked to wait"),
+    ] = 10_000_000_000
     program_ns: Annotated[
-        Duration, Field(description="For a tool that reads or sets something there, to its end")
+        Duration,
+        Field(description="For a tool there, to its end; a measurement of RDMA has 60 s at least"),
     ] = 30_000_000_000
 
 

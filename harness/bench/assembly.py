@@ -50,6 +50,7 @@ def open_server(spec: ServerSpec, endpoint: Endpoint, clock: Clock, clocks: Cloc
         clocks,
         become=spec.become,
         first_answer_ns=spec.timeouts.first_answer_ns,
+        answer_ns=spec.timeouts.answer_ns,
         program_ns=spec.timeouts.program_ns,
     )
 

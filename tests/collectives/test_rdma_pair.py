@@ -70,6 +70,24 @@ def test_sink_may_take_as_long_as_a_measurement_to_listen(
     assert pair.latency().iterations == 1000
 
 
+def test_a_measurement_may_take_as_long_as_its_servers_tools(
+    bench: Bench, giant_ring: Fabric, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On an emulated server sudo and perftest took more than a minute to start."""
+    real = perftest_tool.printed_table
+
+    def slow(*arguments: Any) -> tuple[str, int]:
+        table, took = real(*arguments)
+        return table, took + 70_000_000_000
+
+    monkeypatch.setattr(perftest_tool, "printed_table", slow)
+    ends = end(bench, "server0", "mlx5_01"), end(bench, "server1", "mlx5_01")
+    with pytest.raises(NoReplyError, match="within 60 s"):
+        RdmaPair(*ends, port=18900).latency()
+    ends[1].commands.timeout_ns = 180_000_000_000
+    assert RdmaPair(*ends, port=18901).latency().iterations == 1000
+
+
 def test_sink_that_cannot_listen_is_not_waited_for(bench: Bench, giant_ring: Fabric) -> None:
     before = bench.clock.now()
     with pytest.raises(ToolFailedError, match=r"(?s)server1 ran .*IB device mlx5_77 not found"):

@@ -205,3 +205,25 @@ def test_a_server_is_opened_as_the_testbed_file_states(tmp_path: Path, host: Ssh
     with pytest.raises(NoReplyError, match=r"did not answer within 5 s"):
         silent.identity()
     silent.close()
+
+
+def test_further_answers_have_a_time_limit_of_their_own(tmp_path: Path, host: SshHost) -> None:
+    """The probe of this server is heard once only."""
+    stated = "Host Rack7-s0\n  HostName 127.0.0.1\n  Port {}\n  UserKnownHostsFile {}\n"
+    (tmp_path / "config").write_text(stated.format(host.port, tmp_path / "known_hosts"))
+    (tmp_path / "known_hosts").write_text(host.known_hosts_line())
+    python = tmp_path / "python"
+    python.write_text(f'#!/bin/sh\n{sys.executable} "$@" | (head -n 1; exec sleep 300)\n')
+    python.chmod(0o755)
+    file = tmp_path / "cluster.yaml"
+    limits = "first_answer: 60 s, answer: 2 s"
+    file.write_text(TESTBED.replace("PYTHON", str(python)).replace("first_answer: 5 s", limits))
+    testbed = load(file)
+    spec = testbed.servers["server0"]
+    endpoint = replace(Endpoint.parse(spec.address, LOGIN), ssh_config=testbed.ssh_config)
+    server = open_server(spec, endpoint, SystemClock(), {})
+    assert isinstance(server, LinuxServer)
+    assert server.identity().manufacturer == "Linux"
+    with pytest.raises(NoReplyError, match="did not answer within 2 s"):
+        server.lit(["ens1"])
+    server.close()

@@ -34,7 +34,7 @@ class RdmaBandwidth:
 
 
 DEFAULT_TIMEOUT = 60_000_000_000
-"""Time allowed for a measurement, in ns."""
+"""Time allowed for a measurement where that of a server's tools is not longer, in ns."""
 
 
 class RdmaLink(Protocol):
@@ -44,7 +44,7 @@ class RdmaLink(Protocol):
     def retry_ns(self) -> int:
         """Time for which a message is retransmitted before the ends give up, in ns."""
 
-    def latency(self, size: int, iterations: int, *, timeout: int = DEFAULT_TIMEOUT) -> RdmaLatency:
+    def latency(self, size: int, iterations: int, *, timeout: int | None = None) -> RdmaLatency:
         """Of `iterations` messages of `size` bytes; raises `InstrumentError`, `ToolOutputError`."""
 
     def bandwidth(self, size: int, iterations: int) -> RdmaBandwidth:

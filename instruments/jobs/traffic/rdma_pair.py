@@ -72,7 +72,7 @@ class RdmaPair:
             self._options += ["-x", str(gid_index)]
 
     def latency(
-        self, size: int = 2, iterations: int = 1000, *, timeout: int = DEFAULT_TIMEOUT
+        self, size: int = 2, iterations: int = 1000, *, timeout: int | None = None
     ) -> RdmaLatency:
         """Measure one-way times of messages of `size` bytes (`ib_send_lat`).
 
@@ -80,7 +80,8 @@ class RdmaPair:
             ToolMissingError: one of the servers has no perftest.
             ToolFailedError: the ends did not reach each other over RDMA.
             ToolOutputError: the output is no such measurement.
-            NoReplyError: it did not end within `timeout` ns.
+            NoReplyError: it did not end within `timeout` ns; None is `DEFAULT_TIMEOUT`, or what
+                the servers' tools may take, if that is longer.
         """
         report, at = self._run("ib_send_lat", size, iterations, timeout)
         row = self._only(report.latencies, size, "ib_send_lat")
@@ -89,7 +90,7 @@ class RdmaPair:
         return RdmaLatency(row.size, row.iterations, row.typical_ns, row.p99_ns, at)
 
     def bandwidth(
-        self, size: int = 65536, iterations: int = 5000, *, timeout: int = DEFAULT_TIMEOUT
+        self, size: int = 65536, iterations: int = 5000, *, timeout: int | None = None
     ) -> RdmaBandwidth:
         """Measure the bandwidth of messages of `size` bytes (`ib_write_bw`); see `latency`."""
         report, at = self._run("ib_write_bw", size, iterations, timeout)
@@ -97,8 +98,11 @@ class RdmaPair:
         return RdmaBandwidth(row.size, row.iterations, row.average_bps, at)
 
     def _run(
-        self, program: str, size: int, iterations: int, timeout: int
+        self, program: str, size: int, iterations: int, timeout: int | None
     ) -> tuple[PerftestReport, Span]:
+        if timeout is None:
+            ends = self._source.commands, self._sink.commands
+            timeout = max(DEFAULT_TIMEOUT, *(end.timeout_ns for end in ends))
         asked = [*self._options, "-s", str(size), "-n", str(iterations)]
         listening = [program, "-d", self._sink.device, *asked]
         waiting = self._sink.commands.start(listening, 2 * timeout + _ENDS_TIMEOUT)

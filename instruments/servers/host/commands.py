@@ -137,6 +137,7 @@ class Commands:
         timeout_ns: time allowed for a program of which no other is stated.
 
     Attributes:
+        timeout_ns: time allowed for a program of which no other is stated.
         greeting: the first line that a login shell there prints before any program; "" for none.
     """
 
@@ -158,7 +159,7 @@ class Commands:
         self._become = tuple(become)
         self._wire = wire
         self._supervises = supervises
-        self._timeout = timeout_ns
+        self.timeout_ns = timeout_ns
         self._paths: dict[str, str] = {}
         self.greeting = ""
 
@@ -173,7 +174,7 @@ class Commands:
             NoReplyError: it has not ended in time.
             DisconnectedError: the connection to the server ended first.
         """
-        timeout_ns = self._timeout if timeout_ns is None else timeout_ns
+        timeout_ns = self.timeout_ns if timeout_ns is None else timeout_ns
         tool, *arguments = command
         program = self._paths.get(tool, tool)
         result = self._run([program, *arguments], timeout_ns)

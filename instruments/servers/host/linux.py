@@ -80,6 +80,7 @@ class LinuxServer:
             datagram carries its sender's stamps, which the receiver's driver has to map.
         become: whether tools run by `sudo -n`.
         first_answer_ns: time allowed for the probe's first answer.
+        answer_ns: time allowed for each further answer, beside what the probe was asked to wait.
         program_ns: time allowed for a tool of which no other is stated.
     """
 
@@ -92,10 +93,12 @@ class LinuxServer:
         *,
         become: bool = False,
         first_answer_ns: int | None = None,
+        answer_ns: int = GRACE,
         program_ns: int = DEFAULT_TIMEOUT,
     ) -> None:
         self._become = become
-        self._first_answer = first_answer_ns
+        self._first_answer = answer_ns if first_answer_ns is None else first_answer_ns
+        self._answer = answer_ns
         self._program = program_ns
         self.name = name
         self._shell = shell
@@ -111,8 +114,7 @@ class LinuxServer:
     def identity(self) -> Identity:
         """Return host name, kernel and Python of the server; starts the probe if necessary."""
         if self._identity is None or self._run is None or self._run.over:
-            extra = 0 if self._first_answer is None else self._first_answer - GRACE
-            request = self._submit("hello", {}, extra)
+            request = self._submit("hello", {}, self._first_answer - self._answer)
             hello = request.result()
             try:
                 boot: str = hello["boot"]
@@ -311,7 +313,7 @@ class LinuxServer:
                 name=self.name
             )  # the server may have rebooted, and its clock with it
             self._run = run = self.start(PROBE, self._trace, self._clocks)
-        return run.submit(verb, body, duration)
+        return run.submit(verb, body, duration + self._answer - GRACE)
 
 
 class PendingSettlement:
