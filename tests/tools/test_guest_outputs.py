@@ -76,6 +76,37 @@ READ: dict[str, dict[str, Any]] = {
     | {f"0.{key}": value for key, value in LINK_UP.items()},
     "rdma_link_d": {"0.device": "rxe0", "1.device": "rxe1", "1.netdev": "fabric1"}
     | {f"1.{key}": value for key, value in LINK_UP.items()},
+    "json_send_lat": {
+        "0.test": "Send_Latency_Test",
+        "0.settings.Device": "rxe0",
+        "0.settings.TX_depth": "1",
+        "0.latencies.0.size": 2,
+        "0.latencies.0.iterations": 100,
+        "0.latencies.0.least_ns": 2_754_470,
+        "0.latencies.0.typical_ns": 14_821_820,
+        "0.latencies.0.average_ns": 19_513_430,
+        "0.latencies.0.p999_ns": 130_667_300,
+    },
+    "json_read_lat": {"0.latencies.0.typical_ns": 61_830, "0.latencies.0.average_ns": 676_590},
+    "json_send_lat_d": {
+        "0.latencies.0.iterations": 54,
+        "0.latencies.0.typical_ns": None,
+        "0.latencies.0.average_ns": 18_558_640,
+        "0.latencies.0.per_s": 26.94,
+    },
+    "json_write_bw": {
+        "0.settings.Link_type": "Ethernet",
+        "0.bandwidths.0.size": 65536,
+        "0.bandwidths.0.average_bps": 0.91 * 2**23,  # MiB/s
+        "0.bandwidths.0.messages_per_s": 15.0,
+    },
+    "json_write_bw_gbit": {"0.bandwidths.0.average_bps": 8_793_000.0},  # Gb/s
+    "json_write_bw_bi": {"0.bandwidths.0.average_bps": 3.04 * 2**23},
+    "json_write_bw_d": {
+        "0.bandwidths.0.iterations": 2300,
+        "0.bandwidths.0.peak_bps": None,
+        "0.bandwidths.0.average_bps": 4.45 * 2**23,
+    },
     "rdma_link_pretty": {"0.device": "rxe0", "1.device": "rxe1", "1.netdev": "fabric1"}
     | {f"1.{key}": value for key, value in LINK_UP.items()},
 }
@@ -125,8 +156,12 @@ FAILED: dict[str, str] = {
     "ibv_devinfo_none": "IB device 'mlx5_0' wasn't found",
     "rdma_none": "Wrong device name",
     "ib_send_bw_nodev": "IB device mlx5_0 not found",
+    "ib_write_bw_a": "Couldn't allocate MR",
 }
 """Errors of tools, and the line that is quoted."""
+
+UNCERTAIN: dict[str, str] = {"json_atomic_bw": "a bandwidth that tells MiB/s from Gb/s"}
+"""Outputs of tools that are used, which could mean two things, and what they lack."""
 
 UNKNOWN = ("ibstat_l", "ibstat_p")
 """Outputs that nothing tells from any other: lists of names and numbers."""
@@ -148,7 +183,7 @@ def outputs() -> dict[str, str]:
 
 
 def test_of_forty_outputs_each_has_its_expectation() -> None:
-    assert outputs().keys() == {*READ, *UNREAD, *FAILED, *UNKNOWN}
+    assert outputs().keys() == {*READ, *UNREAD, *FAILED, *UNCERTAIN, *UNKNOWN}
     assert len(outputs()) >= 40
 
 
@@ -170,6 +205,13 @@ def test_errors_are_quoted(name: str) -> None:
     with pytest.raises(ToolReportedError, match="did not succeed") as refused:
         read(outputs()[name])
     assert refused.value.found == FAILED[name]
+
+
+@pytest.mark.parametrize("name", UNCERTAIN)
+def test_what_could_mean_two_things_is_refused_by_name(name: str) -> None:
+    with pytest.raises(ToolOutputError, match=UNCERTAIN[name]) as refused:
+        read(outputs()[name])
+    assert str(refused.value).startswith("perftest ")
 
 
 @pytest.mark.parametrize("name", UNKNOWN)

@@ -3,7 +3,8 @@
 One output may hold several tables (client and server into one terminal); each is a report.
 Bandwidth is in MiB/s (older versions call it MB/sec and mean the same) or Gb/s; the message
 rate says which, so a changed number or a misread unit shows. The file of --out_json does not
-name its unit at all, and leaves a key without quotes with QoS.
+name its unit at all; with QoS it leaves a key without quotes, and up to version 4.5 it has none but
+those of the device, and a comma behind every value.
 Source: perftest, src/perftest_parameters.h and .c.
 """
 
@@ -33,7 +34,9 @@ _COLUMN = re.compile(
     r"|t_(?:min|max|typical|avg|stdev)\[usec\]|99(?:\.9)?% percentile\[usec\]|tps average"
 )
 _PREFIX = re.compile(r"\s*#?\s*(?=\d)")
-_BARE_KEY = re.compile(r"^(\s*)sl:", re.MULTILINE)
+_BARE_KEY = re.compile(r"^(\s*)([a-zA-Z][\w.]*?) *:", re.MULTILINE)
+_BARE_VALUE = re.compile(r": ([A-Za-z]\w*)(?=,?$)", re.MULTILINE)
+_LAST_COMMA = re.compile(r",(?=\s*})")
 
 MIB_S = 8 * 2**20
 """Bits in one MiB, which perftest may also call MB."""
@@ -237,7 +240,8 @@ def _checked_latency(row: LatencyRow) -> LatencyRow:
 
 
 def _of_json(text: str) -> PerftestReport:
-    document = load(TOOL, _BARE_KEY.sub(r'\1"sl":', text))
+    quoted = _BARE_VALUE.sub(r': "\1"', _BARE_KEY.sub(r'\1"\2":', text))
+    document = load(TOOL, _LAST_COMMA.sub("", quoted))
     info = field(TOOL, document, "test_info", dict)
     results = field(TOOL, document, "results", dict)
     settings = {key: str(value) for key, value in info.items() if key != "test"}
@@ -263,8 +267,10 @@ def _bandwidth_of(results: Any) -> BandwidthRow:
         )
         if rate.times(8 * size).agrees(average):
             fitting.append((peak, average))
-    if len(fitting) != 1:
+    if not fitting:
         raise ValueError("an average bandwidth of size x message rate, in MiB/s or in Gb/s")
+    if len(fitting) > 1:
+        raise ValueError("a bandwidth that tells MiB/s from Gb/s, which this file does not name")
     return _checked_bandwidth(size, iterations, *fitting[0], rate)
 
 

@@ -51,7 +51,9 @@ class Reader:
     def claims(self, text: str) -> bool:
         """Whether the output may be of this tool."""
         if _JSON.match(text):
-            return bool(self.keys) and all(re.search(rf'"{k}"\s*:', text) for k in self.keys)
+            return bool(self.keys) and all(
+                re.search(rf'(?<!\w)"?{k}"?\s*:', text) for k in self.keys
+            )
         return re.search(self.text, text, re.MULTILINE) is not None
 
 
@@ -116,7 +118,7 @@ _FAILED = re.compile(
     r"^(?:netlink error: .*|Cannot get .*|.*: (?:command )?not found|no stats available"
     r"|Device \"\S+\" does not exist\.|\S+: bad command line argument\(s\)"
     r"|Wrong device name|ibpanic: .*| ?IB device \S+ (?:wasn't|not) found"
-    r"|Couldn't connect to \S+)$",
+    r"|Couldn't (?:connect to \S+|allocate MR))$",
     re.MULTILINE,
 )
 
