@@ -32,6 +32,7 @@ from lightrig.harness.cli.lab import (
     restored,
 )
 from lightrig.harness.cli.requests import takes
+from lightrig.harness.jobs.script_calls import calls_that_cannot_run
 from lightrig.harness.jobs.training import (
     RESULTS,
     Printed,
@@ -123,6 +124,8 @@ class TrainOptions:
             give_up(f"{path}: {error.strerror}", BAD_INPUT)
         except (SyntaxError, ValueError) as error:
             give_up(f"{path}: {error}", BAD_INPUT)
+        if refused := [f"{path}:{each}" for each in calls_that_cannot_run(source)]:
+            give_up("\n".join(refused), BAD_INPUT)
         return TrainingRequest(
             source=source,
             name=Path(path).name,
