@@ -32,12 +32,13 @@ NEEDS = {
     "mixnet": "MIXNET_TOKENS: a recorded trace, optional",
     "mixnet_training": "root (namespaces), PyTorch; half an hour",
     "opus": "",
+    "train_beside_torchrun": "root (namespaces), PyTorch",
     "workloads": "",
     "railx": "extra flits for the flit simulation",
     "lab_in_a_box": "root (namespaces); TESTBED, SAMPLES (20)",
 }
 """Settings from the environment with their defaults, and needs, of each."""
-APART = ("lab_in_a_box", "mixnet_training", "acos_actuation")
+APART = ("lab_in_a_box", "mixnet_training", "acos_actuation", "train_beside_torchrun")
 """Run only by name: they take long, or need a quiet machine."""
 
 
@@ -47,7 +48,7 @@ def listing() -> str:
     for name, needs in NEEDS.items():
         source = Path(__file__).with_name(f"{name}.py").read_text(encoding="utf-8")
         about = (ast.get_docstring(ast.parse(source)) or "").partition("\n")[0]
-        lines += [f"{name:<18}{about}", *([f"{'':<18}{needs}"] if needs else [])]
+        lines += [f"{name:<22}{about}", *([f"{'':<22}{needs}"] if needs else [])]
     return "\n".join(lines)
 
 

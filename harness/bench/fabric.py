@@ -78,8 +78,8 @@ class Fabric(InitialStates[SavedCircuits]):
             self._links[plan] = frozenset(self.testbed.links(plan))
         return self._links[plan]
 
-    def apply(self, plan: Plan, *, check_budget: bool = True) -> None:
-        """Bring every switch to `plan` and read back that it is there.
+    def apply(self, plan: Plan, *, check_budget: bool = True) -> "Applied":
+        """Bring every switch to `plan` and read back that it is there; return when it was.
 
         A switch that is in `plan` already is only read. Links of servers come up later: see
         `bring_up`, and `await_packets` for what connects over them. check_budget: whether to refuse
@@ -92,7 +92,7 @@ class Fabric(InitialStates[SavedCircuits]):
             NotDoneError: a switch acknowledged the change but did not make it.
             InstrumentError: a switch refused, or did not answer.
         """
-        self.prepare(plan, check_budget=check_budget).apply()
+        return self.prepare(plan, check_budget=check_budget).apply()
 
     def prepare(self, plan: Plan, *, check_budget: bool = True) -> "Transition":
         """Read the switches and compute the changes to `plan`, without sending them.
@@ -282,6 +282,14 @@ def _listed(circuits: Iterable[Circuit]) -> str:
     return ", ".join(as_texts(circuits))
 
 
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """Moments of a change of plan: between which stamps it was sent, and last acknowledged."""
+
+    sent: Span
+    acknowledged: Span
+
+
 @dataclass
 class Transition:
     """One change of plan in steps, so that a measurement can observe between them.
@@ -303,11 +311,12 @@ class Transition:
         """Number of circuits to make."""
         return sum(len(change.add) for change in self.changes.values())
 
-    def apply(self) -> None:
+    def apply(self) -> Applied:
         """Send the changes, wait for the acknowledgements, read back."""
-        self.begin()
-        self.acknowledged()
+        sent = self.begin()
+        applied = Applied(sent, self.acknowledged())
         self.verify()
+        return applied
 
     def begin(self) -> Span:
         """Send the changes to all switches; return the span of the writes.

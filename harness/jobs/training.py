@@ -33,6 +33,7 @@ class TrainingRequest:
         ranks: how many; None: one on each NIC of the testbed.
         also: degrees of further sizes in which to run it, each on the first servers.
         max_restarts: how often the script is started again after a failure.
+        spares: servers to which ranks may move when the script is started again.
         faults: that are made in a simulation, such as `cut:5s,step=4`.
     """
 
@@ -45,6 +46,7 @@ class TrainingRequest:
     ranks: int | None = None
     also: Sequence[Mapping[str, int]] = ()
     max_restarts: int = 0
+    spares: Sequence[str] = ()
     faults: Sequence[str] = ()
 
 

@@ -195,6 +195,21 @@ def test_further_sizes_that_show_no_growth_are_refused(size: str, says: str) -> 
     assert says in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (("--spare", "server3"), "--spare is for a restart: allow one by --max-restarts 1"),
+        (("--spare", "server0", "--max-restarts", "1"), "server0 is in the job, with rank 0"),
+        (("--spare", "server7", "--max-restarts", "1"), "has no server 'server7'; not in the job"),
+        (("--spare", "server3", "--spare", "server3", "--max-restarts", "1"), "server twice"),
+    ],
+)
+def test_spares_that_no_restart_could_use_are_refused(options: tuple[str, ...], says: str) -> None:
+    done = run(*options, "--parallel", "pp=2,dp=1", "--", SCRIPT)
+    assert done.exit_code == 2, done.output
+    assert says in done.stderr
+
+
 def test_a_testbed_of_another_system_is_refused() -> None:
     done = run("--", SCRIPT, testbed="testbeds/mixnet.yaml")
     assert done.exit_code == 2
@@ -231,6 +246,36 @@ def test_what_circuits_cost_a_script(pytorch: None) -> None:
     # Windows cannot hide more than they are long: three changes of a second wait most of it.
     assert waits[-1] == pytest.approx(4e9, rel=0.2)
     assert found["simulated"] == ["ocs"]
+    # Four changes a step of a switch that takes 20 ms, none of which hides much.
+    assert found["shares"]["switch"]["value"] > 4e7
+    waits = [*found["shares"].values(), found["circuits"], *found["exposed"]]
+    assert min(wait["lower"] for wait in waits) >= 0
+    # Each of four servers has two ports of 200 Mbit/s in use.
+    ports = [link for link in found["links"] if link["sent"] and link["received"]]
+    assert {link["rate"] for link in ports} == {200e6}
+    assert len(ports) >= 8
+    (host,) = found["hosts"]
+    assert (host["here"], host["servers"]) == (True, [f"server{n}" for n in range(4)])
+
+
+PIPELINE = "examples/train_pipeline.py"
+
+
+def test_a_job_whose_circuits_never_change_waits_for_none(pytorch: None) -> None:
+    """Four stages on the ring of all ranks: whatever a change takes, the waits are zero."""
+    command = [*LIGHTRIG, "train", RAILS, "--instruments", "simulated", "--json"]
+    command += ["--parallel", "pp=4", "--", PIPELINE, "--schedule", "Interleaved1F1B"]
+    command += ["--replicas", "1", "--steps", "5"]
+    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert (found["changes"], found["phases"]) == ([], 0)
+    parts = {name: share["value"] for name, share in found["shares"].items()}
+    assert [parts[name] for name in ("queue", "switch", "light", "link")] == [0] * 4
+    assert sum(parts.values()) == pytest.approx(found["step"]["value"], rel=0.01)
+    waits = [found["circuits"], *found["exposed"]]
+    assert {(wait["value"], wait["lower"], wait["upper"]) for wait in waits} == {(0, 0, 0)}
+    assert len(found["exposed"]) >= 7
 
 
 HOOKED = """

@@ -168,3 +168,71 @@ def test_without_restarts_a_lost_link_ends_the_command_with_its_port(script: Pat
     assert "no carrier" in said.splitlines()[0]
     assert "  step      3\n" in said
     assert "  try       --max-restarts 1" in said
+
+
+ONCE = """
+import os
+import sys
+import torch
+import torch.distributed as dist
+
+dist.init_process_group("gloo")
+torch.manual_seed(7)
+model = torch.nn.Linear(3, 2)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for step in range(4):
+    model(torch.randn(5, 3)).pow(2).sum().backward()
+    dist.all_reduce(model.weight.grad)
+    optimizer.step()
+    print("loss", model.weight.sum().item(), flush=True)
+    if step == 1 and dist.get_rank() == 1 and os.environ["TORCHELASTIC_RESTART_COUNT"] == "0":
+        sys.exit(13)
+"""
+
+
+@pytest.mark.long
+@pytest.mark.timeout(600)
+def test_a_script_that_fails_once_in_each_of_its_runs_is_started_again(script: Path) -> None:
+    """Without a checkpoint, as torchrun starts it again: both runs have their restart."""
+    script.write_text(ONCE)
+    done = run(script, "--parallel", "dp=4", "--max-restarts", "1")
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert (found["comparison"]["count"], found["comparison"]["different"]) == (4 * 4, [])
+    for part in ("on the ring of all ranks", "on circuits"):
+        assert f"[{part}, rank 2] loss" in done.stderr
+        assert f"[{part}, restart 1, rank 2] loss" in done.stderr
+    (failure,) = found["failures"]
+    assert "rank 1 of a training job" in failure["cause"]
+
+
+@pytest.mark.long
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize(
+    ("fault", "lost"),
+    [("kill:server1,step=4", {"server1"}), ("cut:600s,step=4", {"server0", "server1"})],
+    ids=["killed-server", "fiber-that-stays-dark"],
+)
+def test_a_restart_uses_a_spare_server(
+    script: Path, tmp_path: Path, fault: str, lost: set[str]
+) -> None:
+    """A fifth server, beside the four of the job; `server0.nic0.p0` is cut, of the link with 1."""
+    before, _, after = Path(RAILS).read_text().partition("plans:\n")
+    text = before + after[after.index("simulation:") :]
+    text = text.replace("server[0-3]", "server[0-4]").replace("size: 12x12", "size: 15x15")
+    testbed = tmp_path / "rails5.yaml"
+    testbed.write_text(text)
+    command = [*LIGHTRIG, "train", str(testbed), "--instruments", "simulated", "--json"]
+    command += ["--parallel", "dp=2,sdp=2", "--max-restarts", "1", "--spare", "server4"]
+    command += ["--fault", fault, "--", str(script), str(STEPS)]
+    command += [str(script.parent / "checkpoints-{run}")]
+    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert found["comparison"]["different"] == []
+    (failure,) = found["failures"]
+    server, spare = failure["moved"]
+    assert (server in lost, spare) == (True, "server4")
+    # Its bytes are those since the restart: none of the server that was left.
+    owners = {link["port"].partition(".")[0] for link in found["links"]}
+    assert owners == {"server0", "server1", "server2", "server3", "server4"} - {server}

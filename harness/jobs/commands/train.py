@@ -96,6 +96,14 @@ class TrainOptions:
             metavar="N", min=0, help="Start the script again after a failure, as torchrun does."
         ),
     ] = 0
+    spare: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="SERVER",
+            help="A server that a restart may use in place of a lost one; may be repeated.",
+            show_default=False,
+        ),
+    ] = None
     fault: Annotated[
         list[str] | None,
         typer.Option(
@@ -136,6 +144,7 @@ class TrainOptions:
             ranks=self.ranks,
             also=also,
             max_restarts=self.max_restarts,
+            spares=self.spare or (),
             faults=self.fault or (),
         )
 

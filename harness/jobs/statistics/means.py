@@ -22,6 +22,21 @@ class MeanEstimate:
     upper: float
     n: int
 
+    @property
+    def steps_needed(self) -> int | None:
+        """Number of samples after which the interval would not reach zero; None where it does not.
+
+        For samples that deviate as these do. Half of an interval is from its value to `upper`.
+        """
+        if self.lower > 0 or self.value <= 0:
+            return None
+        return math.ceil(self.n * ((self.upper - self.value) / self.value) ** 2) + 1
+
+    def at_least_zero(self, wider: float = 0.0) -> "MeanEstimate":
+        """Return it with an interval wider by so much to each side, of which none is negative."""
+        lower, upper = max(0.0, self.lower - wider), self.upper + wider
+        return MeanEstimate(self.value, lower, upper, self.n)
+
     def __str__(self) -> str:
         written = interval(self.lower, self.upper, "ns", self.value)
         return f"{written.value} (95 % interval {written.ends}, n = {self.n})"

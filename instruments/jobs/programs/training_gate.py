@@ -75,6 +75,7 @@ class Gate:
             self._optimizer = optimizer if self._optimizer is None else self._optimizer
             if optimizer is self._optimizer:
                 self.steps.append(len(self.operations))
+                self._report()  # a rank that asks no more would report at its end alone
                 self._emit({"stepped": len(self.steps)})
 
     @contextlib.contextmanager

@@ -67,14 +67,19 @@ class RankSession:
     def __init__(
         self, clock: Clock, servers: Sequence[LinuxServer], devices: Sequence[str], address: str
     ) -> None:
-        self._clock, self._devices, self._address = clock, devices, address
+        self._clock = clock
         self._ports = itertools.count(_FIRST_PORT)
+        self.ranks: list[TrainingRank] = []
+        self.place(servers, devices, address)
+        self.renew()
+
+    def place(self, servers: Sequence[LinuxServer], devices: Sequence[str], address: str) -> None:
+        """Place the ranks, from the next `renew` on; arguments as for the constructor."""
+        self._devices, self._address = devices, address
         on_server: defaultdict[str, list[int]] = defaultdict(list)
         for rank, server in enumerate(servers):
             on_server[server.name].append(rank)
         self._servers, self._on_server = servers, list(on_server.values())
-        self.ranks: list[TrainingRank] = []
-        self.renew()
 
     def renew(self) -> None:
         """Start the programs, anew where they run: a script may leave its process changed.

@@ -49,6 +49,17 @@ def test_operations_before_the_first_step_run_once() -> None:
         assert [table.asks(position) for position in range(5)] == [True, False, False, True, True]
 
 
+def test_nothing_is_asked_for_after_the_first_operation_where_no_circuit_changes() -> None:
+    """A pipeline alone has its own circuits all the time; with a ring of data it has not."""
+    pair = ["r0.pp0-1.0"] * 6
+    alone = RailJob.grid("pipeline", 2, [1])
+    for table in profiled(alone, of({0: pair, 1: pair})):
+        assert [table.asks(position) for position in range(9)] == [True] + [False] * 8
+    steps = {rank: [f"r0.pp0-1.{rank % 2}", f"r0.d1.s{rank // 2}.0"] * 3 for rank in range(4)}
+    for table in profiled(JOB, of(steps)):
+        assert all(table.asks(position) for position in range(9))
+
+
 def test_a_run_that_never_repeats_itself_is_one_step() -> None:
     data, pair = "r0.d1.s{}.0", "r0.pp0-1.{}"
     groups = {rank: [data.format(rank // 2)] * 2 + [pair.format(rank % 2)] for rank in range(4)}

@@ -23,6 +23,8 @@ from lightrig.instruments.core.capabilities import LinkEvent
 from lightrig.instruments.jobs.traffic.training import LocalBegin, LocalEnd
 from lightrig.testbeds import Circuit, LightrigError, Plan, Port, load
 
+MS = 1_000_000
+
 
 def circuits(*pairs: tuple[int, int]) -> frozenset[Circuit]:
     return frozenset(Circuit(*pair) for pair in pairs)
@@ -429,9 +431,11 @@ class Links:
         self.abandoned = False
         self.awaited: list[tuple[set[Port], int]] = []
         self.looked: list[set[Port]] = []
+        self.rise: int | None = None
 
-    def await_back(self, ports: Any, since: int) -> None:
+    def await_back(self, ports: Any, since: int) -> int | None:
         self.awaited.append((set(ports), since))
+        return self.rise
 
     def dark(self, ports: Any) -> Any:
         self.looked.append(set(ports))
@@ -551,3 +555,20 @@ def test_nothing_moves_once_a_job_has_failed_until_it_is_formed_anew(made: Made)
     assert made.present("y") == made.of(GIANT_RING, 1)
     both = made.ends("x", made.of(GIANT_RING, 0, 2)) | made.ends("y", made.of(GIANT_RING, 1))
     assert made.links.looked == [both] * 3
+
+
+def test_light_is_read_from_monitors_where_links_come_up_slowly(made: Made) -> None:
+    """First it lies between acknowledgement and carrier; after slow links a reading bounds it."""
+    made.circuits.take(DATA)
+    made.links.rise = made.clock.now() + 10_000 * MS
+    data, pipeline = (made.of(topology, 0) for topology in (DATA, PIPELINE))
+    first = made.circuits.apply([rewire(0, data - pipeline, pipeline - data)])
+    assert first.sent < first.acknowledged < first.carriers == made.links.rise
+    assert first.lit == Span(first.acknowledged, first.carriers)
+    second = made.circuits.apply([rewire(0, pipeline - data, data - pipeline)])
+    earliest, latest = second.lit
+    assert second.acknowledged <= earliest <= latest <= made.clock.now()
+    made.links.rise = None  # none was seen without carrier
+    third = made.circuits.apply([rewire(0, data - pipeline, pipeline - data)])
+    assert third.lit == Span(third.acknowledged, third.acknowledged)
+    assert third.carriers == third.acknowledged

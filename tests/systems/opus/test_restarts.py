@@ -1,14 +1,22 @@
 """Restarts of a training job whose attempts fail as is written here."""
 
+import re
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from lightrig.harness.jobs.measure.light_faults import FaultError
+from lightrig.harness.systems.opus.planning.operations import OpusError
 from lightrig.harness.systems.opus.runtime.link_watch import LinkLostError, LostLink
-from lightrig.harness.systems.opus.runtime.restarts import RestartedTraining, TrainingStoppedError
+from lightrig.harness.systems.opus.runtime.on_fabric import check_spare, fitting_job
+from lightrig.harness.systems.opus.runtime.restarts import (
+    RestartedTraining,
+    TrainingStoppedError,
+    form_again,
+)
 from lightrig.harness.systems.opus.runtime.training import Attempt
 from lightrig.harness.systems.opus.runtime.training_faults import (
     FaultMaker,
@@ -16,7 +24,8 @@ from lightrig.harness.systems.opus.runtime.training_faults import (
 )
 from lightrig.instruments.clock import Span
 from lightrig.instruments.clock.virtual import VirtualClock
-from lightrig.testbeds import LightrigError, Port
+from lightrig.instruments.jobs.traffic.training import RankLostError
+from lightrig.testbeds import LightrigError, Port, load
 
 MS = 1_000_000
 LOST = LinkLostError(
@@ -41,6 +50,7 @@ class Job:
         self.attempt: Attempt | None = None
         self.done: list[str] = []
         self.dark = False
+        self.placement, self.spares = ["s0", "s1"], list[str]()
 
     def train(self, *given: object) -> Any:
         self._clock.sleep(1000 * MS)
@@ -163,3 +173,101 @@ def test_a_fault_in_a_step_that_never_came_is_an_error(clock: VirtualClock) -> N
     restarted, _ = training(Job(clock, "trained"), 0, TrainingFault("kill", 9, "s0"))
     with pytest.raises(FaultError, match="all ranks on s0 are killed in step 9: none"):
         run(restarted)
+
+
+# ------------------------------------------------------------------------- spare servers
+
+
+class Placed(Job):
+    """A job on s0, s1 and s2 whose ring stays dark while a broken server is in it."""
+
+    def __init__(self, clock: VirtualClock, broken: str, *spares: str) -> None:
+        super().__init__(clock, LOST, "trained")
+        self.placement, self.spares = ["s0", "s1", "s2"], [*spares]
+        self._broken = broken
+
+    def move_ranks(self, server: str, spare: str) -> None:
+        self.placement[self.placement.index(server)] = spare
+
+    def dark_servers(self) -> list[str]:
+        """A link has two ends: both are dark, whichever is broken."""
+        return ["s0", "s1"]
+
+    def reform(self) -> None:
+        self.dark = self._broken in self.placement
+        super().reform()
+
+
+@pytest.mark.parametrize(
+    ("broken", "moved", "placement"),
+    [
+        ("", None, ["s0", "s1", "s2"]),  # the light is back: nothing moves
+        ("s1", ("s1", "s4"), ["s0", "s4", "s2"]),  # the end that lost its carrier first
+        ("s0", ("s0", "s4"), ["s4", "s1", "s2"]),  # the other one, after the first is back
+    ],
+)
+def test_the_end_of_a_dark_link_moves_to_a_spare(
+    clock: VirtualClock, broken: str, moved: object, placement: object
+) -> None:
+    job = Placed(clock, broken, "s4")
+    restarted, _ = training(job, 1)
+    assert run(restarted) == "trained"
+    (failure,) = restarted.failures
+    assert (failure.moved, job.placement) == (moved, placement)
+    assert job.spares == ([] if moved else ["s4"])
+
+
+def test_no_spare_helps_where_both_ends_stay_dark(clock: VirtualClock) -> None:
+    job = Placed(clock, "s2", "s4")
+    restarted, _ = training(job, 1)
+    with pytest.raises(TrainingStoppedError, match="restart   impossible"):
+        run(restarted)
+    assert (job.placement, job.spares) == (["s0", "s1", "s2"], ["s4"])
+
+
+def test_ranks_of_a_server_whose_program_has_ended_move_at_once(clock: VirtualClock) -> None:
+    job = Placed(clock, "", "s4", "s5")
+    error: Any = RankLostError("s2", "lost rank 2 of a training job: its program has ended")
+    given: Any = job
+    assert form_again(given, error) == ("s2", "s4")
+    assert (job.placement, job.spares, job.done) == (["s0", "s1", "s4"], ["s5"], ["ring"])
+
+
+RAILS4 = Path(__file__).parents[3] / "testbeds" / "rails4.yaml"
+
+
+@pytest.fixture
+def five(tmp_path: Path) -> Path:
+    """The four servers of rails4, and a fifth one, whose third port no fiber reaches."""
+    before, _, after = RAILS4.read_text().partition("plans:\n")
+    text = before + after[after.index("simulation:") :]
+    text = text.replace("server[0-3]", "server[0-4]").replace("size: 12x12", "size: 15x15")
+    path = tmp_path / "rails5.yaml"
+    path.write_text(text)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("spare", "says"),
+    [
+        ("server1", "server1 is in the job, with rank 1; a spare is a server beyond its first 4"),
+        ("server9", "rails4 has no server 'server9'; not in the job are: server4"),
+    ],
+)
+def test_a_spare_is_a_known_server_beyond_the_job(five: Path, spare: str, says: str) -> None:
+    testbed = load(five)
+    job = fitting_job(testbed, "job", 2, [2], 4)
+    check_spare(testbed, job, "server4")
+    with pytest.raises(OpusError, match=re.escape(says)):
+        check_spare(testbed, job, spare)
+
+
+def test_a_spare_has_as_many_ports_on_each_rail(five: Path) -> None:
+    text = five.read_text()
+    five.write_text(
+        text.replace("server[0-4].nic0.p[0-2] <-> ocs", "server[0-3].nic0.p[0-2] <-> ocs")
+    )
+    testbed = load(five)
+    job = fitting_job(testbed, "job", 2, [2], 4)
+    with pytest.raises(OpusError, match=r"server4 is not on rail 0 .*server4\.nic0\.p0 is on no"):
+        check_spare(testbed, job, "server4")

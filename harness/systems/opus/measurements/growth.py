@@ -141,4 +141,5 @@ def on_line(found: Mapping[int, MeanEstimate], size: int) -> MeanEstimate:
     half = math.hypot(
         *(weight * (found[each].upper - found[each].value) for each, weight in weights.items())
     )
-    return MeanEstimate(value, value - half, value + half, min(each.n for each in found.values()))
+    n = min(each.n for each in found.values())
+    return MeanEstimate(value, value - half, value + half, n).at_least_zero()

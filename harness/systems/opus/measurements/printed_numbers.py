@@ -61,6 +61,26 @@ def compare(pattern: str, first: Lines, *attempts: Lines) -> NumbersComparison:
     return NumbersComparison(pattern, count, tuple(different), again, begins)
 
 
+def joined(pattern: str, *attempts: Lines) -> Lines:
+    """Return the lines with numbers of one run that was started again, each of them once.
+
+    A later attempt goes on where its lines equal those of the attempts before; where they equal
+    none, at their end.
+    """
+    found: dict[int, list[tuple[Span, str]]] = {}
+    for rank in sorted(set[int]().union(*attempts)):
+        whole = found[rank] = []
+        for lines in attempts:
+            later = [each for each in lines.get(rank, ()) if re.search(pattern, each[1])]
+            begin = next(
+                place
+                for place in range(len(whole) + 1)
+                if all(a[1] == b[1] for a, b in zip(whole[place:], later, strict=False))
+            )
+            whole[begin : begin + len(later)] = later
+    return found
+
+
 def _numbers(pattern: str, lines: Sequence[tuple[Span, str]]) -> list[_Number]:
     return [
         (found[found.lastindex or 0], line[: found.start()] + line[found.end() :])

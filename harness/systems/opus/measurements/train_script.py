@@ -1,8 +1,10 @@
 """`lightrig train` on photonic rails: profile a script, then run it on circuits that follow it."""
 
+import itertools
 import math
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 from lightrig.harness.bench import Fabric
 from lightrig.harness.jobs.measure.light_faults import FaultError
@@ -13,18 +15,26 @@ from lightrig.harness.systems.opus.measurements.growth import (
     answer_in_sizes,
     axis_of,
 )
+from lightrig.harness.systems.opus.measurements.printed_numbers import joined
 from lightrig.harness.systems.opus.measurements.training_answer import TrainingAnswer, answer
 from lightrig.harness.systems.opus.planning.operations import OpusError, RailJob
 from lightrig.harness.systems.opus.planning.schedule import PhaseTable
-from lightrig.harness.systems.opus.runtime import Script, TrainingJob, fitting_job
+from lightrig.harness.systems.opus.runtime import Script, Trained, TrainingJob, fitting_job
 from lightrig.harness.systems.opus.runtime.link_watch import LinkLostError
-from lightrig.harness.systems.opus.runtime.restarts import RestartedTraining, restart_variables
+from lightrig.harness.systems.opus.runtime.on_fabric import check_spare
+from lightrig.harness.systems.opus.runtime.restarts import (
+    RestartedTraining,
+    form_again,
+    restart_variables,
+)
 from lightrig.harness.systems.opus.runtime.training_faults import (
     TrainingFault,
     check_possible,
     parse_training_fault,
 )
+from lightrig.instruments.clock import Span
 from lightrig.instruments.core.errors import InstrumentError
+from lightrig.instruments.jobs.traffic.training import RankLostError, TrainingFailedError
 from lightrig.testbeds import LightrigError, Testbed
 
 _FEWEST_STEPS = 3
@@ -51,7 +61,7 @@ def train(
     """
     try:
         ranks = request.ranks
-        if request.also and ranks is None:
+        if (request.also or request.spares) and ranks is None:
             ranks = _needed(fabric.testbed, request.parallel)
         jobs = [_job(fabric.testbed, request.name, request.parallel, ranks)]
         jobs += [
@@ -60,6 +70,7 @@ def train(
         ]
         sizes = [(job.stages, len(job.stage_of) // job.stages) for job in jobs]
         axis = axis_of(sizes) if request.also else None
+        _check_spares(fabric.testbed, request, jobs)
         faults = [parse_training_fault(text, fabric.testbed) for text in request.faults]
         check_possible(faults, fabric)
         if faults and request.also:
@@ -68,6 +79,20 @@ def train(
         raise TrainingRequestError(str(error)) from error
     answers = [_trained(fabric, request, job, faults, printed) for job in jobs]
     return answers[0] if axis is None else answer_in_sizes(axis, answers)
+
+
+def _check_spares(testbed: Testbed, request: TrainingRequest, jobs: Sequence[RailJob]) -> None:
+    """Raise `OpusError` for a spare server that no restart of a job could use."""
+    if request.spares and not request.max_restarts:
+        raise OpusError("--spare is for a restart: allow one by --max-restarts 1")
+    if len(set(request.spares)) < len(request.spares):
+        raise OpusError("--spare names a server twice")
+    for spare in request.spares:
+        try:
+            for job in jobs:
+                check_spare(testbed, job, spare)
+        except OpusError as error:
+            raise OpusError(f"--spare {spare}: {error}") from error
 
 
 def _job(testbed: Testbed, name: str, parallel: Mapping[str, int], ranks: int | None) -> RailJob:
@@ -94,7 +119,7 @@ def _trained(
     faults: Sequence[TrainingFault],
     printed: Printed,
 ) -> TrainingAnswer:
-    running = TrainingJob(fabric, job)
+    running = TrainingJob(fabric, job, request.spares)
     number = uuid.uuid4().hex[:8]
     restart = ""
 
@@ -108,9 +133,8 @@ def _trained(
         printed("failure", rank, f"{cause}; restart {count} of {request.max_restarts}")
 
     try:
-        running.printed = lambda rank, line: printed("on the ring of all ranks", rank, line)
-        running.environment = {_RUN_ID: f"ring-{number}", **restart_variables(0, 0)}
-        tables, ring = running.profile(_script(request, running))
+        tables, ring = _profiled(request, running, f"ring-{number}", printed, restarted)
+        restart = ""
         # The ring's operations are joined otherwise than the table's: they cannot be counted.
         steps = tables[0].profiled_steps
         if steps < _FEWEST_STEPS:
@@ -125,6 +149,7 @@ def _trained(
         running.environment = {_RUN_ID: f"circuits-{number}"}
         training = RestartedTraining(running, request.max_restarts, faults, restarted)
         trained = training.run(_script(request, running), tables, request.mode)
+        hosts = running.lateness(_time_of(trained))
         if not training.failures and len(trained.steps[0]) < len(ring.steps[0]):
             raise OpusError(
                 f"{request.name} took {len(trained.steps[0])} steps on circuits, and "
@@ -146,7 +171,52 @@ def _trained(
         failures=training.failures,
         faults=training.made,
         last=running.attempt,
+        whole=len(running.profiled) == 1,
+        hosts=hosts,
+        rates={
+            end.port: nic.rate_bps
+            for server in fabric.testbed.servers.values()
+            for nic in server.nics.values()
+            for end in nic.ports
+        },
     )
+
+
+def _time_of(trained: Trained) -> Span:
+    """Return when the first operation began, and when the last one ended."""
+    every = [done for operations in trained.operations.values() for done in operations]
+    begins, ends = [done.asked.earliest for done in every], [done.ended.latest for done in every]
+    return Span(min(begins, default=0), max(ends, default=0))
+
+
+def _profiled(
+    request: TrainingRequest,
+    running: TrainingJob,
+    run: str,
+    printed: Printed,
+    restarted: Callable[[LightrigError, int], None],
+) -> tuple[tuple[PhaseTable, ...], Trained]:
+    """Run the script on the ring of all ranks, again after each failure as often as is allowed.
+
+    What its ranks printed is joined over all attempts; the tables are those of the last one.
+    """
+    for count in itertools.count():
+        part = "on the ring of all ranks" + (f", restart {count}" if count else "")
+        running.printed = partial(printed, part)
+        variables = restart_variables(count, request.max_restarts)
+        running.environment = {_RUN_ID: run, **variables}
+        try:
+            tables, ring = running.profile(_script(request, running))
+        except (RankLostError, TrainingFailedError, LinkLostError) as error:
+            if count == request.max_restarts:
+                raise
+            restarted(error, count + 1)
+            form_again(running, error)
+            running.renew()
+        else:
+            ring.printed = joined(request.results, *running.profiled)
+            return tables, ring
+    raise AssertionError("restarts are counted without an end")
 
 
 def _script(request: TrainingRequest, running: TrainingJob) -> Script:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from statistics import fmean, pvariance
 
 from lightrig.harness.bench import Bench, Fabric
+from lightrig.harness.bench.fabric import Applied
 from lightrig.harness.measure.light import LightWatch, watch_until_complete
 from lightrig.harness.record import Row, Scalar
 from lightrig.harness.systems.opus.measurements.replay import (
@@ -337,11 +338,10 @@ class LitFabric(Fabric):
         finally:
             self._lit = False
 
-    def apply(self, plan: Plan, *, check_budget: bool = True) -> None:
+    def apply(self, plan: Plan, *, check_budget: bool = True) -> Applied:
         """See `Fabric.apply`."""
         if not self._lit:
-            super().apply(plan, check_budget=check_budget)
-            return
+            return super().apply(plan, check_budget=check_budget)
         transition = self.prepare(plan, check_budget=check_budget)
         watches = {}
         for name, change in transition.changes.items():
@@ -359,7 +359,7 @@ class LitFabric(Fabric):
             watch.take()
         sent = transition.begin()
         watch_until_complete(self.bench, list(watches.values()), _LIGHT_TIMEOUT)
-        transition.acknowledged()
+        applied = Applied(sent, transition.acknowledged())
         transition.verify()
         for name, watch in watches.items():
             lost, back = watch.losses_of_signal(sent), watch.recoveries(sent)
@@ -368,6 +368,7 @@ class LitFabric(Fabric):
                 since = lost_at.get(egress, sum(lost.get(egress, sent)) // 2)
                 end = back_at.get(egress, sum(until) // 2)
                 self.dark.append((f"{name}.{egress}", Span(since, max(since, end))))
+        return applied
 
 
 def _confirmed(trained: Trained) -> Iterator[tuple[Rewiring, int]]:

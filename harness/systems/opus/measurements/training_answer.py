@@ -1,14 +1,25 @@
 """Time that a training script spends on circuits in each step, measured and for other switches."""
 
-import itertools
+import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from statistics import fmean
 from typing import Any
 
 from lightrig.harness.jobs.statistics.means import MeanEstimate, mean_of, predicted_mean
 from lightrig.harness.record import Row, Scalar
 from lightrig.harness.systems.opus.measurements.printed_numbers import NumbersComparison, compare
+from lightrig.harness.systems.opus.measurements.step_parts import (
+    CIRCUITS,
+    FRONT_END,
+    LIGHT,
+    LINK,
+    PARTS,
+    SWITCH,
+    StepParts,
+    parts_by_step,
+)
 from lightrig.harness.systems.opus.measurements.training import (
     Shift,
     changes,
@@ -27,59 +38,19 @@ from lightrig.harness.systems.opus.planning.schedule import PhaseTable
 from lightrig.harness.systems.opus.runtime import Trained
 from lightrig.harness.systems.opus.runtime.restarts import Failure
 from lightrig.harness.systems.opus.runtime.training import Attempt
+from lightrig.instruments.jobs.traffic.idle import HostLateness
 from lightrig.instruments.jobs.traffic.training import Done
+from lightrig.testbeds import Port, format_rate
 
 MS = 1_000_000
 SWITCHING = tuple(each * MS for each in (1, 3, 10, 30, 100, 300, 1000))
 """Switching times, in ns, for which the wait of a step is computed."""
-SHARES = (
-    *("computes", "waits for other ranks", "uses the front end", "waits for circuits"),
-    "moves data",
-)
-"""Shares of a step, from the one that counts where no other does to the one that always counts."""
-Interval = tuple[int, int]
-
-
-def shares_by_step(trained: Trained, tables: Sequence[PhaseTable]) -> list[dict[str, float]]:
-    """Return for each step but the first what a rank did for how long, in ns, as a mean over ranks.
-
-    A step lasts from the end of one step's last operation to the end of the next one's. An
-    operation waits for other ranks until the last of them wants it, for circuits until the last
-    of them has begun, and moves data until its end; one that no rail carries uses the front end
-    from when the last rank wants it. Of operations at once, data count before circuits, these
-    before the front end and that before ranks; what is left is computation, and all else between
-    operations. The shares of a step add up to its duration.
-    """
-    came: dict[tuple[str, int], int] = {}
-    begun: dict[tuple[str, int], int] = {}
-    for done in itertools.chain(*trained.operations.values(), *trained.front_end.values()):
-        key = done.operation.group, done.operation.index
-        came[key] = max(came.get(key, 0), done.asked.latest)
-        begun[key] = max(begun.get(key, 0), done.began.latest)
-    by_rank = []
-    for rank, table in enumerate(tables):
-        operations = trained.operations[rank]
-        bounds = [
-            (operations[begin - 1].ended.latest, operations[end - 1].ended.latest)
-            for begin, end in table.steps_in(len(operations))[1:]
-        ]
-        kinds: dict[str, list[Interval]] = {kind: [] for kind in SHARES[1:]}
-        for done in (*operations, *trained.front_end.get(rank, ())):
-            key = done.operation.group, done.operation.index
-            asked, ended = done.asked.latest, done.ended.latest
-            there = min(max(came[key], asked), ended)
-            kinds["waits for other ranks"].append((asked, there))
-            if done.operation.group.startswith("front end"):
-                kinds["uses the front end"].append((there, ended))
-            else:
-                ready = min(max(begun[key], there), ended)
-                kinds["waits for circuits"].append((there, ready))
-                kinds["moves data"].append((ready, ended))
-        by_rank.append([_shares(kinds, step) for step in bounds])
-    return [
-        {kind: sum(each[kind] for each in step) / len(by_rank) for kind in SHARES}
-        for step in zip(*by_rank, strict=False)
-    ]
+_NEGLIGIBLE = 0.1
+"""Share of light and link up to which it does not matter that no stamp tells them apart."""
+_PORTS = 8
+"""Most ports whose bytes are shown for a rate; `--json` has all."""
+_MATTERS = 0.01
+"""Share of a step from which on it is said that a part cannot be told from 0."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +95,7 @@ def phase_changes(steps: Sequence[Sequence[Shift]], source: Sequence[str]) -> li
                 "pipeline" if dimension == ASYMMETRIC else f"data {dimension}",
                 lines,
                 source[lines[0] - 1].strip() if lines else "",
-                mean_of([shift.waited for shift in each]),
+                mean_of([shift.waited for shift in each]).at_least_zero(),
             )
         )
     return found
@@ -147,6 +118,16 @@ def front_end_uses(trained: Trained) -> list[FrontEndUse]:
     return found
 
 
+@dataclass(frozen=True, slots=True)
+class PortTraffic:
+    """Bytes that the kernel counted at a NIC port of the job, and the port's rate in bit/s."""
+
+    port: str
+    sent: int
+    received: int
+    rate: float
+
+
 @dataclass(frozen=True)
 class TrainingAnswer:
     """Cost of circuits to a training job.
@@ -162,14 +143,20 @@ class TrainingAnswer:
         changes: of circuits in a usual step; like `waited`, `exposed` and `hidden` only where all
             ranks pass through the same phases.
         front_end: what no rail carries.
-        step, shares, waited: means over steps, in ns; none for fewer than two.
+        step, shares, circuits, waited: means over steps, in ns; none for fewer than two. The shares
+            are of the parts of a step, and `circuits` is the sum of those that wait for circuits.
+        unknown: by how much the share of light may be longer or shorter, and that of links the
+            other way round, in ns: no stamp tells one from the other.
         change: mean over changes of circuits, from the command until links were back, in ns.
         exposed: wait of a step by switching time, both in ns, computed, in `mode`; the interval
             is that of another run's mean.
+        alike: standard deviation, in ns, by which waits of another run may differ as a whole.
         hidden: the part of a step's changes that passes before operations are wanted, by
             switching time, computed by the same replay.
         stamps: greatest uncertainty of a rank's stamps on the bench's clock, in ns.
         incidents: retries, fallbacks and refused changes, and faults that were made.
+        hosts: how late each was to wake a rank that does nothing.
+        links: bytes that each NIC port of the job sent and received in the run, and its rate.
         failures: what each failure cost that a restart followed. All else but `comparison` is of
             the steps since the last one.
     """
@@ -188,12 +175,17 @@ class TrainingAnswer:
     front_end: tuple[FrontEndUse, ...]
     step: MeanEstimate | None
     shares: Mapping[str, MeanEstimate]
+    circuits: MeanEstimate | None
+    unknown: float
     waited: MeanEstimate | None
     change: MeanEstimate | None
     exposed: Mapping[int, MeanEstimate]
+    alike: float
     hidden: Mapping[int, MeanEstimate]
     stamps: int
     incidents: tuple[str, ...]
+    hosts: tuple[HostLateness, ...] = ()
+    links: tuple[PortTraffic, ...] = ()
     failures: tuple[FailureCost, ...] = ()
 
     @property
@@ -212,7 +204,7 @@ class TrainingAnswer:
         """Yield rows that limits can judge: means over steps with their intervals."""
         means = {
             "train.step": self.step,
-            "train.front_end": self.shares.get("uses the front end"),
+            "train.front_end": self.shares.get(FRONT_END),
             "train.exposed_wait": self.waited,
         }
         for quantity, mean in means.items():
@@ -220,6 +212,63 @@ class TrainingAnswer:
                 continue
             value, lower, upper = map(round, (mean.value, mean.lower, mean.upper))
             yield Row("job", quantity, value, lower, upper, "ns", at, {**about, "n": mean.n})
+
+    @property
+    def still(self) -> bool:
+        """Whether circuits stay as they are in all steps that are counted."""
+        return self.circuits is not None and not self.phases and not self.circuits.upper
+
+    def _parts(self) -> Iterator[str]:
+        """Yield the parts of a step, the waits for circuits last, with their own parts."""
+        if self.circuits is None:
+            return
+        shown = {f"{name:<21}": self.shares[name] for name in PARTS if name not in CIRCUITS}
+        shown[f"{'waits for circuits':<21}"] = self.circuits
+        if not self.still:
+            shown |= {f"  {name:<19}": self.shares[name] for name in CIRCUITS}
+        for name, share in shown.items():
+            yield f"          {name} {share}{self._inconclusive(share)}"
+        if self.still:
+            return
+        if self.unknown > _NEGLIGIBLE * (self.shares[LIGHT].value + self.shares[LINK].value):
+            yield ("          no stamp tells light from link, and no number of steps would: no "
+                   "power monitor was read between acknowledgement and carrier")  # fmt: skip
+
+    def _links(self) -> Iterator[str]:
+        """Yield the bytes that links carried in the run, a line for each rate."""
+        for rate in sorted({each.rate for each in self.links}):
+            used = [each for each in self.links if each.rate == rate and each.sent + each.received]
+            carried = ", ".join(
+                f"{each.port} {each.sent / 1e6:.1f} MB out, {each.received / 1e6:.1f} MB in"
+                for each in used[:_PORTS]
+            )
+            more = f", and {len(used) - _PORTS} more" if len(used) > _PORTS else ""
+            carried = carried or "nothing"
+            yield f"links     of {format_rate(rate)} carried in this run: {carried}{more}"
+
+    def _inconclusive_waits(self) -> Iterator[str]:
+        """Say which computed waits one run cannot tell from 0, and how many steps would."""
+        unclear = {at: wait for at, wait in self.exposed.items() if wait.lower <= 0 < wait.value}
+        if not unclear:
+            return
+        steps = [
+            wait.n * ((wait.upper - wait.value) ** 2 - self.alike**2) / certain
+            for wait in unclear.values()
+            for certain in [wait.value**2 - self.alike**2]
+            if certain > 0
+        ]
+        times = ", ".join(f"{at / MS:.4g} ms" for at in unclear)
+        would = f"about {math.ceil(max(steps)) + 1} steps" if steps else "no number of steps"
+        few = " (where changes of another run may be slower as a whole, none)"
+        some = few if 0 < len(steps) < len(unclear) else ""
+        yield f"          one run cannot tell those at {times} from 0: {would} would{some}"
+
+    def _inconclusive(self, share: MeanEstimate) -> str:
+        """Return how many steps would tell a part from 0 that may be 0 or matter."""
+        steps = share.steps_needed
+        if steps is None or self.step is None or share.upper < _MATTERS * self.step.value:
+            return ""
+        return f"; one run cannot tell it from 0, about {steps} steps would"
 
     def lines(self) -> Iterator[str]:
         """Yield what a person reads, the result first."""
@@ -245,8 +294,7 @@ class TrainingAnswer:
             yield "step      too few steps since then for a mean with an interval"
         else:
             yield f"step      {self.step}, of which a rank, in the mean over ranks,"
-        for kind, share in self.shares.items():
-            yield f"          {kind:<21} {share}"
+        yield from self._parts()
         yield f"steps     {self.steps} alike" + "".join(
             f"; {'after the last one' if number > self.steps + len(self.unlike) - 1 else number}: "
             f"{count} operations, unlike the others"
@@ -255,8 +303,11 @@ class TrainingAnswer:
         yield f"circuits  {self.phases} changes of phase and {self.operations} operations a step"
         if self.change is not None:
             yield f"          a change takes {self.change}"
-        if self.waited is not None:
-            yield f"          the phases of a step wait {self.waited}, measured:"
+        if self.still:
+            yield ("          none changes in a step: nothing is waited for, however long a change "
+                   "takes")  # fmt: skip
+        elif self.waited is not None:
+            yield f"          the phases of a step wait {self.waited}, measured, with control:"
         else:
             yield "          what phases wait is not stated: ranks pass through different phases"
         for change in self.changes:
@@ -267,16 +318,23 @@ class TrainingAnswer:
             most = max(self.changes, key=lambda change: change.waits.value)
             lines = ", ".join(map(str, most.lines)) or "unknown"
             yield f"          most is saved where the change to {most.to} at line {lines} is hidden"
-        if self.exposed:
+        if self.exposed and not self.still:
             yield (f"          would wait in {self.mode} mode, and hide, computed by a replay of "
                    "this run, where a change takes")  # fmt: skip
             for switching, wait in self.exposed.items():
                 hides = self.hidden[switching]
                 yield f"          {switching / MS:6.4g} ms: {wait}; {hides.value / MS:.1f} ms"
+            yield from self._inconclusive_waits()
         for use in self.front_end:
             lines = ", ".join(map(str, use.lines)) or "unknown"
             yield (f"front end {use.count} x {use.kind}, {use.size} bytes, {use.time / MS:.1f} ms "
                    f"of a rank, line {lines}")  # fmt: skip
+        yield from self._links()
+        for host in self.hosts:
+            yield f"host      {host}"
+            if host.slow:
+                yield ("          that lengthens control and computing, and widens intervals of "
+                       "switch, light and link")  # fmt: skip
         if self.stamps:
             yield f"stamps    of servers are uncertain by up to {self.stamps / MS:.3f} ms"
         if self.simulated:
@@ -297,17 +355,22 @@ def answer(
     failures: Sequence[Failure] = (),
     faults: Sequence[str] = (),
     last: Attempt | None = None,
+    whole: bool = True,
+    hosts: Sequence[HostLateness] = (),
+    rates: Mapping[Port, float] | None = None,
 ) -> TrainingAnswer:
     """Return what a run on circuits cost, beside the profiled run on the ring of all ranks.
 
     failures: that restarts followed, and `last` the attempt that ended well. faults: as made.
+    whole: whether the run on the ring had all steps, and was not started again. hosts: how late
+    they were. rates: of NIC ports, in bit/s.
     """
     assert trained.rails is not None
     attempts = [failure.attempt.listener.lines for failure in failures]
     comparison = compare(pattern, ring.printed, *attempts, trained.printed)
-    count = len(ring.steps.get(0, ()))
-    shares = shares_by_step(trained, tables)
-    shares = shares if len(shares) > 1 else []
+    count = len(ring.steps.get(0, ())) if whole else 0
+    parts = parts_by_step(trained, tables)
+    parts = parts if len(parts) > 1 else []
     changed = changes(trained)
     change = mean_of(changed) if len(changed) > 1 else None
     steps = shifts_by_step(trained, tables) if passes_alike(trained, tables) else []
@@ -322,6 +385,21 @@ def answer(
         for switching in (switchings if change and len(waited) > 1 else [])
     }
     alike = deviation_of_steps(trained, tables)
+    late = max((host.mean for host in hosts), default=0.0)
+    shares = _shares(parts, late)
+    circuits = None
+    if parts:
+        circuits = _mean(parts, CIRCUITS).at_least_zero(late * fmean(each.waits for each in parts))
+    exposed = {
+        switching: predicted_mean([wait for wait, _ in steps], alike).at_least_zero()
+        for switching, steps in computed.items()
+    }
+    hidden = {
+        switching: mean_of([hidden for _, hidden in steps]) for switching, steps in computed.items()
+    }
+    if circuits is not None and not tables[0].shifts and not circuits.upper:
+        none = MeanEstimate(0.0, 0.0, 0.0, len(parts))
+        exposed = hidden = dict.fromkeys(SWITCHING, none)
     return TrainingAnswer(
         ranks=len(tables),
         stages=trained.rails.job.stages,
@@ -335,50 +413,46 @@ def answer(
         unlike=tables[0].unlike,
         changes=tuple(phase_changes(steps, source.splitlines())),
         front_end=tuple(front_end_uses(trained)),
-        step=mean_of([round(sum(step.values())) for step in shares]) if shares else None,
-        shares={
-            kind: mean_of([round(step[kind]) for step in shares])
-            for kind in (SHARES if shares else ())
-        },
-        waited=mean_of(waited) if len(waited) > 1 else None,
+        step=_mean(parts, PARTS) if parts else None,
+        shares=shares,
+        circuits=circuits,
+        unknown=fmean(each.unknown for each in parts) if parts else 0.0,
+        waited=mean_of(waited).at_least_zero() if len(waited) > 1 else None,
         change=change,
-        exposed={
-            switching: predicted_mean([wait for wait, _ in steps], alike)
-            for switching, steps in computed.items()
-        },
-        hidden={
-            switching: mean_of([hidden for _, hidden in steps])
-            for switching, steps in computed.items()
-        },
+        exposed=exposed,
+        alike=alike,
+        hidden=hidden,
         stamps=max(
             done.asked.latest - done.asked.earliest
             for operations in trained.operations.values()
             for done in operations
         ),
         incidents=(*map(str, trained.rails.journal.incidents), *faults),
+        hosts=tuple(hosts),
+        links=tuple(
+            PortTraffic(str(port), sent, received, (rates or {})[port])
+            for port, (sent, received) in trained.traffic.items()
+        ),
         failures=tuple(failure_costs(failures, last, count, comparison.begins) if last else ()),
     )
 
 
-def _shares(kinds: Mapping[str, Sequence[Interval]], step: Interval) -> dict[str, float]:
-    """Divide a step among kinds of intervals, of which a later one counts before an earlier."""
-    begin, end = step
-    covered: list[Interval] = []
-    shares: dict[str, float] = {}
-    for kind in reversed(list(kinds)):
-        inside = [(max(a, begin), min(b, end)) for a, b in kinds[kind]]
-        before = _length(covered)
-        covered += [(a, b) for a, b in inside if a < b]
-        shares[kind] = _length(covered) - before
-    return shares | {SHARES[0]: end - begin - _length(covered)}
+def _shares(steps: Sequence[StepParts], late: float) -> dict[str, MeanEstimate]:
+    """Return the mean of each part of a step.
+
+    late: by how much a host is late in the mean, in ns. It stamps what a switch or a server did
+    so much too late, once a change, so that their parts may be as much longer or shorter. Those of
+    light and link are also as wide as what no stamp tells.
+    """
+    if not steps:
+        return {}
+    unknown, stamped = fmean(each.unknown for each in steps), late * fmean(s.waits for s in steps)
+    wider = {SWITCH: stamped, LIGHT: stamped + unknown, LINK: stamped + unknown}
+    return {name: _mean(steps, [name]).at_least_zero(wider.get(name, 0.0)) for name in PARTS}
 
 
-def _length(intervals: Sequence[Interval]) -> int:
-    """Return how much time intervals cover together."""
-    total, until = 0, None
-    for begin, end in sorted(intervals):
-        if until is None or begin > until:
-            total, until = total + end - begin, end
-        elif end > until:
-            total, until = total + end - until, end
-    return total
+def _mean(steps: Sequence[StepParts], names: Collection[str]) -> MeanEstimate:
+    """Return the mean over steps of the sum of some parts."""
+    return mean_of(
+        [round(sum(each.parts[name] for name in names)) for each in steps]
+    ).at_least_zero()

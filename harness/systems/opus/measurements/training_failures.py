@@ -31,6 +31,7 @@ class FailureCost:
         step: that was under way, counted from 1; None where steps are unknown.
         again: steps done once more; None where that is unknown.
         parts: bounds of each of `PARTS`, in ns; one measurement each.
+        moved: server and spare where ranks moved; that is in the parts about the ring and programs.
     """
 
     cause: str
@@ -38,6 +39,7 @@ class FailureCost:
     step: int | None
     again: int | None
     parts: Mapping[str, Span]
+    moved: tuple[str, str] | None = None
 
     @property
     def cost(self) -> Span:
@@ -55,6 +57,12 @@ class FailureCost:
         for name, part in self.parts.items():
             since = f", counted from {self.begin}" if name == PARTS[1] else ""
             yield f"          {name:<25} {_seconds(part)}{since}"
+        if self.moved is not None:
+            server, spare = self.moved
+            ring, programs = self.parts[PARTS[3]], self.parts[PARTS[4]]
+            took = Span(ring.earliest + programs.earliest, ring.latest + programs.latest)
+            yield (f"          the ranks of {server} moved to {spare}: setting the ring and "
+                   f"starting programs took {_seconds(took)} with that")  # fmt: skip
 
 
 def failure_costs(
@@ -94,6 +102,7 @@ def failure_costs(
                 None if step is None else step + 1,
                 again,
                 dict(zip(PARTS, parts, strict=True)),
+                failure.moved,
             )
         )
     return found

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from lightrig.harness.systems.opus.planning.operations import Operation, OpusError, RailJob
@@ -36,6 +36,14 @@ def profiled(job: RailJob, seen: Mapping[int, SeenOperations]) -> tuple[PhaseTab
     for the steps; what comes before is done once. Where nothing does, all of it is one step.
     Raises `OpusError` for ranks that do not agree in what they tell each other, or say nothing.
     """
+    tables = _tables(job, seen)
+    used = {
+        one.dimension for each in tables for one in (*each.before, *each.operations, *each.whole)
+    }
+    return tuple(replace(each, still=True) for each in tables) if len(used) == 1 else tables
+
+
+def _tables(job: RailJob, seen: Mapping[int, SeenOperations]) -> tuple[PhaseTable, ...]:
     joined = {name: _joined(job, name, seen) for name in job.groups}
     ranks = [_rank(rank, seen[rank], joined) for rank in range(len(job.stage_of))]
     steps = [_split(names, ends) for names, ends in ranks]

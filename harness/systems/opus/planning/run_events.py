@@ -34,6 +34,8 @@ class Rewiring:
     it may change nothing, or part what was never used. wanted: when the control plane wanted that,
     which is before `at` where the switch carried out another command; None where nobody knows.
     commands: how many commands that took, with what else was sent then, one after another.
+    agreed: when the last rank whose agreement it needs had asked for it or let go; due: when no
+    other change touched its ports any more. None where nobody knows.
     """
 
     at: int
@@ -45,15 +47,35 @@ class Rewiring:
     fallback: bool = False
     wanted: int | None = None
     commands: int = 1
+    agreed: int | None = None
+    due: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeStamps:
+    """Moments of one change of circuits, in ns on the bench's clock.
+
+    Attributes:
+        sent: when the switch had its command.
+        acknowledged: when the switch's last acknowledgement was read.
+        lit: between which moments light was back at all egresses, not before `acknowledged`.
+        carriers: when the last NIC port had its carrier again.
+    """
+
+    sent: int
+    acknowledged: int
+    lit: tuple[int, int]
+    carriers: int
 
 
 @dataclass(frozen=True, slots=True)
 class Confirmed:
-    """A switch was seen to be as `change` wanted it."""
+    """A switch was seen to be as `change` wanted it; `stamps` where they are known."""
 
     at: int
     switch: str
     change: str
+    stamps: ChangeStamps | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,7 @@ class PhaseTable:
     are one operation, for each of `before` and `operations`, or of `whole`; 1 where it is empty.
     unlike: steps with other operations, counted from 1, and how many those are; what follows the
     last step counts as one more. profiled_steps: how many steps like `operations` the profile has.
+    still: all operations of all ranks are of one dimension, so that no circuit ever changes.
     """
 
     operations: tuple[Operation, ...]
@@ -32,6 +33,7 @@ class PhaseTable:
     joined: tuple[int, ...] = ()
     unlike: tuple[tuple[int, int], ...] = ()
     profiled_steps: int = 0
+    still: bool = False
 
     def __post_init__(self) -> None:
         if not self.operations:
@@ -59,9 +61,12 @@ class PhaseTable:
         return replace(operation, index=operation.index + step * self._a_step[operation.group])
 
     def asks(self, position: int) -> bool:
-        """Whether the operation there needs a request of its own: a shift, or a pipeline's."""
-        if position == 0:
-            return True
+        """Whether the operation there needs a request of its own: a shift, or a pipeline's.
+
+        Where no circuit ever changes the first one alone does.
+        """
+        if position == 0 or self.still:
+            return position == 0
         operation, before = self._alike(position), self._alike(position - 1)
         return operation.asymmetric or before.dimension != operation.dimension
 

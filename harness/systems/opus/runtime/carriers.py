@@ -55,8 +55,10 @@ class Carriers:
             up = server.watch(watched, period=POLL_PERIOD, datagram_period=None)
             self._up |= {self._ports[name, netdev] for netdev, stage in up if stage == "carrier"}
 
-    def await_back(self, ports: Collection[Port], since: int) -> None:
+    def await_back(self, ports: Collection[Port], since: int) -> int | None:
         """Wait until `ports` have come up after `since`, when their circuits began to move.
+
+        Return when the last of them did, by its server; None where none was seen to.
 
         One that has carrier and that nobody has seen without within `UNNOTICED` is not waited
         for any longer. Raises `CarriersDownError` after `BACK`, or once `abandoned`.
@@ -76,6 +78,8 @@ class Carriers:
                 if clock.now() >= since + UNNOTICED:
                     wanted -= self._up
             self.longest = max(self.longest, clock.now() - since)
+            rises = [self._rose.get(port, -1) for port in ports]
+            return max((rise for rise in rises if rise >= since), default=None)
         finally:
             with self._turn:
                 self._awaiting -= 1

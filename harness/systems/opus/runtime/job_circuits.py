@@ -1,18 +1,29 @@
 """The circuits of a job on a fabric, and the ways of its packets over them."""
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from lightrig.harness.bench.fabric import Fabric
 from lightrig.harness.jobs.bench.overlay import Overlay
 from lightrig.harness.jobs.planning.routes import Hop, Routes, shortest_routes
+from lightrig.harness.measure.light import NO_LIGHT_DBM
 from lightrig.harness.measure.links import await_carriers
 from lightrig.harness.systems.opus.planning.messages import Rewire
 from lightrig.harness.systems.opus.planning.operations import RailJob
+from lightrig.harness.systems.opus.planning.run_events import ChangeStamps
 from lightrig.harness.systems.opus.planning.topology import GIANT_RING, Topology, TopologyId
 from lightrig.harness.systems.opus.runtime.carriers import BACK, Carriers, CarriersDownError
 from lightrig.harness.systems.opus.runtime.on_fabric import FabricRails
+from lightrig.instruments.clock import Span
+from lightrig.instruments.core.capabilities import PowerMonitor
 from lightrig.testbeds import Circuit, Plan
+
+SLOW_LINKS = 100_000_000
+"""Time from acknowledgement to carrier, in ns, from which on monitors are read for the light."""
+
+_READINGS = 100
+
+_NEVER = 1 << 62
 
 
 class JobCircuits:
@@ -35,6 +46,7 @@ class JobCircuits:
         self._on_fabric, self._fabric, self._job = rails, fabric, job
         self._overlay, self._carriers = overlay, carriers
         self._routes: list[Routes] = []
+        self._slow = False
         self.carrier: Callable[[], Sequence[int]] = lambda: self._job.rail_of
 
     def plan(self, topology: Topology) -> Plan:
@@ -80,8 +92,8 @@ class JobCircuits:
         self._overlay.follow(*self._routes)
         return self._on_fabric.circuits()
 
-    def apply(self, rewires: Sequence[Rewire]) -> None:
-        """Rewire rails of one switch, and wait for their links.
+    def apply(self, rewires: Sequence[Rewire]) -> ChangeStamps:
+        """Rewire rails of one switch, and wait for their links; return when that happened.
 
         Raises `CarriersDownError`, also once the job has failed, and as `Fabric.apply` does.
         """
@@ -89,7 +101,7 @@ class JobCircuits:
             raise CarriersDownError("no circuits are changed: the job has failed")
         clock = self._fabric.bench.clock
         began = clock.now()
-        self._on_fabric.apply(rewires)
+        applied = self._on_fabric.apply(rewires)
         made: frozenset[Circuit] = frozenset()
         for rewire in rewires:
             switch = self._on_fabric.switches[rewire.rail]
@@ -97,11 +109,37 @@ class JobCircuits:
             ring = self._on_fabric.wirings[rewire.rail].giant_ring
             if ring <= self._on_fabric.circuits()[switch]:
                 self._follow_ring(rewire.rail)
-        self._await_links(Plan("made", {switch: made}), began)
+        acknowledged = applied.acknowledged.latest
+        lit = self._light(switch, {circuit.egress for circuit in made}, acknowledged)
+        up = self._await_links(Plan("made", {switch: made}), began)
+        # A port that was never seen without carrier tells nothing of its light.
+        carriers = max(acknowledged, acknowledged if up is None else up)
+        self._slow = carriers - acknowledged > SLOW_LINKS
+        lit = Span(min(lit.earliest, carriers), min(lit.latest, carriers))
+        return ChangeStamps(applied.sent.earliest, acknowledged, lit, carriers)
 
-    def _await_links(self, made: Plan, began: int) -> None:
+    def _light(self, switch: str, egresses: Collection[int], acknowledged: int) -> Span:
+        """Return between which moments all egresses have light, as far as monitors tell.
+
+        They are read where the links of the change before came up slowly: a reading takes time,
+        and fast links tell as much. Without them it is only known that a carrier needs light.
+        """
+        monitor = self._fabric.bench.switches[switch]
+        dark = acknowledged
+        if self._slow and egresses and isinstance(monitor, PowerMonitor):
+            latency = self._fabric.testbed.switches[switch].monitor_latency_ns
+            for _ in range(_READINGS):
+                reading = monitor.power(sorted(egresses))
+                if min(reading.dbm.values()) > NO_LIGHT_DBM:
+                    return Span(dark, max(dark, reading.answered))
+                dark = max(dark, reading.asked - reading.window - latency)
+                self._fabric.bench.clock.sleep(reading.window)
+        return Span(dark, _NEVER)
+
+    def _await_links(self, made: Plan, began: int) -> int | None:
         links = self._fabric.links(made)
-        self._carriers.await_back({port for link in links for port in (link.a, link.b)}, began)
+        ports = {port for link in links for port in (link.a, link.b)}
+        return self._carriers.await_back(ports, began)
 
     def _follow_ring(self, rail: int) -> None:
         """Lead the traffic of all ranks that `rail` carries over its giant ring."""

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 
-from lightrig.harness.bench.fabric import Fabric
+from lightrig.harness.bench.fabric import Applied, Fabric
 from lightrig.harness.systems.opus.planning.messages import Rewire
 from lightrig.harness.systems.opus.planning.operations import OpusError, RailJob
 from lightrig.harness.systems.opus.planning.topology import Topology
@@ -51,13 +51,14 @@ def fitting_job(
 class FabricRails:
     """The rails of a job on a fabric: rank r is on server r / rails, with its NIC r mod rails.
 
-    Each rail is one switch; several rails may share one. Raises `OpusError` where the job does
-    not fit the testbed.
+    Each rail is one switch; several rails may share one. servers: names, by default the first ones.
+    Raises `OpusError` where the job does not fit the testbed.
     """
 
-    def __init__(self, fabric: Fabric, job: RailJob) -> None:
+    def __init__(self, fabric: Fabric, job: RailJob, servers: Sequence[str] = ()) -> None:
         self._fabric = fabric
-        attached = [attachments_of(fabric.testbed, job, rail) for rail in range(job.rails)]
+        rails = range(job.rails)
+        attached = [attachments_of(fabric.testbed, job, rail, servers) for rail in rails]
         self.switches = [switch for switch, _ in attached]
         self.wirings = [RailWiring.of(job, rail, ports) for rail, (_, ports) in enumerate(attached)]
         self._circuits: dict[str, frozenset[Circuit]] = {}
@@ -71,7 +72,7 @@ class FabricRails:
         self._fabric.apply(Plan(f"topology {topology}", circuits))
         self._circuits = circuits
 
-    def apply(self, rewires: Sequence[Rewire]) -> None:
+    def apply(self, rewires: Sequence[Rewire]) -> Applied:
         """Rewire rails of one switch, and read back that it is; raises as `Fabric.apply` does.
 
         Its other circuits are left as they are. One thread at a time for each switch.
@@ -80,10 +81,11 @@ class FabricRails:
         name = ", ".join(f"rail {rewire.rail} v{rewire.version}" for rewire in rewires)
         self._moving[switch] = self._circuits[switch] ^ wanted
         try:
-            self._fabric.apply(Plan(name, {switch: wanted}))
+            applied = self._fabric.apply(Plan(name, {switch: wanted}))
             self._circuits[switch] = wanted
         finally:
             self._moving[switch] = frozenset()
+        return applied
 
     def commands(self, rewires: Sequence[Rewire]) -> int:
         """Return how many commands, one after another, `apply` would be; 1 if no switch says it."""
@@ -128,14 +130,41 @@ class FabricRails:
         return found
 
 
+def check_spare(testbed: Testbed, job: RailJob, spare: str) -> None:
+    """Raise `OpusError` where ranks of a job on the first servers cannot move to `spare`."""
+    placed = list(testbed.servers)[: len(job.stage_of) // job.rails]
+    if spare not in testbed.servers:
+        free = ", ".join(name for name in testbed.servers if name not in placed) or "none"
+        raise OpusError(f"{testbed.name} has no server {spare!r}; not in the job are: {free}")
+    if spare in placed:
+        first = placed.index(spare) * job.rails
+        raise OpusError(
+            f"{spare} is in the job, with rank {first}; a spare is a server beyond its first "
+            f"{len(placed)}"
+        )
+    for rail in range(job.rails):
+        switch, found = attachments_of(testbed, job, rail)
+        try:
+            reached, moved = attachments_of(testbed, job, rail, [spare, *placed[1:]])
+        except OpusError as error:
+            raise OpusError(f"{spare} is not on rail {rail} of the fabric: {error}") from error
+        first = min(found)
+        if reached != switch or len(moved[first]) != len(found[first]):
+            raise OpusError(
+                f"{spare} is not on rail {rail} of the fabric: {placed[0]} has {len(found[first])} "
+                f"ports on {switch} there, and it {len(moved[first])} on {reached}"
+            )
+
+
 def attachments_of(
-    testbed: Testbed, job: RailJob, rail: int
+    testbed: Testbed, job: RailJob, rail: int, names: Sequence[str] = ()
 ) -> tuple[str, dict[int, tuple[Attachment, ...]]]:
     """The one switch that a rail is on, and where each rank's NIC ports meet it.
 
-    Raises `OpusError` where the job does not fit the testbed.
+    names: of the job's servers, by default the first ones. Raises `OpusError` where the job does
+    not fit the testbed.
     """
-    servers = list(testbed.servers.values())
+    servers = [testbed.servers[name] for name in names] or list(testbed.servers.values())
     found: dict[int, tuple[Attachment, ...]] = {}
     switches: set[str] = set()
     for rank in job.ranks(rail):

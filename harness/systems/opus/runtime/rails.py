@@ -22,6 +22,7 @@ from lightrig.harness.systems.opus.planning.operations import Network, Operation
 from lightrig.harness.systems.opus.planning.orchestrator import Orchestrator
 from lightrig.harness.systems.opus.planning.run_events import (
     Began,
+    ChangeStamps,
     Confirmed,
     Ended,
     GivenUp,
@@ -41,10 +42,11 @@ FALLBACK_TIMEOUT = 10_000_000_000
 GATHERING = 1_000_000
 """Time for which a change waits for stages that are about to be ready for it too, in ns."""
 
-Applier = Callable[[Sequence[Rewire]], None]
+Applier = Callable[[Sequence[Rewire]], ChangeStamps | None]
 """Brings one switch to what all of `Rewire` want, in one command, and reads it back.
 
-No two of them have a port in common. Raises `LightrigError`, where none counts as made.
+Returns when that was sent, acknowledged and followed by links, where it knows. No two of them have
+a port in common. Raises `LightrigError`, where none counts as made.
 """
 
 
@@ -157,6 +159,10 @@ class Rails:
         self._wanted: dict[Rewire, int] = {}
         self._running = 0
         self._begun = clock.now()
+        self._asked = dict.fromkeys(range(len(self._shims)), self._begun)
+        self._freed = dict(self._asked)
+        self._due: dict[int, int] = {}
+        self._agreed: dict[tuple[int, int], tuple[int, int]] = {}
 
     @property
     def controller(self) -> Controller:
@@ -256,9 +262,11 @@ class Rails:
                     before = self._controller
                     self._controller, sent = before.receive(message)
                     self._tell_incidents(before)
+                    self._heard_of(message, before)
                     undelivered += sent
                 case Program():
                     ring = isinstance(message.topology, GiantRing)
+                    self._agreed.setdefault(*self._agreement(message))
                     self._targets[message.rail, message.version] = ring
                     self._rails[message.rail], sent = self._rails[message.rail].receive(message)
                     undelivered += sent
@@ -274,6 +282,30 @@ class Rails:
                     if self._settled(message.rank):
                         self._tell(message.rank)
         self._gather()
+
+    def _heard_of(self, message: Message, before: Controller) -> None:
+        """Note when each rank asked, and when it gave back what it held."""
+        if isinstance(message, TopoWrite | Release):
+            rank, now = message.rank, self.clock.now()
+            if isinstance(message, TopoWrite):
+                self._asked[rank] = now
+            if before.holding[rank] and not self._controller.holding[rank]:
+                self._freed[rank] = now
+
+    def _agreement(self, program: Program) -> tuple[tuple[int, int], tuple[int, int]]:
+        """Return a change's rail and version, when all ranks agreed to it, and when it was due."""
+        rail, now = program.rail, self.clock.now()
+        topology, target = self._controller.rails[rail].topology, program.topology
+        due = self._due.pop(rail, now)
+        agreed = due
+        if not isinstance(topology, GiantRing) and not isinstance(target, GiantRing):
+            left = topology.rewired(target) - program.stages
+            carried = [rank for rank, by in enumerate(self._controller.carrier) if by == rail]
+            stages = {rank: self.job.stage_of[rank] for rank in carried}
+            asked = [self._asked[rank] for rank in carried if stages[rank] in program.stages]
+            freed = [self._freed[rank] for rank in carried if stages[rank] in left]
+            agreed = min(due, max([*asked, *freed], default=due))
+        return (rail, program.version), (agreed, due)
 
     def _gather(self) -> None:
         """Note when the changes that are due will begin."""
@@ -360,6 +392,7 @@ class Rails:
             if self._switches[rail] == switch and at <= now:
                 del self._gathered[rail]
                 before = self._controller
+                self._due[rail] = at - self._gathering
                 self._controller, sent = before.change(rail)
                 self._tell_incidents(before)
                 self._deliver(sent)
@@ -386,17 +419,18 @@ class Rails:
                 fallback = self._targets[rewire.rail, rewire.version]
                 wanted = self._wanted.pop(rewire, now)
                 again = rewire.attempt > 1
-                self._note(Rewiring(now, *changed, again, fallback, wanted, commands))
+                agreed = self._agreed.get((rewire.rail, rewire.version), (None, None))
+                self._note(Rewiring(now, *changed, again, fallback, wanted, commands, *agreed))
         failed = ""
         try:
-            self._apply(rewires)
+            stamps = self._apply(rewires)
         except LightrigError as error:
             failed = str(error).partition("\n")[0]
         with self._lock:
             for rewire in rewires:
                 self._commands_of[switch].done(rewire)
                 if not failed:
-                    self._note(Confirmed(self.clock.now(), switch, _name(rewire)))
+                    self._note(Confirmed(self.clock.now(), switch, _name(rewire), stamps))
             for rewire in rewires:
                 about = (rewire.rail, rewire.job, rewire.version, rewire.attempt)
                 self._deliver([NotRewired(*about, failed) if failed else Rewired(*about)])

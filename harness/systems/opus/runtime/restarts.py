@@ -12,7 +12,7 @@ from lightrig.harness.systems.opus.runtime.training_faults import (
     FaultMaker,
     TrainingFault,
 )
-from lightrig.instruments.jobs.traffic.training import Script
+from lightrig.instruments.jobs.traffic.training import RankLostError, Script
 from lightrig.testbeds import LightrigError
 
 
@@ -35,6 +35,7 @@ class Failure:
         ended: when all ranks had ended.
         circuits: when the ring of all ranks was set, with a carrier at each of its ports.
         programs: when the ranks' programs had been started again, with PyTorch loaded.
+        moved: server and spare where ranks moved from one to the other.
     """
 
     error: LightrigError
@@ -42,11 +43,46 @@ class Failure:
     ended: int
     circuits: int
     programs: int
+    moved: tuple[str, str] | None = None
 
     @property
     def cause(self) -> str:
         """The error in one line."""
         return str(self.error).partition("\n")[0]
+
+
+def form_again(job: TrainingJob, error: LightrigError) -> tuple[str, str] | None:
+    """Set the ring of all ranks anew after `error`, with a spare server where that is needed.
+
+    The ranks of a server whose program has ended move to a spare at once: it may be dead. Where a
+    link stays dark, its carriers do not say which end is broken: the ranks of one end move, and, if
+    the ring stays dark, those of the other in their place. Return the server and its spare, if any.
+
+    Raises `LightrigError` where no ring can be formed.
+    """
+    server = error.instrument if isinstance(error, RankLostError) else ""
+    if job.spares and server in job.placement:
+        spare = job.spares.pop(0)
+        job.move_ranks(server, spare)
+        job.reform()
+        return server, spare
+    try:
+        job.reform()
+    except LightrigError:
+        if not job.spares:
+            raise
+        first = error.link.port.owner if isinstance(error, LinkLostError) else ""
+        dark = sorted(job.dark_servers(), key=lambda name: (name != first, name))
+        for server in dark:
+            job.move_ranks(server, job.spares[0])
+            try:
+                job.reform()
+            except LightrigError:
+                job.move_ranks(job.spares[0], server)
+            else:
+                return server, job.spares.pop(0)
+        raise
+    return None
 
 
 class RestartedTraining:
@@ -110,7 +146,7 @@ class RestartedTraining:
         ended = clock.now()
         self._restarted(error, len(self.failures) + 1)
         try:
-            self._job.reform()
+            moved = form_again(self._job, error)
         except LightrigError as refused:
             described = self._described(error, attempt)
             raise TrainingStoppedError(
@@ -119,7 +155,7 @@ class RestartedTraining:
             ) from refused
         circuits = clock.now()
         self._job.renew()
-        self.failures.append(Failure(error, attempt, ended, circuits, clock.now()))
+        self.failures.append(Failure(error, attempt, ended, circuits, clock.now(), moved))
 
     def _ended(self) -> int:
         return sum(failure.attempt.steps for failure in self.failures)

@@ -12,7 +12,7 @@ from lightrig.harness.systems.opus.planning.operations import RailJob
 from lightrig.harness.systems.opus.planning.profiling import SeenOperations, profiled
 from lightrig.harness.systems.opus.planning.schedule import PhaseTable
 from lightrig.harness.systems.opus.planning.shim import Mode, Shim
-from lightrig.harness.systems.opus.planning.topology import Topology, TopologyId
+from lightrig.harness.systems.opus.planning.topology import GIANT_RING, Topology, TopologyId
 from lightrig.harness.systems.opus.runtime.carriers import Carriers
 from lightrig.harness.systems.opus.runtime.controlled_ranks import ControlledRanks, local_phases
 from lightrig.harness.systems.opus.runtime.job_circuits import JobCircuits
@@ -21,6 +21,7 @@ from lightrig.harness.systems.opus.runtime.on_fabric import FabricRails
 from lightrig.harness.systems.opus.runtime.rails import Applier, Rails
 from lightrig.instruments.clock import Event, Span
 from lightrig.instruments.clock.workers import Task
+from lightrig.instruments.jobs.traffic.idle import HostLateness, IdleRanks
 from lightrig.instruments.jobs.traffic.rank_session import RankSession, ScriptRun
 from lightrig.instruments.jobs.traffic.training import (
     Control,
@@ -29,6 +30,7 @@ from lightrig.instruments.jobs.traffic.training import (
     Script,
     TrainingRank,
 )
+from lightrig.instruments.servers.host.linux import LinuxServer
 from lightrig.testbeds import Circuit, Plan, Port
 
 _LATELY = 10_000_000_000
@@ -77,10 +79,12 @@ class Trained(ScriptRun):
     Attributes:
         rails: the control plane, where there was one.
         found: what each switch held when that began.
+        traffic: bytes that the kernel sent and received at each NIC port meanwhile.
     """
 
     rails: Rails | None = None
     found: Mapping[str, frozenset[Circuit]] = field(default_factory=dict)
+    traffic: Mapping[Port, tuple[int, int]] = field(default_factory=dict)
 
 
 class TrainingJob:
@@ -95,38 +99,65 @@ class TrainingJob:
 
     Attributes:
         circuits: of all rails, and the ways of packets.
+        placement: names of the servers, in the order of their ranks.
+        spares: names of the servers to which ranks may move, in the order of their use.
         printed: called with a rank and each line that it prints; it must not wait.
         environment: further variables of the scripts.
         attempt: the last run on circuits that follow it; None before.
+        profiled: the lines that ranks printed in each run of `profile`, also of those that failed.
         beside: called with it, returns tasks that run beside its ranks.
     """
 
-    def __init__(self, fabric: Fabric, job: RailJob) -> None:
-        self.fabric, self.job = fabric, job
+    def __init__(self, fabric: Fabric, job: RailJob, spares: Sequence[str] = ()) -> None:
+        self.fabric, self.job, self.spares = fabric, job, list(spares)
+        self.placement = list(fabric.testbed.servers)[: len(job.stage_of) // job.rails]
         self.on_fabric = FabricRails(fabric, job)
         # A rank's connections use its own rail: each has an address of every server.
         self._overlay = Overlay(fabric.bench, [f"lightrig{rail}" for rail in range(job.rails)])
         self._carriers: Carriers | None = None
         self._session: RankSession | None = None
+        self._idle: IdleRanks | None = None
         self.printed: Callable[[int, str], None] = lambda rank, line: None
         self.environment: Mapping[str, str] = {}
         self.attempt: Attempt | None = None
+        self.profiled: list[Mapping[int, Sequence[tuple[Span, str]]]] = []
         self.beside: Callable[[Attempt], Sequence[Task]] = lambda attempt: ()
         try:
             self._carriers = Carriers(fabric.bench)
             self.circuits = JobCircuits(self.on_fabric, fabric, job, self._overlay, self._carriers)
-            servers = list(self._overlay.servers.values())
-            ranks = range(len(job.stage_of))
-            self._session = RankSession(
-                fabric.bench.clock,
-                [servers[rank // job.rails] for rank in ranks],
-                [self._overlay.devices[rank % job.rails] for rank in ranks],
-                next(iter(self._overlay.addresses.values())),
-            )
+            self._session = RankSession(fabric.bench.clock, *self._places())
             self.pytorch = self._session.pytorch
+            names = [*self.placement, *self.spares]
+            self._idle = IdleRanks(
+                fabric.bench.clock, [self._overlay.servers[name] for name in names]
+            )
         except BaseException:
             self.close()
             raise
+
+    def _places(self) -> tuple[list[LinuxServer], list[str], str]:
+        """Return each rank's server and network device, and the address of rank 0."""
+        ranks, rails = range(len(self.job.stage_of)), self.job.rails
+        servers = [self._overlay.servers[self.placement[rank // rails]] for rank in ranks]
+        devices = [self._overlay.devices[rank % rails] for rank in ranks]
+        return servers, devices, self._overlay.addresses[self.placement[0]]
+
+    def move_ranks(self, server: str, spare: str) -> None:
+        """Have the ranks of a server on another one once `reform` and `renew` are called."""
+        assert self._carriers is not None
+        assert self._session is not None
+        self.placement[self.placement.index(server)] = spare
+        self._session.place(*self._places())
+        self.on_fabric = FabricRails(self.fabric, self.job, self.placement)
+        given = (self.on_fabric, self.fabric, self.job, self._overlay, self._carriers)
+        self.circuits = JobCircuits(*given)
+
+    def dark_servers(self) -> list[str]:
+        """Return the servers of the job with a port that the ring of all ranks leaves dark."""
+        assert self._carriers is not None
+        links = self.fabric.links(self.circuits.plan(GIANT_RING))
+        dark = self._carriers.dark({port for link in links for port in (link.a, link.b)})
+        return sorted({port.owner for port in dark})
 
     @property
     def ranks(self) -> Sequence[TrainingRank]:
@@ -158,7 +189,9 @@ class TrainingJob:
         Raises `LinkLostError`, and `OpusError` for ranks that do not fit together.
         """
         self.circuits.ring()
-        seen = self._run(script, PrintedLines(self.printed), "watched", watched=True)
+        listener = PrintedLines(self.printed)
+        self.profiled.append(listener.lines)
+        seen = self._run(script, listener, "watched", watched=True)
         by_rank = {
             rank: SeenOperations(
                 [done.operation.group for done in operations],
@@ -240,10 +273,40 @@ class TrainingJob:
         self.circuits.carrier = lambda: rails.controller.carrier
         listener = ControlledRanks(self.printed, rails, self.ranks, partial(take, begun))
         phases = [local_phases(table, listener.ran) for table in tables]
+        before = self._traffic()
         trained = self._run(script, listener, "gated", phases, watched=watched)
+        trained.traffic = {
+            port: (sent - before[port][0], received - before[port][1])
+            for port, (sent, received) in self._traffic().items()
+        }
         rails.journal.sort()
         trained.rails, trained.found = rails, listener.found
         return trained
+
+    def lateness(self, between: Span) -> list[HostLateness]:
+        """Return how late the servers' hosts woke a rank that does nothing, between two moments.
+
+        What was before the last such call is forgotten.
+        """
+        assert self._idle is not None
+        return self._idle.lateness(between)
+
+    def _traffic(self) -> dict[Port, tuple[int, int]]:
+        """Return the bytes that the kernel has sent and received at each NIC port of the job."""
+        found: dict[Port, tuple[int, int]] = {}
+        for name in self.placement:
+            server = self._overlay.servers[name]
+            counted = {}
+            for line in server.commands.run(["cat", "/proc/net/dev"]).stdout.splitlines()[2:]:
+                netdev, _, fields = line.partition(":")
+                received, *_, sent = fields.split()[:9]
+                counted[netdev.strip()] = int(sent), int(received)
+            found |= {
+                spec.port: counted[spec.netdev]
+                for spec in self.fabric.testbed.nic_ports
+                if spec.port.owner == name and spec.netdev in counted
+            }
+        return found
 
     def outages(self) -> list[tuple[Port, Span]]:
         """Times without carrier of NIC ports, since the job was made."""
@@ -252,7 +315,7 @@ class TrainingJob:
 
     def close(self) -> None:
         """End all programs, and leave the servers as they were found."""
-        opened = (self._session, self._carriers, self._overlay)
+        opened = (self._session, self._carriers, self._overlay, self._idle)
         # At the same time: a signal leaves five seconds for all of it.
         self.fabric.bench.clock.parallel(*(each.close for each in opened if each is not None))
 
