@@ -6,12 +6,13 @@ does not reach a simulated meter.
 
 import contextlib
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Protocol
 
+from lightrig.harness.bench.absent_server import AbsentServer
 from lightrig.harness.bench.assembly import Assembly, Clocks, open_server, spec_of
 from lightrig.harness.bench.bench import Bench, close_newest_first
 from lightrig.harness.bench.garbage import exclude_present
@@ -32,6 +33,8 @@ from lightrig.instruments.wire.ssh_config import read_settings
 from lightrig.instruments.wire.tcp import is_placeholder
 from lightrig.testbeds import LightrigError, ServerSpec, Testbed
 from lightrig.testbeds.credentials import look_up
+
+_NO_IDENTITY = Identity("", "", "", "")
 
 
 class LabUnavailableError(LightrigError):
@@ -100,8 +103,12 @@ def bind(
     seed: int = 0,
     purpose: str = "a measurement",
     hold_ns: int = 0,
+    optional: Collection[str] = (),
 ) -> Bench:
     """Open every instrument of `testbed`, on hardware or in a simulated world.
+
+    optional: servers without which hardware is used all the same; one that did not answer raises
+    `NotThereError` where it is used, and has no identity.
 
     `auto` uses the hardware of each optical domain all of whose members answer, and simulates the
     others; `hardware` requires all of them; `simulated` contacts nothing outside this machine.
@@ -130,14 +137,19 @@ def bind(
         lease = open_lease(testbed, purpose, hold_ns=hold_ns)
         try:
             for domain in _domains(testbed):
-                found, missing = _open_domain(testbed, domain, clock, clocks, lease)
+                spare = {} if domain <= set(optional) and mode == "auto" else optional
+                found, missing = _open_domain(testbed, domain, clock, clocks, lease, spare)
                 absent += missing
                 if missing:
                     notes.append(f"{', '.join(sorted(domain))} simulated, since {missing[0]}")
                     continue
                 real |= domain
                 for name, (instrument, identity) in found.items():
-                    opened[name], identities[name] = instrument, identity
+                    opened[name] = instrument
+                    if isinstance(instrument, AbsentServer):
+                        notes.append(f"without {instrument.why}")
+                    else:
+                        identities[name] = identity
             if mode == "hardware" and absent:
                 raise _unavailable(testbed, absent, len(_names(testbed)))
         except BaseException:
@@ -172,7 +184,7 @@ def bind(
         {name: assembly.switches[name] for name in testbed.optical_switches},
         {name: assembly.servers[name] for name in testbed.servers},
         {name: assembly.instruments[name] for name in testbed.instruments},
-        {name: assembly.identities[name] for name in _names(testbed)},
+        {n: assembly.identities[n] for n in _names(testbed) if n in assembly.identities},
         frozenset(simulated),
         frozenset(real),
         tuple(notes),
@@ -288,11 +300,17 @@ def _pin_cpu() -> Callable[[], None]:
 
 
 def _open_domain(
-    testbed: Testbed, domain: set[str], clock: Clock, clocks: Clocks, lease: Lease
+    testbed: Testbed,
+    domain: set[str],
+    clock: Clock,
+    clocks: Clocks,
+    lease: Lease,
+    optional: Collection[str] = (),
 ) -> tuple[dict[str, tuple[Identified, Identity]], list[_Absent]]:
     """Lease and open all members; return those that answered, and those that did not.
 
-    Where one did not answer, all are closed and free again. Raises `LeaseConflictError`.
+    Where one did not answer that is not optional, all are closed and free again. Raises
+    `LeaseConflictError`.
     """
     names = [name for name in _names(testbed) if name in domain]
     found: dict[str, tuple[Identified, Identity]] = {}
@@ -303,12 +321,16 @@ def _open_domain(
             taken += lease_address(testbed, name, lease)
         tasks = (partial(_open_one, testbed, name, clock, clocks) for name in names)
         for name, outcome in zip(names, clock.parallel(*tasks), strict=True):
-            if isinstance(outcome, _Absent):
+            if isinstance(outcome, _Absent) and name in optional:
+                found[name] = AbsentServer(name, str(outcome)), _NO_IDENTITY
+            elif isinstance(outcome, _Absent):
                 absent.append(outcome)
             else:
                 found[name] = outcome
         if not absent:
-            for name, (_, identity) in found.items():
+            for name, (instrument, identity) in found.items():
+                if isinstance(instrument, AbsentServer):
+                    continue
                 lease_identity(testbed, name, identity, lease)
     except BaseException:
         for instrument, _ in found.values():

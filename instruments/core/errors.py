@@ -43,6 +43,10 @@ class UnreachableError(InstrumentError):
     """No connection could be made, or the login was refused."""
 
 
+class NotThereError(InstrumentError):
+    """An instrument was asked that had not answered when the bench was opened without it."""
+
+
 class KnownHostsError(UnreachableError):
     """The file of known host keys cannot be read, so that no host behind SSH can be told apart."""
 
