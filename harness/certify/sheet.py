@@ -103,11 +103,27 @@ class ReferencesUsed(_Part):
 
 
 class Ports(_Part):
-    """The cabled ports that were used, and how many the testbed has: fewer where sampled."""
+    """The cabled ports that were used, and how many the testbed has: fewer where sampled.
+
+    left_out: cabled ports of either side that were not drawn; a sheet of all ports does not have
+    the key, nor has one of before it was stated.
+    """
 
     ingress: tuple[int, ...]
     egress: tuple[int, ...]
     cabled: tuple[int, int]
+    left_out: tuple[int, ...] = ()
+
+    @property
+    def sampled(self) -> bool:
+        """Whether some of the cabled ports were not used, as with `--quick`."""
+        return (len(self.ingress), len(self.egress)) != self.cabled
+
+    def __str__(self) -> str:
+        used = f"{len(self.ingress)} ingress and {len(self.egress)} egress ports"
+        if not self.sampled:
+            return f"all {used}"
+        return f"{used} of {self.cabled[0]} and {self.cabled[1]}, drawn"
 
 
 class ClauseResult(_Part):
@@ -206,7 +222,10 @@ class Sheet(_Part):
 
     def document(self) -> dict[str, Any]:
         """Return the sheet as values of JSON."""
-        return self.model_dump(mode="json", by_alias=True)
+        document = self.model_dump(mode="json", by_alias=True)
+        if not self.ports.left_out:
+            del document["ports"]["left_out"]
+        return document
 
     def text(self) -> str:
         """Return the sheet as JSON for people: the only form that is read back."""
@@ -301,6 +320,7 @@ def certify(
             ingress=tuple(subject.ingress),
             egress=tuple(subject.egress),
             cabled=(len(ingress), len(egress)),
+            left_out=tuple(sorted({*ingress, *egress} - {*subject.ingress, *subject.egress})),
         ),
         instruments=tuple(
             Instrument(name=each, identity=str(stated), simulated=each in bench.simulated)

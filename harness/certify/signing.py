@@ -59,10 +59,11 @@ def sign(sheet: Sheet, key: Ed25519PrivateKey) -> Sheet:
     return sheet.model_copy(update={"signature": Signature(key=public, value=value)})
 
 
-def verify(sheet: Sheet, key: Ed25519PublicKey) -> None:
-    """Raise `SheetError` unless `key` has signed the sheet as it is."""
+def verify(sheet: Sheet, key: Ed25519PublicKey | None) -> None:
+    """Raise `SheetError` unless `key` has signed the sheet as it is; None: the key in the sheet."""
     if sheet.signature is None:
         raise SheetError("it is not signed")
+    key = key or Ed25519PublicKey.from_public_bytes(bytes.fromhex(sheet.signature.key))
     if sheet.signature.key != key.public_bytes_raw().hex():
         raise SheetError(f"another key has signed it: {sheet.signature.key}")
     try:

@@ -243,6 +243,62 @@ def test_values_have_three_digits(value: float, unit: str, text: str) -> None:
     assert shown(value, unit) == text
 
 
+def all_ports(sheet: Sheet) -> Sheet:
+    """Return a sheet as of a full run, of six and five ports."""
+    used = Ports(ingress=(2, 3, 4, 5, 6, 7), egress=(10, 11, 12, 13, 14), cabled=(6, 5))
+    return sheet.model_copy(update={"ports": used})
+
+
+def test_a_sample_of_ports_is_told_from_all_and_from_another(tmp_path: Path) -> None:
+    full, quick = all_ports(made()), made()
+    other = quick.model_copy(update={"ports": quick.ports.model_copy(update={"ingress": (2, 4)})})
+    paths = [save(s, tmp_path, f"{n}.json") for n, s in enumerate((full, quick, other))]
+    done = run("compare", paths[0], paths[1])
+    assert done.exit_code == 1
+    drawn = "2 ingress and 2 egress ports of 6 and 5, drawn (--quick): 2, 3, 10, 11"
+    tried = f"ports that were tried: all 6 ingress and 5 egress ports -> {drawn}"
+    assert tried in done.stdout
+    assert run("compare", paths[1], paths[2]).exit_code == 1
+    assert run("compare", paths[0], paths[0]).exit_code == 0
+
+
+def test_a_sheet_of_a_sample_states_what_was_left_out(tmp_path: Path) -> None:
+    stated = made().ports.model_copy(update={"left_out": (4, 5, 6, 7, 12, 13, 14)})
+    quick = made().model_copy(update={"ports": stated})
+    assert read_sheet(save(quick, tmp_path)).ports.left_out == (4, 5, 6, 7, 12, 13, 14)
+    assert "Left out, and not tested: 4, 5, 6, 7, 12, 13, 14." in quick.page()
+    # Sheets of before, and of all ports, are as they were.
+    assert "left_out" not in all_ports(made()).text()
+
+
+def test_a_comparison_trusts_no_sheet_that_was_changed(
+    tmp_path: Path, keys: tuple[Path, Path]
+) -> None:
+    own, public = keys
+    signed = save(sign(made(), private_key(f"file:{own}")), tmp_path, "signed.json")
+    plain = save(made(), tmp_path, "plain.json")
+    text = signed.read_text()
+    changed = tmp_path / "changed.json"
+    changed.write_text(text.replace('"verdict": "pass"', '"verdict": "fail"'))
+    assert changed.read_text() != text
+    stranger = save(sign(made(), Ed25519PrivateKey.generate()), tmp_path, "stranger.json")
+
+    done = run("compare", signed, plain)
+    assert (done.exit_code, f"{plain}: not signed" in done.stderr) == (0, True)
+    assert f"{signed}: signed by " in done.stderr
+    for pair in ((signed, changed), (changed, signed)):
+        refused = run("compare", *pair)
+        assert refused.exit_code == 2
+        assert f"{changed}: NOT compared: its signature is wrong" in refused.stderr
+    assert run("compare", signed, stranger).exit_code == 0
+    trusted = run("compare", signed, signed, "--key", public)
+    assert (trusted.exit_code, trusted.stderr) == (0, "")
+    for other, why in ((stranger, "another key has signed it"), (plain, "it is not signed")):
+        refused = run("compare", signed, other, "--key", public)
+        assert refused.exit_code == 2
+        assert f"{other}: NOT compared: {why}" in refused.stderr
+
+
 def test_a_file_that_is_no_sheet_is_named(tmp_path: Path) -> None:
     path = tmp_path / "no.json"
     path.write_text("{}")

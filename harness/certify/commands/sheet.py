@@ -20,6 +20,10 @@ After = Annotated[Path, typer.Argument(metavar="AFTER", help="A later sheet, or 
 PublicKey = Annotated[
     Path, typer.Option(metavar="FILE", help="Public key of the signer, PEM or a line of OpenSSH.")
 ]
+TrustedKey = Annotated[
+    Path | None,
+    typer.Option("--key", metavar="FILE", help="Public key that must have signed both sheets."),
+]
 
 
 @sheet.command(epilog="Example: lightrig sheet verify sheets/ocs.json --key lab.pub")
@@ -44,18 +48,19 @@ def verify(path: Path_, key: PublicKey) -> None:
 
 
 @sheet.command(epilog="Example: lightrig sheet compare sheets/old.json sheets/new.json")
-def compare(before: Path_, after: After, as_json: AsJson = False) -> None:
-    """Show the clauses whose verdict or value differs beyond chance. Exit 0 for none, 1 for some.
+def compare(before: Path_, after: After, key: TrustedKey = None, as_json: AsJson = False) -> None:
+    """Show the clauses whose verdict or value differs beyond chance, and ports that differ.
 
-    Signatures are not checked: `lightrig sheet verify` does that.
+    Exit 0 for none, 1 for some, 2 for a sheet that cannot be read or was changed after it was
+    signed; with `--key` also for one that this key has not signed.
     """
-    first, second = _read(before), _read(after)
+    first, second = (_trusted(path, key) for path in (before, after))
     found = list(differences(first, second))
     if as_json:
         print_json([vars(each) for each in found])
     else:
         for path, one in ((before, first), (after, second)):
-            echo(f"{path}: {one.identity}, profile {one.profile}, {one.made}")
+            echo(f"{path}: {one.identity}, profile {one.profile}, {one.ports}, {one.made}")
         for each in found:
             echo(f"{each.number} {each.title}: {each.before} -> {each.after}")
         if not found:
@@ -64,8 +69,20 @@ def compare(before: Path_, after: After, as_json: AsJson = False) -> None:
         raise typer.Exit(NO)
 
 
-def _read(path: Path) -> Sheet:
+def _trusted(path: Path, key: Path | None) -> Sheet:
+    """Return a sheet whose signature fits; say how far it can be trusted."""
     try:
-        return read_sheet(path)
+        found = read_sheet(path)
+        if found.signature is None and key is None:
+            echo(f"{path}: not signed", err=True)
+            return found
+        from lightrig.harness.certify import signing  # noqa: PLC0415 - loads cryptography
+
+        signing.verify(found, None if key is None else signing.public_key(key))
     except SheetError as error:
-        give_up(str(error), BAD_INPUT)
+        text = str(error)
+        give_up(text if text.startswith(str(path)) else f"{path}: NOT compared: {text}", BAD_INPUT)
+    if key is None and found.signature is not None:
+        whose = f"signed by {found.signature.key[:16]}..., a key that nobody vouches for here"
+        echo(f"{path}: {whose} (--key FILE names the trusted one)", err=True)
+    return found
