@@ -177,7 +177,11 @@ def quantities_page(page: str) -> str:
 def certify_page(page: str) -> str:
     """Return docs/how-to/certify.md with the table from sources to clauses to injected defects."""
     known = requirements()
-    defects = yaml.safe_load((ROOT / "tests/certify/defects.yaml").read_text("utf-8"))
+    defects = {
+        name: each
+        for file in ("defects.yaml", "manual_defects.yaml")
+        for name, each in yaml.safe_load((ROOT / "tests/certify" / file).read_text("utf-8")).items()
+    }
     rows: list[tuple[object, ...]] = [
         (
             f"{each.number} {each.title}",

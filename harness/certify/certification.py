@@ -10,7 +10,7 @@ from lightrig.harness.certify.clauses import CLAUSES
 from lightrig.harness.certify.configuration import Configuration
 from lightrig.harness.certify.requirements import Profile, Requirement, requirements
 from lightrig.harness.certify.subject import DecidedError, Outcome, Subject, Trial, listed
-from lightrig.instruments.core.errors import CANNOT, DeniedError, NotDoneError
+from lightrig.instruments.core.errors import CANNOT, DeniedError, NotDoneError, NotThereError
 from lightrig.testbeds import LightrigError
 
 
@@ -22,6 +22,8 @@ class Certification:
             process: a clause's values then do not depend on which were tried before.
         known: outcomes by number from an earlier process.
         begin: called with the number of a clause before it is tried.
+        keep: writes the traceback of a fault of Lightrig in a clause, by its number; returns
+            where it stands, empty for nowhere.
 
     Attributes:
         not_restored: why the switch is not as it was found; empty where it is. Labels and blocks
@@ -38,9 +40,11 @@ class Certification:
         renew: Callable[[], Fabric] | None = None,
         known: dict[str, Outcome] | None = None,
         begin: Callable[[str], None] = lambda number: None,
+        keep: Callable[[str, str], str] = lambda number, text: "",
     ) -> None:
         self.subject = Subject(fabric, name, profile, trial)
         self.not_restored = ""
+        self._keep = keep
         self._found: Configuration | None = None
         self._renew = renew
         self._begin = begin
@@ -59,19 +63,22 @@ class Certification:
                 return Outcome("not tested", f"depends on {number}, which did not pass")
         if self.not_restored:
             return Outcome("not tested", "the switch is not as it was found")
-        if requirement.effect != "harmless" and (why := self._forbidden(requirement.effect)):
-            return Outcome("not tested", f"not permitted: {why}")
-        self._begin(requirement.number)
-        subject = self.subject
-        if self._renew is not None:
-            fabric = self._renew()
-            subject = self.subject = Subject(fabric, subject.name, subject.profile, subject.trial)
+        subject, number = self.subject, requirement.number
+        tried = False
         try:
+            if requirement.effect != "harmless" and (why := self._forbidden(requirement.effect)):
+                return Outcome("not tested", f"not permitted: {why}")
+            self._begin(number)
+            tried = True
+            if self._renew is not None:
+                fabric = self._renew()
+                subject = Subject(fabric, subject.name, subject.profile, subject.trial)
+                self.subject = subject
             subject.fabric.restore()  # what an earlier test of a session has left
             subject.fabric.save_initial_state()
             subject.note_strange()
             if self._found is None:
-                self._found = Configuration.of(subject.switch, self._cabled())
+                self._found = Configuration.found(subject.switch, self._cabled())
             return CLAUSES[requirement.code](subject, requirement)
         except DecidedError as decided:
             return decided.outcome
@@ -79,18 +86,27 @@ class Certification:
             reason = _reason(error)
             unable = isinstance(error, DeniedError) and error.code == CANNOT
             return Outcome("not tested" if unable else "fail", reason)
+        except NotThereError as error:
+            return Outcome("not tested", _reason(error))
         except LightrigError as error:
             return Outcome("inconclusive", _reason(error))
         except Exception as error:  # a fault of a clause must not cost the sheet
-            return Outcome("inconclusive", f"this clause ended with {_unforeseen(error)}")
+            stated = f"this clause ended with {self._unforeseen(error, number)}"
+            return Outcome("inconclusive", stated)
         finally:
-            for step in (subject.remove_strange, subject.fabric.restore, self._give_back):
-                try:
-                    step()
-                except LightrigError as error:
-                    self.not_restored = self.not_restored or str(error)
-                except Exception as error:
-                    self.not_restored = self.not_restored or f"ended with {_unforeseen(error)}"
+            if tried:
+                self._end(number)
+
+    def _end(self, number: str) -> None:
+        """Give back what a clause has changed, each part whatever becomes of the others."""
+        for step in (self.subject.remove_strange, self.subject.fabric.restore, self._give_back):
+            try:
+                step()
+            except LightrigError as error:
+                self.not_restored = self.not_restored or str(error)
+            except Exception as error:
+                stated = f"ended with {self._unforeseen(error, number)}"
+                self.not_restored = self.not_restored or stated
 
     def _cabled(self) -> set[int]:
         ingress, egress = self.subject.fabric.testbed.cabling.cabled_ports(self.subject.name)
@@ -109,6 +125,15 @@ class Certification:
             return f"{effect}, and the switch is not leased"
         return self._foreign
 
+    def _unforeseen(self, error: Exception, number: str) -> str:
+        """Return an error that is none of the lab, with the line that raised it."""
+        last = traceback.extract_tb(error.__traceback__)[-1]
+        place = f"{Path(last.filename).name}:{last.lineno}"
+        stored = self._keep(number, "".join(traceback.format_exception(error)))
+        whole = f" (whole in {stored})" if stored else ""
+        stated = f"{type(error).__name__}: {error} at {place}{whole}"
+        return f"{stated}, a fault of Lightrig; please report it"
+
     @functools.cached_property
     def _foreign(self) -> str:
         """The circuits of others on the switch, as the reason not to interrupt it."""
@@ -120,13 +145,6 @@ class Certification:
             if not (c.ingress in ingress and c.egress in egress)
         }
         return f"{listed(foreign)} of others would be interrupted" if foreign else ""
-
-
-def _unforeseen(error: Exception) -> str:
-    """Return an error that is none of the lab, with the line that raised it."""
-    last = traceback.extract_tb(error.__traceback__)[-1]
-    place = f"{Path(last.filename).name}:{last.lineno}"
-    return f"{type(error).__name__}: {error} at {place}, a fault of Lightrig; please report it"
 
 
 def _reason(error: LightrigError) -> str:

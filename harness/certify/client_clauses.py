@@ -23,8 +23,11 @@ from lightrig.instruments.core.errors import InstrumentError, NoReplyError
 from lightrig.instruments.core.registry import Driver
 from lightrig.testbeds import Circuit
 
-CLIENTS = 16
-"""Number of further clients that are tried at most."""
+CLIENTS, IN_TURN = 50, 200
+"""Numbers of further clients that are tried at most, beside each other and one after the other."""
+
+_LASTING = ("tl1", "scpi", "netconf")
+"""Schemes of wires on which a client keeps its session."""
 
 _MS = 1_000_000
 _CLOSED_AFTER_MS = (0, 5, 10, 20, 50)
@@ -89,9 +92,9 @@ def two_clients(subject: Subject, requirement: Requirement) -> Outcome:
 
 
 def many_clients(subject: Subject, requirement: Requirement) -> Outcome:
-    """Open further clients until one is refused."""
+    """Open clients beside each other until one is refused, then others one after the other."""
     opened: list[OpticalSwitch] = []
-    refused = ""
+    limit = ""
     try:
         for number in range(1, CLIENTS + 1):
             client = _open(subject)
@@ -101,17 +104,61 @@ def many_clients(subject: Subject, requirement: Requirement) -> Outcome:
             except NoReplyError:
                 return Outcome("fail", f"further client {number} is neither served nor refused")
             except InstrumentError as error:
-                refused = f"further client {number} is refused: {str(error).splitlines()[0]}"
+                limit = f"; further client {number} is refused: {_first_line(error)}"
                 break
-        try:
-            subject.switch.circuits()
-        except InstrumentError as error:
-            return Outcome("fail", f"the first client is no longer served: {error}")
+        served = opened[:-1] if limit else opened
+        known = [("the first client", subject.switch)]
+        known += [(f"further client {number}", each) for number, each in enumerate(served, 1)]
+        for name, client in known:
+            if why := _not_served(client, had_session=True):
+                beside = f"beside {len(opened)} further ones"
+                return Outcome("fail", f"{name} is no longer served {beside}: {why}")
     finally:
         for client in opened:
             client.close()
-    served = len(opened) - bool(refused)
-    return Outcome("pass", refused or f"{served} further clients are served", n=len(opened))
+    subject.sleep(_SECOND)
+    for number in range(1, IN_TURN + 1):
+        if why := _refused_in_turn(subject):
+            closed = f"{len(opened)} beside each other and {number - 1} one after the other"
+            stated = f"client {number} of those one after the other is not served: {why}"
+            return Outcome("fail", f"{stated}; sessions leak: {closed} were closed before")
+    if why := _not_served(subject.switch, had_session=True):
+        return Outcome("fail", f"the first client is no longer served after {IN_TURN}: {why}")
+    stated = f"{len(served)} further clients are served at once, {IN_TURN} one after the other"
+    return Outcome("pass", stated + limit, n=len(opened) + IN_TURN)
+
+
+def _refused_in_turn(subject: Subject) -> str:
+    """Open a client, ask it and close it; return why it is not served, even a while later."""
+    for pause in (_LATEST, 0):
+        with _further(subject) as client:
+            if not (why := _not_served(client)):
+                return ""
+        subject.sleep(pause)  # the switch may be late to free sessions
+    return why
+
+
+def _not_served(client: OpticalSwitch, *, had_session: bool = False) -> str:
+    """Return why a client is not answered, or not in the session that it had; else nothing."""
+    before = _openings(client)
+    try:
+        client.circuits()
+    except InstrumentError as error:
+        return _first_line(error)
+    ended = had_session and _openings(client) > before  # the driver has opened another one
+    return "its session was ended without a word" if ended else ""
+
+
+def _openings(client: OpticalSwitch) -> int:
+    """Return how many sessions were opened of late; none where a wire may close idle ones."""
+    endpoint: Endpoint | None = getattr(client, "endpoint", None)
+    if endpoint is None or endpoint.scheme not in _LASTING:
+        return 0
+    return sum("connected to " in line for line in client.wire())
+
+
+def _first_line(error: InstrumentError) -> str:
+    return str(error).splitlines()[0]
 
 
 def notifications(subject: Subject, requirement: Requirement) -> Outcome:

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Collection
 
+from lightrig.harness.certify.configuration import mark
 from lightrig.harness.certify.requirements import Requirement
 from lightrig.harness.certify.subject import Outcome, Subject, listed
 from lightrig.instruments.core.capabilities import HasPortLabels
@@ -79,7 +80,7 @@ def labels(subject: Subject, requirement: Requirement) -> Outcome:
     expected = dict(found)
     try:
         for port in ports:
-            expected[port] = f"lightrig {port}"
+            expected[port] = mark(port)
             switch.set_label(port, expected[port])
             now = stated()
             for each in sorted({*now, *expected}):

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Collection, Sequence
 
+from lightrig.harness.certify.inputs import undecided_if_old
 from lightrig.harness.certify.light_clauses import (
     FINAL_NS,
     FINAL_READINGS,
@@ -24,6 +25,9 @@ from lightrig.harness.measure.switch_optics.crosstalk import crosstalk as crosst
 from lightrig.harness.record import Row
 from lightrig.instruments.core.capabilities import SimultaneousLogs
 
+FULL_DB = 10.0
+"""Distance from a circuit's light within which that of another egress is no crosstalk."""
+
 _CHANGES = 10
 
 Bounds = tuple[float, float]
@@ -36,13 +40,19 @@ def crosstalk(subject: Subject, requirement: Requirement) -> Outcome:
     except NoMeterPathError:
         chain = subject.chain()
         with lit(chain):
-            found = _crosstalk_in(subject, chain)
+            try:
+                found = _crosstalk_in(subject, chain)
+            except DecidedError as decided:
+                return undecided_if_old(subject, chain, decided.outcome)
         note = f"by {chain.method}"
     else:
         found, note = _bounds(rows), "by power meters behind a laser"
     greatest = max(found)  # by the lower bound
     if greatest[0] > 0:
         reason = f"an egress gets more light than that of the circuit; {note}"
+        return Outcome("fail", reason, greatest[1], greatest, "dB", len(found))
+    if greatest[0] > -FULL_DB:
+        reason = f"an egress that is not asked for gets the light of a circuit; {note}"
         return Outcome("fail", reason, greatest[1], greatest, "dB", len(found))
     return judged(subject, "crosstalk", found, "dB", note)
 
@@ -68,11 +78,21 @@ def _crosstalk_in(subject: Subject, chain: Chain) -> list[Bounds]:
             continue
         subject.apply([circuit])
         seen = levels()
-        if max(wanted := seen[circuit.egress]) <= DARK_DBM:
-            for port, powers in seen.items():
-                if min(powers) > max(DARK_DBM, max(dark[port]) + SETTLED_DB):
-                    stated = f"the egress of {circuit} is dark, and light leaves egress {port}"
-                    raise DecidedError(Outcome("fail", stated))
+        wanted = seen[circuit.egress]
+        is_dark = max(wanted) <= DARK_DBM
+        least = DARK_DBM if is_dark else max(max(wanted) - FULL_DB, DARK_DBM)
+        full = [
+            port  # on any port of the switch that is watched, whoever uses it
+            for port, powers in seen.items()
+            if port != circuit.egress and min(powers) > max(least, max(dark[port]) + SETTLED_DB)
+        ]
+        if full:
+            begun = (
+                f"the egress of {circuit} is dark, and" if is_dark else f"{circuit} is alone, and"
+            )
+            stated = f"{begun} light leaves egress {', '.join(map(str, full))}"
+            raise DecidedError(Outcome("fail", stated))
+        if is_dark:
             continue  # no light enters
         for port in egress:
             if port == circuit.egress:

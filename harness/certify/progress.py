@@ -7,9 +7,11 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
+from lightrig.harness.bench import Fabric
 from lightrig.harness.certify.configuration import Configuration
 from lightrig.harness.certify.sheet import ClauseResult, SheetError
 from lightrig.harness.record.places import appearing
+from lightrig.instruments.servers.host.linux import LinuxServer
 from lightrig.testbeds.json_text import from_json
 
 
@@ -22,6 +24,7 @@ class Progress(BaseModel):
         results: of the clauses that have ended.
         begun: the clause that was begun last and has not ended; empty for none.
         interrupted: clauses that were begun and whose process has ended.
+        down: devices of servers, as "SERVER DEVICE", that were brought down meanwhile.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -32,6 +35,7 @@ class Progress(BaseModel):
     results: list[ClauseResult] = []
     begun: str = ""
     interrupted: list[str] = []
+    down: list[str] = []
 
     @classmethod
     def resumed(cls, path: Path, of: Mapping[str, str]) -> "Progress | None":
@@ -54,6 +58,25 @@ class Progress(BaseModel):
             left.interrupted.append(left.begun)
             left.begun = ""
         return left
+
+    @classmethod
+    def left_by(cls, path: Path, switch: str) -> "Progress | None":
+        """Return what a killed process has left of this switch; None for nothing, or of another."""
+        try:
+            return cls.resumed(path, {"switch": switch})
+        except SheetError:
+            return None
+
+    def give_back(self, fabric: Fabric) -> None:
+        """Give back what the process had found; raises the first `LightrigError`."""
+        name = self.of["switch"].partition(":")[0]
+        try:
+            for server, _, netdev in (each.partition(" ") for each in self.down):
+                host = fabric.bench.servers.get(server)
+                if isinstance(host, LinuxServer):
+                    host.nic.set_device(netdev, up=True)
+        finally:
+            self.found.give_back(fabric.bench.switches[name])
 
     def write(self, path: Path) -> None:
         """Write it whole or not at all; raises `OSError`."""

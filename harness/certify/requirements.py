@@ -31,6 +31,19 @@ class Requirement(_Strict):
     moves: Annotated[int, Field(ge=0)]
 
 
+class Duration(_Strict):
+    """How long a clause takes, in s: `fixed`, and `port` for each used port of the smaller side.
+
+    questions: how many the switch is asked, each of which takes what its wire needs. needs: what
+    is at the switch where the clause is tried; empty for nothing.
+    """
+
+    fixed: Annotated[float, Field(ge=0)] = 0.0
+    port: Annotated[float, Field(ge=0)] = 0.0
+    questions: Annotated[int, Field(ge=0)] = 6
+    needs: Literal["", "light", "notifications", "plans"] = ""
+
+
 class Profile(_Strict):
     """Numbers of the requirements that a kind of switch has to meet, and of further ones.
 
@@ -62,6 +75,7 @@ class Requirements(_Strict):
     requirements: tuple[Requirement, ...]
     profiles: Mapping[str, Profile]
     suites: tuple[Suite, ...]
+    durations: Mapping[str, Duration]
 
     @model_validator(mode="after")
     def _names_are_known(self) -> "Requirements":
@@ -70,6 +84,8 @@ class Requirements(_Strict):
             if each.number in known or not known.issuperset(each.depends_on):
                 raise ValueError(f"requirement {each.number}: given twice, or depends on a later")
             known.add(each.number)
+        if unknown := set(self.durations) - known:
+            raise ValueError(f"durations: no requirements {sorted(unknown)}")
         for name, profile in self.profiles.items():
             if unknown := {*profile.required, *profile.optional} - known:
                 raise ValueError(f"profile {name}: no requirements {sorted(unknown)}")

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from lightrig.harness.certify.configuration import SAVED, UNSAVED, is_mark
 from lightrig.harness.certify.light_clauses import levels_of
 from lightrig.harness.certify.requirements import Requirement
 from lightrig.harness.certify.subject import DecidedError, Outcome, Subject, listed
@@ -79,7 +80,7 @@ def cold_restart(subject: Subject, requirement: Requirement) -> Outcome:
     def labelled_now() -> str:
         return switch.labels().get(labelled, "") if isinstance(switch, HasPortLabels) else ""
 
-    before = labelled_now()
+    before = "" if is_mark(labelled, labelled_now()) else labelled_now()
 
     def label(text: str) -> None:
         if isinstance(switch, HasPortLabels):
@@ -90,11 +91,11 @@ def cold_restart(subject: Subject, requirement: Requirement) -> Outcome:
 
     try:
         subject.apply(pairs)
-        label("lightrig saved")
+        label(SAVED)
         saved = state()
         switch.save_configuration()
         subject.apply(unsaved)
-        label("lightrig unsaved")
+        label(UNSAVED)
         changed = state()
         subject.note(unsaved, pairs)
         took = restart(None)

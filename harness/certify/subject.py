@@ -56,6 +56,7 @@ class Trial:
         ask: asks the operator to do something, and returns once that is done; None without one.
         wires: further wires of the switch, by their addresses.
         hours: for how long its endurance is tried; 0 for not at all.
+        before_down: called with a server and a device of it before that is brought down.
     """
 
     seed: int = 0
@@ -64,6 +65,7 @@ class Trial:
     ask: Callable[[str], None] | None = None
     wires: Mapping[str, OpticalSwitch] = field(default_factory=dict)
     hours: float = 0.0
+    before_down: Callable[[str, str], None] = lambda server, netdev: None
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,14 @@ import pytest
 import yaml
 from certify_labs import FACTORY, lab, optics_lab, scope_lab, sonic_lab, traffic_lab
 from light_defects import cross_egress_ports, slow_to_distant_ports
+from manual_defects import (
+    ANSWERS,
+    OTHERS,
+    Execute,
+    introduce_other,
+    limit_sessions,
+    pairs_of,
+)
 from sonic_defects import SONIC, cut_power, install_firmware, state_factory_losses
 
 from lightrig.harness.certify.requirements import requirements
@@ -17,13 +25,14 @@ from lightrig.instruments.simulated.protocols.tl1_device import (
     Tl1Denial,
     Tl1Reply,
     Tl1Request,
-    Tl1ServerSession,
 )
 from lightrig.testbeds import Circuit
 
-DEFECTS: dict[str, dict[str, Any]] = yaml.safe_load(
-    (Path(__file__).parent / "defects.yaml").read_text()
-)
+DEFECTS: dict[str, dict[str, Any]] = {
+    name: each
+    for file in ("defects.yaml", "manual_defects.yaml")
+    for name, each in yaml.safe_load((Path(__file__).parent / file).read_text()).items()
+}
 
 
 def limit_profile(patch: pytest.MonkeyPatch, numbers: Iterable[str]) -> None:
@@ -32,9 +41,6 @@ def limit_profile(patch: pytest.MonkeyPatch, numbers: Iterable[str]) -> None:
     assert isinstance(profiles, dict)
     changes = {"required": tuple(numbers), "optional": ()}
     patch.setitem(profiles, "polatis", profiles["polatis"].model_copy(update=changes))
-
-
-Execute = Callable[[Tl1Request], Tl1Reply]
 
 
 def introduce(defect: str, patch: pytest.MonkeyPatch) -> str:
@@ -57,12 +63,14 @@ def introduce(defect: str, patch: pytest.MonkeyPatch) -> str:
     if defect == "worn light paths":
         state_factory_losses(patch, less_db=1.5)
         return FACTORY
+    if defect in OTHERS:
+        return introduce_other(defect, patch)
     if defect in _LABS:
         return _LABS[defect]
     if DEFECTS[defect].get("lab", "").startswith("sonic"):
         SONIC[defect](patch)
         return sonic_lab("gnmi" if DEFECTS[defect]["lab"] == "sonic-gnmi" else "ssh")
-    answer = _ANSWERS[defect]
+    answer = {**_ANSWERS, **ANSWERS}[defect]
     execute = SimulatedPolatis.execute
     memory: list[Any] = []
 
@@ -71,8 +79,8 @@ def introduce(defect: str, patch: pytest.MonkeyPatch) -> str:
 
     patch.setattr(SimulatedPolatis, "execute", with_defect)
     if defect == "no answer beyond the limit":
-        _limit_sessions(patch, 6)
-    return lab(rerouting=defect != "refused and removed")
+        limit_sessions(patch, 6)
+    return lab(rerouting=defect not in {"refused and removed", "denied and made"})
 
 
 def _changing_serial(
@@ -97,7 +105,7 @@ def _late_list(
 def _silent_port(
     device: SimulatedPolatis, request: Tl1Request, execute: Execute, memory: list[Any]
 ) -> Tl1Reply:
-    pairs = _pairs(request)
+    pairs = pairs_of(request)
     known = [pair for pair in pairs if set(pair) <= set(device.box.ports)]
     if len(known) == len(pairs):
         return execute(request)
@@ -107,19 +115,12 @@ def _silent_port(
 def _batch_in_part(
     device: SimulatedPolatis, request: Tl1Request, execute: Execute, memory: list[Any]
 ) -> Tl1Reply:
-    pairs = _pairs(request)
+    pairs = pairs_of(request)
     good = [set(pair) <= set(device.box.ports) for pair in pairs]
     if not all(good) and (before := pairs[: good.index(False)]):
         device.box.connect(before)
         raise Tl1Denial("IDNV", "Invalid OXC port")
     return execute(request)
-
-
-def _pairs(request: Tl1Request) -> list[Circuit]:
-    if request.verb != "ENT-PATCH":
-        return []
-    sides = [[int(port) for port in side.split("&")] for side in request.aid.split(",")]
-    return [Circuit(*pair) for pair in zip(*sides, strict=True)]
 
 
 def _label_of_a_neighbour(
@@ -138,7 +139,7 @@ def _refused_and_removed(
         return execute(request)
     except Tl1Denial as denial:
         if denial.code == "SRCN":
-            ports = {port for pair in _pairs(request) for port in pair}
+            ports = {port for pair in pairs_of(request) for port in pair}
             device.box.disconnect(sorted(ports))
         raise
 
@@ -164,8 +165,8 @@ def _light_after_removal(
     if request.verb == "DLT-PATCH":
         hidden.update(int(port) for port in request.aid.split("&"))
         return Tl1Reply((), 40_000_000)
-    taken = {pair.ingress for pair in _pairs(request)}
-    taken |= {device.box.matrix.ingress_of.get(pair.egress, 0) for pair in _pairs(request)}
+    taken = {pair.ingress for pair in pairs_of(request)}
+    taken |= {device.box.matrix.ingress_of.get(pair.egress, 0) for pair in pairs_of(request)}
     reply = execute(request)
     hidden -= taken  # a port that is taken for a new circuit leaves the hidden one
     if request.verb != "RTRV-PATCH":
@@ -176,7 +177,7 @@ def _light_after_removal(
 def _two_circuits_at_a_port(
     device: SimulatedPolatis, request: Tl1Request, execute: Execute, memory: list[Any]
 ) -> Tl1Reply:
-    for pair in _pairs(request):
+    for pair in pairs_of(request):
         before = device.box.matrix.egress_of.get(pair.ingress)
         if before not in (None, pair.egress):
             memory.append(f"{pair.ingress},{before}")
@@ -193,7 +194,7 @@ def _edit_without_effect(
 def _failed_batch_made(
     device: SimulatedPolatis, request: Tl1Request, execute: Execute, memory: list[Any]
 ) -> Tl1Reply:
-    pairs = _pairs(request)
+    pairs = pairs_of(request)
     good = [pair for pair in pairs if set(pair) <= set(device.box.ports)]
     if good and len(good) < len(pairs) and len(pairs) > 1:
         device.box.connect(good)
@@ -204,7 +205,7 @@ def _failed_batch_made(
 def _error_as_success(
     device: SimulatedPolatis, request: Tl1Request, execute: Execute, memory: list[Any]
 ) -> Tl1Reply:
-    pairs = _pairs(request)
+    pairs = pairs_of(request)
     if any(len({pair[side] for pair in pairs}) < len(pairs) for side in (0, 1)):
         return Tl1Reply()
     return execute(request)
@@ -213,7 +214,7 @@ def _error_as_success(
 def _absent_port_listed(
     device: SimulatedPolatis, request: Tl1Request, execute: Execute, memory: list[Any]
 ) -> Tl1Reply:
-    pairs = _pairs(request)
+    pairs = pairs_of(request)
     bad = [pair for pair in pairs if not set(pair) <= set(device.box.ports)]
     if bad:
         memory.extend(f"{ingress},{egress}" for ingress, egress in bad)
@@ -242,7 +243,7 @@ def _light_at_a_blocked_port(
 def _clamped_port(
     device: SimulatedPolatis, request: Tl1Request, execute: Execute, memory: list[Any]
 ) -> Tl1Reply:
-    pairs, box = _pairs(request), device.box
+    pairs, box = pairs_of(request), device.box
     if all(set(pair) <= set(box.ports) for pair in pairs):
         return execute(request)
     greatest = box.ingress_ports[-1], box.egress_ports[-1]
@@ -253,7 +254,7 @@ def _clamped_port(
 def _last_of_two(
     device: SimulatedPolatis, request: Tl1Request, execute: Execute, memory: list[Any]
 ) -> Tl1Reply:
-    pairs, box = _pairs(request), device.box
+    pairs, box = pairs_of(request), device.box
     kept: list[Circuit] = []
     for pair in pairs if all(set(pair) <= set(box.ports) for pair in pairs) else ():
         kept = [each for each in kept if each[0] != pair[0] and each[1] != pair[1]] + [pair]
@@ -276,7 +277,7 @@ def _removal_takes_all(
 def _half_of_a_lost_change(
     device: SimulatedPolatis, request: Tl1Request, execute: Execute, memory: list[Any]
 ) -> Tl1Reply:
-    pairs, box = _pairs(request), device.box
+    pairs, box = pairs_of(request), device.box
     if len(pairs) < 3 or not all(set(pair) <= set(box.ports) for pair in pairs):
         return execute(request)
     if any(len({pair[side] for pair in pairs}) < len(pairs) for side in (0, 1)):
@@ -345,26 +346,6 @@ def _as_ever(
     return execute(request)
 
 
-def _limit_sessions(patch: pytest.MonkeyPatch, most: int) -> None:
-    """Leave TL1 clients beyond `most` at a time without an answer."""
-    received, closed = Tl1ServerSession.received, Tl1ServerSession.closed
-    served: list[Tl1ServerSession] = []
-
-    def receive(session: Tl1ServerSession, data: bytes) -> None:
-        if session not in served and len(served) < most:
-            served.append(session)
-        if session in served:
-            received(session, data)
-
-    def close(session: Tl1ServerSession) -> None:
-        if session in served:
-            served.remove(session)
-        closed(session)
-
-    patch.setattr(Tl1ServerSession, "received", receive)
-    patch.setattr(Tl1ServerSession, "closed", close)
-
-
 def operator(defect: str, patch: pytest.MonkeyPatch) -> Callable[[str], None] | None:
     """Return the operator that a defect needs, whose other steps show none; None for none."""
     required = DEFECTS[defect]["required"]
@@ -403,7 +384,7 @@ def _malformed_code(
 def _lost_after_many_changes(
     device: SimulatedPolatis, request: Tl1Request, execute: Execute, memory: list[Any]
 ) -> Tl1Reply:
-    pairs, box = _pairs(request), device.box
+    pairs, box = pairs_of(request), device.box
     memory.extend(pairs[:1])
     if len(memory) < 400 or len(pairs) < 2 or not set().union(*pairs) <= set(box.ports):
         return execute(request)

@@ -18,9 +18,9 @@ from lightrig.harness.certify.requirements import requirements
 from lightrig.harness.certify.sheet import Sheet
 from lightrig.harness.certify.subject import Trial
 from lightrig.harness.cli.app import application
-from lightrig.instruments.core.errors import GarbledError
+from lightrig.instruments.core.errors import DeniedError, GarbledError
 from lightrig.instruments.simulated.devices.simulated_polatis import SimulatedPolatis
-from lightrig.instruments.simulated.protocols.tl1_device import Tl1Reply, Tl1Request
+from lightrig.instruments.simulated.protocols.tl1_device import Tl1Denial, Tl1Reply, Tl1Request
 
 Simulated = Callable[..., Bench]
 LABELLED, BLOCKED = 12, 13
@@ -165,6 +165,58 @@ def test_what_cannot_be_given_back_is_reported(
     broken.clear()
 
 
+def test_marks_of_a_killed_certification_are_no_found_labels(bench: Bench) -> None:
+    """A run that was killed and whose progress is gone has left them."""
+    switch: Any = bench.switches["ocs"]
+    for port, text in ((2, "lightrig 2"), (3, "lightrig 2"), (10, "lightrig saved")):
+        switch.set_label(port, text)
+    assert certify(bench).outcome("1.3").verdict == "pass"
+    assert labels(bench) == {**FOUND, 3: "lightrig 2"}  # of another port: somebody's own
+
+
+def test_all_is_given_back_though_one_label_is_refused(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    execute = SimulatedPolatis.execute
+    switch: Any = bench.switches["ocs"]
+    found = Configuration.of(switch, range(2, 15))
+    for port in (2, 5, LABELLED):
+        switch.set_label(port, "changed")
+    switch.set_shutters([BLOCKED], is_open=True)
+
+    def answer(device: SimulatedPolatis, request: Tl1Request) -> Tl1Reply:
+        if "PORT-LABEL" in request.verb and request.aid == "2" and request.verb[:4] != "RTRV":
+            raise Tl1Denial("SROF", "not now")
+        return execute(device, request)
+
+    monkeypatch.setattr(SimulatedPolatis, "execute", answer)
+    with pytest.raises(DeniedError, match="not now"):
+        found.give_back(switch)
+    assert labels(bench) == {**FOUND, 2: "changed"}
+    assert blocked(bench) == [BLOCKED]
+
+
+def test_a_switch_that_does_not_answer_before_a_clause_decides_that_clause_alone(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What others have on the switch is asked before clauses that interrupt."""
+    trial = certify(bench)
+    for number in ("1.1", "1.2", "2.7"):
+        trial.outcome(number)
+    execute = SimulatedPolatis.execute
+
+    def answer(device: SimulatedPolatis, request: Tl1Request) -> Tl1Reply:
+        reply = execute(device, request)
+        return Tl1Reply(["nonsense"]) if request.verb == "RTRV-PATCH" else reply
+
+    with monkeypatch.context() as patch:
+        patch.setattr(SimulatedPolatis, "execute", answer)
+        outcome = trial.outcome("2.8")
+    assert outcome.verdict == "inconclusive", outcome
+    assert "nonsense" in outcome.reason
+    assert trial.outcome("2.1").verdict == "pass"
+
+
 def run(folder: Path, *arguments: str) -> Result:
     (folder / "lab.yaml").write_text(lab())
     options = ("--instruments", "simulated", "--out", str(folder))
@@ -185,6 +237,11 @@ def test_the_command_writes_a_sheet_whatever_a_clause_meets(
     tested = {number: verdicts[number] for number in ("1.1", "1.3", "2.1")}
     assert tested == {"1.1": "pass", "1.3": "inconclusive", "2.1": "pass"}
     assert sheet.not_restored == ""
+    kept = tmp_path / "ocs.1.3.traceback.txt"
+    assert f"(whole in {kept})" in next(c.reason for c in sheet.clauses if c.verdict[:2] == "in")
+    assert kept.read_text().endswith("KeyError: 3\n")
+    assert "in clause\n    raise error" in kept.read_text()
+    assert "Traceback" not in done.output
 
 
 def test_a_sparse_switch_is_certified(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

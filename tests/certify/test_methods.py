@@ -49,16 +49,19 @@ METHODS: dict[str, tuple[str, int]] = {
         f"set {BY_LAST}, another client asks -{BY_LAST} +{ALL}",
         3,
     ),
-    "many_clients": ("", 16),
+    "many_clients": ("", 50 + 200),
     # 1, 2, N/2 (two again) and N, from none; then N are moved.
     "acknowledged_light": (
         f"set nothing, set 2>10, set nothing, set 2>10 3>11, set nothing, set {ALL}, set {TURNED}",
         1 + 2 + 5 + 5,
     ),
     # Places of egress ports are 0 to 4: with bit 0 set 11 and 13, bit 1 12 and 13, bit 2 14.
+    # Then the light of ingress ports with bit 0, 1 and 2 of their number, 1 to 6, is taken away,
+    # while five have circuits and while the sixth has one.
     "reported_light": (
-        f"set {ALL}, set {BY_ONE}, set 2>11 3>13, set 2>12 3>13, set 2>14, set nothing",
-        6,
+        f"set {ALL}, set {BY_ONE}, set 2>11 3>13, set 2>12 3>13, set 2>14, set nothing, "
+        f"set {ALL}, set 7>10",
+        6 + 2 * 3,
     ),
     "forced_block": (f"set {ALL}", 3),
     # Five circuits, each at four other egress ports.

@@ -113,7 +113,11 @@ def test_the_first_reason_why_a_switch_is_not_as_found_is_kept(
             False,
             "not permitted: interrupting, and the switch is not leased",
         ),
-        ({"harmless", "interrupting"}, True, "16 further clients are served"),
+        (
+            {"harmless", "interrupting"},
+            True,
+            "50 further clients are served at once, 200 one after the other",
+        ),
     ],
 )
 def test_what_interrupts_needs_a_permission_and_a_lease(

@@ -14,6 +14,7 @@ import typer
 from lightrig.harness.bench import Bench, Fabric, bind
 from lightrig.harness.certify.certification import Certification
 from lightrig.harness.certify.configuration import Configuration
+from lightrig.harness.certify.estimate import estimated_seconds
 from lightrig.harness.certify.progress import Progress
 from lightrig.harness.certify.requirements import requirements
 from lightrig.harness.certify.sheet import ClauseResult, Sheet, SheetError
@@ -59,9 +60,6 @@ class Class(StrEnum):
 
 QUICK_PORTS = 8
 """Number of cabled ports of each side that `--quick` uses."""
-
-_SECONDS_PER_MOVE = 5
-"""Rough duration of a change with its readings."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +131,8 @@ class CertifyOptions:
     def bench(self, testbed: Testbed) -> Bench:
         """Open the lab, or end the command."""
         mode, about = self.instruments, f"lightrig certify {self.switch}"
-        opened = partial(bind, testbed, mode, self.seed, about)
+        # Only the clauses that use servers need them.
+        opened = partial(bind, testbed, mode, self.seed, about, optional=testbed.servers)
         return in_turn(testbed, self.queue, opened, mode=mode)
 
 
@@ -153,6 +152,8 @@ def certify(options: CertifyOptions) -> None:
     options.allowed()
     with interruptible("the switch is restored; --resume goes on"), ExitStack() as benches:
         bench = options.bench(testbed)
+        for note in bench.notes:
+            echo(note, err=True)
         fabric = benches.enter_context(restored(bench))
         wires = lab(lambda: _open_wires(bench, options.switch, options.wire or []))
         for each in wires.values():
@@ -193,6 +194,19 @@ def _sheet(
         progress.begun = number
         _write(progress, path)
 
+    def before_down(server: str, netdev: str) -> None:
+        if (device := f"{server} {netdev}") not in progress.down:
+            progress.down.append(device)
+            _write(progress, path)
+
+    def keep(number: str, text: str) -> str:
+        file = path.with_name(f"{switch}.{number}.traceback.txt")
+        try:
+            file.write_text(text, encoding="utf-8")
+        except OSError:
+            return ""
+        return str(file)
+
     def end(result: ClauseResult) -> None:
         number = result.requirement.number
         if number not in {each.requirement.number for each in progress.results}:
@@ -206,10 +220,11 @@ def _sheet(
         fabric,
         switch,
         requirements().profiles[profile],
-        trial,
+        replace(trial, before_down=before_down),
         renew=renew,
         known={each.requirement.number: each.outcome for each in progress.results},
         begin=begin,
+        keep=keep,
     )
     return lab(
         lambda: run_clauses(
@@ -292,12 +307,15 @@ def _begin(
         if left is not None:
             lab(fabric.save_initial_state)  # that of the killed run, where it has left one
             lab(fabric.restore)
-            lab(lambda: left.found.give_back(driver))
+            lab(lambda: left.give_back(fabric))
             return left
         echo(f"{path}: nothing to resume, begins anew", err=True)
+    elif (before := Progress.left_by(path, of["switch"])) is not None:
+        lab(lambda: before.give_back(fabric))
+        echo(f"{path}: what a run that has not ended had changed is given back", err=True)
     ingress, egress = fabric.testbed.cabling.cabled_ports(switch)
     ports = sorted({*ingress, *egress})
-    progress = Progress(of=of, found=lab(lambda: Configuration.of(driver, ports)))
+    progress = Progress(of=of, found=lab(lambda: Configuration.found(driver, ports)))
     _write(progress, path)
     return progress
 
@@ -339,15 +357,17 @@ def _announce(
         f"{switch}: profile {profile}, {used[0]} ingress and {used[1]} egress ports{sampled}",
         err=True,
     )
-    moves = 0
+    moves, tried = 0, list[str]()
     for each in requirements().of(requirements().profiles[profile]):
         may_run = each.effect in permitted
         moves += each.moves if may_run else 0
+        tried += [each.number] if may_run else []
         note = "" if may_run else ", not permitted"
         echo(f"  {each.number} {each.title} ({each.effect}{note})", err=True)
     lasting = f", and endurance for {hours:g} h" if hours else ""
+    seconds = max(estimated_seconds(testbed, switch, tried, min(used)), 1)
     echo(
-        f"Each port is moved at most {moves} times; about {moves * _SECONDS_PER_MOVE} s{lasting}. "
+        f"Each port is moved at most {moves} times; about {seconds:.0f} s{lasting}. "
         "Then the circuits are restored.",
         err=True,
     )
