@@ -159,7 +159,7 @@ suites-simulated: $(READY)
 suites-traffic: $(EXTRAS)/torch/.ready
 	$(TORCH) $(SYSTEMS) $(SKIPS) --testbed testbeds/acos_rings.yaml \
 	    --testbed testbeds/infinitehbd5.yaml --testbed testbeds/mixnet8.yaml --testbed testbeds/railx5.yaml \
-	    --testbed testbeds/railx36.yaml
+	    --testbed testbeds/railx36.yaml --testbed testbeds/infinitehbd-binary8.yaml
 
 suites-training: $(EXTRAS)/torch/.ready
 	$(TORCH) $(SYSTEMS) $(SKIPS) --testbed testbeds/acos_train4.yaml \

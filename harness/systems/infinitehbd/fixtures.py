@@ -1,4 +1,4 @@
-"""Fixtures for tests of InfiniteHBD: a ring of servers that may fail."""
+"""Fixtures for tests of InfiniteHBD: a ring of servers that may fail, and pairs that swap data."""
 
 # Loaded with every testbed; what a test needs is imported when it needs it.
 # ruff: noqa: PLC0415
@@ -13,10 +13,11 @@ import pytest
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from lightrig.harness.bench import Fabric
+    from lightrig.harness.bench import Bench, Fabric
     from lightrig.harness.measure.links import LinkObservation
     from lightrig.harness.measure.recording import Recording
     from lightrig.harness.systems.infinitehbd.measurements.ring_failures import RingFailures
+    from lightrig.harness.systems.infinitehbd.runtime.pairs import PairedNodes
     from lightrig.testbeds import Testbed
 
 
@@ -24,6 +25,8 @@ def pytest_lightrig_unavailable(fixture: str, testbed: Testbed) -> str | None:
     """Return why no server of a testbed may be made to fail."""
     if fixture == "infinitehbd_ring" and not testbed.only_local_namespaces:
         return "a server that is a computer is not made to fail"
+    if fixture == "paired_nodes" and not testbed.only_local_namespaces:
+        return "programs that swap data run in namespaces of this machine alone"
     return None
 
 
@@ -40,3 +43,13 @@ def infinitehbd_ring(
     ring = RingFailures(fabric, links, measure.record, tmp_path / "cluster.json")
     yield ring
     ring.power_on_all()
+
+
+@pytest.fixture
+def paired_nodes(bench: Bench) -> Iterator[PairedNodes]:
+    """Servers that swap data in pairs, over the circuits of a plan."""
+    from lightrig.harness.systems.infinitehbd.runtime.pairs import PairedNodes
+
+    nodes = PairedNodes(bench)
+    yield nodes
+    nodes.close()

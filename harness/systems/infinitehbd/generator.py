@@ -101,7 +101,8 @@ def render(
 
     namespaces: the nodes are network namespaces of this machine, of which every circuit is a
     link of the kernel; "whole" is then one ring through all of them, and "bypass" the ring past
-    the node in the middle. binary: links lead over 1, 2, 4 ... nodes (G.3) and not over 1, 2, 3 ...
+    the node in the middle. binary: links lead over 1, 2, 4 ... nodes (G.3), not over 1, 2, 3 ...;
+    the plans of namespaces are then the rounds of an exchange, "over4", "over2" and "over1".
     dac: the pairs of GPUs without a bundle, which would be in loopback for ever, are joined by
     direct cables (Fig. 5). fat_tree: nodes of a ToR and of a domain; the row is then deployed as
     Algorithm 3 has it. Raises `InfiniteHbdError` for sizes that cannot be.
@@ -121,14 +122,18 @@ def render(
         raise InfiniteHbdError(f"found {nodes} nodes, expected at least {wiring.reach + 1}")
     if fat_tree:
         FatTree(nodes, *fat_tree)
-    whole, bypass = _one_ring(wiring) if namespaces else _rings(wiring, group)
+    if binary and namespaces:
+        plans = _exchanges(wiring)
+    else:
+        whole, bypass = _one_ring(wiring) if namespaces else _rings(wiring, group)
+        plans = {"whole": whole, **({"bypass": bypass} if (bypass != _STAYS).any() else {})}
     shape, every = "line" if line else "ring", _range(0, nodes - 1)
     what = "namespaces" if namespaces else f"nodes with {gpus} GPUs each"
     rate, settings = ("200M", _NAMESPACE) if namespaces else ("800G", "netdev: 'trx{n}p{p}'")
     return "\n".join(
         [
             "# yaml-language-server: $schema=schema.json",
-            f"name: infinitehbd{'' if namespaces else '-'}{nodes}",
+            f"name: infinitehbd{('-binary' if binary else '') if namespaces else '-'}{nodes}",
             f"about: A {hops}-hop {shape} of {nodes} {what}, generated"
             f" (InfiniteHBD, SIGCOMM 2025, {'G.3' if binary else '§4.2'})",
             "system: infinitehbd",
@@ -179,8 +184,7 @@ def render(
             ),
             "",
             "plans:",
-            *_plan("whole", whole),
-            *(_plan("bypass", bypass) if (bypass != _STAYS).any() else ()),
+            *(line for name, taken in plans.items() for line in _plan(name, taken)),
             "",
             *([] if namespaces else ["limits:", "  insertion_loss: {max: 4 dB}", ""]),
             "simulation:      # published: 60 to 80 us, 2.5 to 4.0 dB, mean 3.3 dB at 25 °C",
@@ -269,6 +273,23 @@ def _one_ring(wiring: RowWiring) -> tuple[Nodes, Nodes]:
     whole, _ = paths(wiring, ring[np.newaxis], closed=True)
     bypass, _ = paths(wiring, np.delete(ring, wiring.nodes // 2)[np.newaxis], closed=True)
     return whole, bypass
+
+
+def _exchanges(wiring: RowWiring) -> dict[str, Nodes]:
+    """Return the paths of each round of an exchange among all nodes, by the name of its plan."""
+    nodes = wiring.nodes
+    if nodes > _MOST_NAMESPACES:
+        raise InfiniteHbdError(f"found {nodes} nodes, expected at most {_MOST_NAMESPACES}")
+    if nodes != 2 * wiring.reach:
+        raise InfiniteHbdError(
+            f"found {nodes} nodes, expected {2 * wiring.reach}: {len(wiring.hops)} links to a side "
+            "make as many rounds, each of which halves the nodes (Appendix G)"
+        )
+    node, found = np.arange(nodes), {}
+    for hop in reversed(wiring.hops):
+        pairs = np.column_stack([node, node ^ hop])[node & hop == 0]
+        found[f"over{hop}"], _ = paths(wiring, pairs)
+    return found
 
 
 def _fibers(wiring: RowWiring) -> Iterator[str]:

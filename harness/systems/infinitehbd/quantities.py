@@ -1,4 +1,4 @@
-"""The quantities that only InfiniteHBD records: the stages of a bypass and of a rejoin."""
+"""The quantities that only InfiniteHBD records: stages of a bypass and a rejoin, and exchanges."""
 
 from collections.abc import Iterator
 
@@ -35,4 +35,13 @@ def _stages() -> Iterator[Quantity]:
             )
 
 
-QUANTITIES = tuple(_stages())
+EXCHANGE = Quantity(
+    name="exchange.round",
+    unit="ns",
+    meaning="from the command to the switches until both nodes of each pair have the other's data",
+    better="lower",
+    section="All-to-all by binary exchange",
+    title="one round of an exchange",
+)
+
+QUANTITIES = (*_stages(), EXCHANGE)

@@ -100,6 +100,24 @@ def test_simulated_modules_bypass_a_failed_node_and_no_other_moves(loaded):
     assert after[f"{left}-node6"] == circuits(Path.EXTERNAL_1, 1)  # as it starts
 
 
+def test_the_rounds_of_a_binary_exchange_are_plans_of_namespaces(loaded):
+    """Appendix G's example by hand: of eight, node 0 meets 4, then 2, then 1."""
+    text = render(8, hops=3, line=True, namespaces=True, binary=True)
+    assert text == HOME.joinpath("infinitehbd-binary8.yaml").read_text()
+    testbed = loaded(text)
+    met = {
+        name: {(int(link.a.owner[4:]), int(link.b.owner[4:])) for link in testbed.links(name)}
+        for name in testbed.plans
+    }
+    assert met == {
+        "over4": {(0, 4), (1, 5), (2, 6), (3, 7)},
+        "over2": {(0, 2), (1, 3), (4, 6), (5, 7)},
+        "over1": {(0, 1), (2, 3), (4, 5), (6, 7)},
+    }
+    with pytest.raises(InfiniteHbdError, match="found 9 nodes, expected 8: 3 links to a side make"):
+        render(9, hops=3, line=True, namespaces=True, binary=True)
+
+
 def test_namespaces_are_one_ring_and_the_file_is_as_generated(loaded):
     text = render(5, namespaces=True)
     assert text == HOME.joinpath("infinitehbd5.yaml").read_text()
