@@ -254,8 +254,9 @@ def test_what_circuits_cost_a_script(pytorch: None) -> None:
     ports = [link for link in found["links"] if link["sent"] and link["received"]]
     assert {link["rate"] for link in ports} == {200e6}
     assert len(ports) >= 8
-    (host,) = found["hosts"]
+    host, harness = found["hosts"]
     assert (host["here"], host["servers"]) == (True, [f"server{n}" for n in range(4)])
+    assert (harness["here"], harness["servers"]) == (True, [])
 
 
 PIPELINE = "examples/train_pipeline.py"

@@ -10,7 +10,8 @@ import pytest
 from program_host import Here
 
 from lightrig.instruments.clock import Span, SystemClock
-from lightrig.instruments.jobs.traffic.idle import HostLateness, IdleRanks
+from lightrig.instruments.clock.virtual import VirtualClock
+from lightrig.instruments.jobs.traffic.idle import HostLateness, IdleRanks, IdleTask
 from lightrig.instruments.servers.host.linux import LinuxServer
 
 MS = 1_000_000
@@ -81,3 +82,14 @@ def test_a_host_is_slow_where_one_wake_up_in_twenty_is_late(late: float, slow: b
         f"server0 {'was the slow part' if slow else 'was on time'}: it woke a rank that does "
         "nothing 3.00 ms late in the mean, 13.00 ms once in 20 times, 38.50 ms at most (n = 300)"
     )
+
+
+def test_a_task_of_the_harness_is_late_where_its_process_is(clock: VirtualClock) -> None:
+    """In virtual time nothing is; it sleeps 20 ms at a time, ten times in 210 ms."""
+    over, task = clock.event(), IdleTask(clock)
+    clock.schedule(210 * MS, "end", over.set)
+    task.run(over)
+    (found,) = task.lateness(EVER)
+    assert (found.n, found.longest, found.servers, found.slow) == (10, 0, (), False)
+    assert str(found).startswith("Lightrig's own process was on time: it woke")
+    assert task.lateness(Span(0, 1)) == []

@@ -28,10 +28,11 @@ optimizer have ended).
 
 With `phases`, a gated rank decides by itself: `phases` lists, for the operations of the `first`
 step and of each step `then`, the group, whether to ask, and how many sends and receives are joined
-in it; an operation beyond them asks. An operation that need not ask begins at
-once in what was granted before. Once all that was granted has ended, at the end of an optimizer's
-step, and before the next `wants`, the event `ran` reports what has begun and ended meanwhile, in that order: `["began", number,
-operation, asked, began]` and `["ended", number, stamp]`; there is no `ended` then.
+in it; an operation beyond them asks. An operation that need not ask begins at once in what was
+granted before. Once all that was granted has ended, at the end of an optimizer's step, and before
+the next `wants`, the event `ran` reports what has begun and ended meanwhile, in that order:
+`["began", number, operation, asked, began]` and `["ended", number, stamp]`; there is no `ended`
+then.
 
 Where PyTorch is wrapped, ranks find each other through a store of the harness, over this
 connection: the event `store` with a `number` and what to `do` is answered by the request `stored`

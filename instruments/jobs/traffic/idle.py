@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from lightrig.instruments.clock import Clock, Span
+from lightrig.instruments.clock import Clock, Event, Span
 from lightrig.instruments.jobs import programs
 from lightrig.instruments.jobs.traffic.rank_launcher import start_on
 from lightrig.instruments.servers.host.linux import LinuxServer, this_boot_id
@@ -17,6 +17,9 @@ IDLE = Program(
     "Python",
     programs.__name__,
 )
+
+PERIOD_NS = 20_000_000
+"""Time, in ns, for which an idle task of the harness sleeps, as an idle rank does."""
 
 _START_NS = 30_000_000_000
 
@@ -32,7 +35,7 @@ class HostLateness:
     """How late a host woke a rank that does nothing, which it should have woken 50 times a second.
 
     Attributes:
-        host: its name.
+        host: its name; that of the harness's process where `servers` is empty.
         here: whether the harness runs on it.
         servers: of the job that are on it.
         n: number of times. mean, high, longest: of their lateness, in ns; `high` is exceeded by one
@@ -56,12 +59,34 @@ class HostLateness:
     def __str__(self) -> str:
         """Return who was slow, or on time, and by which figures."""
         name = f"this host, {self.host}," if self.here else ", ".join(self.servers)
+        name = name if self.servers else self.host
         mean, high, longest = (f"{at / 1e6:.2f} ms" for at in (self.mean, self.high, self.longest))
         slow = "was the slow part" if self.slow else "was on time"
         return (
             f"{name} {slow}: it woke a rank that does nothing {mean} late in the mean, {high} "
             f"once in 20 times, {longest} at most (n = {self.n})"
         )
+
+
+class IdleTask:
+    """A task of the harness that sleeps, beside others, and notes how late it wakes."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._late: list[tuple[int, int]] = []
+
+    def run(self, over: Event) -> None:
+        """Sleep until `over` is set."""
+        due = self._clock.now() + PERIOD_NS
+        while not over.wait(PERIOD_NS):
+            at = self._clock.now()
+            self._late.append((at, at - due))
+            due = at + PERIOD_NS
+
+    def lateness(self, between: Span) -> list[HostLateness]:
+        """Return how late it was between two moments; nothing if it never woke then."""
+        late = sorted(by for at, by in self._late if between.earliest <= at <= between.latest)
+        return [_lateness("Lightrig's own process", True, (), late)] if late else []
 
 
 class IdleRanks:

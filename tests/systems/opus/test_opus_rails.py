@@ -150,12 +150,12 @@ def test_stages_without_a_common_port_change_side_by_side(
     rails.run([partial(leave, rank, at) for rank, at in leaving.items()])
     waits = {job.stage_of[wait.rank]: wait.length for wait in rails.journal.waits}
     assert waits == {0: 51 * MS, 2: waited * MS}
-    # When all agreed, when no other change was in the way, when the free switch was asked, and did.
+    # When all agreed, were heard, nothing was in the way, the switch was asked, and sent to.
     changes = [event for event in rails.journal.events if isinstance(event, Rewiring)]
-    moments = [(one.agreed, one.due, one.wanted, one.at) for one in changes]
+    moments = [(one.agreed, one.heard, one.due, one.wanted, one.at) for one in changes]
     assert [tuple((at or 0) - began for at in each) for each in moments] == [
-        (0, 0, 1 * MS, 1 * MS),
-        (20 * MS, 20 * MS, (waited - 30) * MS, (waited - 30) * MS),
+        (0, 0, 0, 1 * MS, 1 * MS),
+        (20 * MS, 20 * MS, 20 * MS, (waited - 30) * MS, (waited - 30) * MS),
     ]
     replay = replayed(rails.journal, 150 * MS).waits.values()
     assert {job.stage_of[wait.rank]: wait.length for wait in replay} == {

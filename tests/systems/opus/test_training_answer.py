@@ -126,7 +126,8 @@ def changed(
 ) -> Trained:
     """A step from 100 to 400, with one operation that all ranks want at 200 and begin at 330.
 
-    The controller has heard of it at 205. The ranks of its stages agree at `agreed`; no change is
+    The controller has heard of it at 205. The ranks of its stages agree at `agreed`, which it hears
+    at 223; no change is
     in the way any more at 230; the switch is wanted at `wanted`, which carries out another command
     until 250, has its own at 255, acknowledges at 285; light is back between 285 and 295 and the
     last carrier at 310. `early`: by so much all of that comes earlier.
@@ -134,7 +135,7 @@ def changed(
     stamps = stamps or ChangeStamps(255 - early, 285 - early, Span(285 - early, 295 - early), 310)
     first = Rewiring(235, "ocs", "rail 1 v1", frozenset(), frozenset({Circuit(2, 12)}))
     change = Rewiring(252 - early, "ocs", "rail 0 v1", frozenset(), RING, wanted=wanted - early,
-                      agreed=agreed - early, due=230 - early)  # fmt: skip
+                      agreed=agreed - early, heard=223 - early, due=230 - early)  # fmt: skip
     events = [first, Confirmed(250 - early, "ocs", "rail 1 v1"), change,
               Confirmed(315, "ocs", "rail 0 v1", stamps),
               Began(330, 0, "data#1", "ocs", RING)]  # fmt: skip
@@ -146,17 +147,17 @@ def changed(
 
 
 def test_the_parts_of_a_wait_end_at_stamps_of_their_sides() -> None:
-    """Control: 200 to 205, 250 to 255 and 310 to 330. Light ends at 285 to 295.
+    """Control: 200 to 205, 220 to 223, 250 to 255 and 310 to 330. Light ends at 285 to 295.
 
-    Other ranks 205 to 220, the queue 220 to 230 and on to 250, the switch 255 to 285.
+    Other ranks 205 to 220, the queue 223 to 230 and on to 250, the switch 255 to 285.
     """
     (step,) = parts_by_step(changed(), [table(("data", 1))])
     assert step.parts == {
         "computes": 100,
         "waits for other ranks": 15,
         "uses the front end": 0,
-        "control": 5 + 5 + 20,
-        "queue": 10 + 20,
+        "control": 5 + 3 + 5 + 20,
+        "queue": 7 + 20,
         "switch": 30,
         "light": 5,
         "link": 20,

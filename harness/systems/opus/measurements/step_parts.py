@@ -126,10 +126,11 @@ class _ChangesOf:
         """Return what an operation waited for, one after another, from `came` until `begun`.
 
         Control, until the controller has heard of it from all its ranks. Then, where a change of
-        circuits serves it: other ranks of the stages that change, until all have agreed; the queue,
-        until no other change touches its ports and the switch has carried out what came before;
-        control, until the command is written; the switch, until its last acknowledgement; light;
-        link, until the last carrier; and control again, until the last rank has begun.
+        circuits serves it: other ranks of the stages that change, until all are ready; control,
+        until the controller has heard of that; the queue, until no other change touches its ports
+        and the switch has carried out what came before; control, until the command is written; the
+        switch, until its last acknowledgement; light; link, until the last carrier; and control
+        again, until the last rank has begun.
         """
         ends = [(CONTROL, self._heard.get("#".join(map(str, key)), came))]
         served = self._served(key, came, begun)
@@ -139,10 +140,11 @@ class _ChangesOf:
             wanted = change.at if change.wanted is None else change.wanted
             due = wanted if change.due is None else change.due
             agreed = due if change.agreed is None else change.agreed
+            heard = due if change.heard is None else change.heard
             ended = self._commands[change.switch]
             place = bisect_right(ended, change.at)
             free = max([due, *ended[max(0, place - 1) : place]])
-            ends += [(RANKS, agreed), (QUEUE, free), (CONTROL, stamps.sent)]
+            ends += [(RANKS, agreed), (CONTROL, heard), (QUEUE, free), (CONTROL, stamps.sent)]
             ends += [(SWITCH, stamps.acknowledged), (LIGHT, sum(stamps.lit) // 2)]
             ends += [(LINK, stamps.carriers)]
         found, at = [], came

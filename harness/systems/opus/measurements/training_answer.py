@@ -50,7 +50,7 @@ _NEGLIGIBLE = 0.1
 _PORTS = 8
 """Most ports whose bytes are shown for a rate; `--json` has all."""
 _MATTERS = 0.01
-"""Share of a step from which on it is said that a part cannot be told from 0."""
+"""Share of a step, or of a busy link's bytes, from which on something is shown, or inconclusive."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,22 +222,25 @@ class TrainingAnswer:
         """Yield the parts of a step, the waits for circuits last, with their own parts."""
         if self.circuits is None:
             return
-        shown = {f"{name:<21}": self.shares[name] for name in PARTS if name not in CIRCUITS}
-        shown[f"{'waits for circuits':<21}"] = self.circuits
+        between = self.shares[LIGHT].value + self.shares[LINK].value
+        unclear = () if self.unknown <= _NEGLIGIBLE * between else (LIGHT, LINK)
+        shown = [(f"{name:<21}", self.shares[name]) for name in PARTS if name not in CIRCUITS]
+        shown += [(f"{'waits for circuits':<21}", self.circuits)]
         if not self.still:
-            shown |= {f"  {name:<19}": self.shares[name] for name in CIRCUITS}
-        for name, share in shown.items():
-            yield f"          {name} {share}{self._inconclusive(share)}"
-        if self.still:
-            return
-        if self.unknown > _NEGLIGIBLE * (self.shares[LIGHT].value + self.shares[LINK].value):
+            shown += [(f"  {name:<19}", self.shares[name]) for name in CIRCUITS]
+        for name, share in shown:
+            steps = "" if name.strip() in unclear else self._inconclusive(share)
+            yield f"          {name} {share}{steps}"
+        if unclear and not self.still:
             yield ("          no stamp tells light from link, and no number of steps would: no "
                    "power monitor was read between acknowledgement and carrier")  # fmt: skip
 
     def _links(self) -> Iterator[str]:
         """Yield the bytes that links carried in the run, a line for each rate."""
         for rate in sorted({each.rate for each in self.links}):
-            used = [each for each in self.links if each.rate == rate and each.sent + each.received]
+            used = [each for each in self.links if each.rate == rate]
+            most = max(each.sent + each.received for each in used)
+            used = [each for each in used if each.sent + each.received > _MATTERS * most]
             carried = ", ".join(
                 f"{each.port} {each.sent / 1e6:.1f} MB out, {each.received / 1e6:.1f} MB in"
                 for each in used[:_PORTS]

@@ -34,8 +34,9 @@ class Rewiring:
     it may change nothing, or part what was never used. wanted: when the control plane wanted that,
     which is before `at` where the switch carried out another command; None where nobody knows.
     commands: how many commands that took, with what else was sent then, one after another.
-    agreed: when the last rank whose agreement it needs had asked for it or let go; due: when no
-    other change touched its ports any more. None where nobody knows.
+    agreed: when the last rank whose agreement it needs was ready for it, on that rank; heard: when
+    the controller had heard of that; due: when no other change touched its ports any more. None
+    where nobody knows.
     """
 
     at: int
@@ -48,6 +49,7 @@ class Rewiring:
     wanted: int | None = None
     commands: int = 1
     agreed: int | None = None
+    heard: int | None = None
     due: int | None = None
 
 

@@ -159,10 +159,12 @@ class Rails:
         self._wanted: dict[Rewire, int] = {}
         self._running = 0
         self._begun = clock.now()
-        self._asked = dict.fromkeys(range(len(self._shims)), self._begun)
+        # Of each rank: when it did what it sends a message about, and when that came.
+        self._did = dict.fromkeys(range(len(self._shims)), self._begun)
+        self._asked = dict.fromkeys(self._did, (self._begun, self._begun))
         self._freed = dict(self._asked)
         self._due: dict[int, int] = {}
-        self._agreed: dict[tuple[int, int], tuple[int, int]] = {}
+        self._agreed: dict[tuple[int, int], tuple[int, int, int]] = {}
 
     @property
     def controller(self) -> Controller:
@@ -201,6 +203,7 @@ class Rails:
             shim, network, sent = self._shims[rank].pre_comm(operation)
             self._shims[rank] = shim
             self._announced[rank], self._came[rank] = settled, self.clock.now()
+            self._did[rank] = self._came[rank]
             self._deliver(sent)
             if network != "rail" or self._settled(rank):
                 self._tell(rank)
@@ -219,14 +222,15 @@ class Rails:
         """
         with self._lock:
             self._shims[rank], _, sent = self._shims[rank].pre_comm(operation)
+            self._did[rank] = asked
             self._deliver(sent)
             self._start(rank, operation, asked, began)
 
     def after(self, rank: int, operation: Operation, ended: int | None = None) -> None:
         """`operation` has ended on this rank: now, or then."""
         with self._lock:
+            at = self._did[rank] = self.clock.now() if ended is None else ended
             if operation.purpose == "data":
-                at = self.clock.now() if ended is None else ended
                 self._note(Ended(at, rank, str(operation)))
             self._shims[rank], sent = self._shims[rank].post_comm(operation)
             self._deliver(sent)
@@ -286,26 +290,29 @@ class Rails:
     def _heard_of(self, message: Message, before: Controller) -> None:
         """Note when each rank asked, and when it gave back what it held."""
         if isinstance(message, TopoWrite | Release):
-            rank, now = message.rank, self.clock.now()
+            rank, moments = message.rank, (self._did[message.rank], self.clock.now())
             if isinstance(message, TopoWrite):
-                self._asked[rank] = now
+                self._asked[rank] = moments
             if before.holding[rank] and not self._controller.holding[rank]:
-                self._freed[rank] = now
+                self._freed[rank] = moments
 
-    def _agreement(self, program: Program) -> tuple[tuple[int, int], tuple[int, int]]:
-        """Return a change's rail and version, when all ranks agreed to it, and when it was due."""
+    def _agreement(self, program: Program) -> tuple[tuple[int, int], tuple[int, int, int]]:
+        """Return a change's rail and version, and when ranks agreed, were heard, and it was due."""
         rail, now = program.rail, self.clock.now()
         topology, target = self._controller.rails[rail].topology, program.topology
         due = self._due.pop(rail, now)
-        agreed = due
+        agreed = heard = due
         if not isinstance(topology, GiantRing) and not isinstance(target, GiantRing):
             left = topology.rewired(target) - program.stages
             carried = [rank for rank, by in enumerate(self._controller.carrier) if by == rail]
             stages = {rank: self.job.stage_of[rank] for rank in carried}
             asked = [self._asked[rank] for rank in carried if stages[rank] in program.stages]
             freed = [self._freed[rank] for rank in carried if stages[rank] in left]
-            agreed = min(due, max([*asked, *freed], default=due))
-        return (rail, program.version), (agreed, due)
+            moments = [*asked, *freed]
+            agreed, heard = (
+                min(due, max((each[place] for each in moments), default=due)) for place in (0, 1)
+            )
+        return (rail, program.version), (agreed, heard, due)
 
     def _gather(self) -> None:
         """Note when the changes that are due will begin."""
@@ -419,7 +426,7 @@ class Rails:
                 fallback = self._targets[rewire.rail, rewire.version]
                 wanted = self._wanted.pop(rewire, now)
                 again = rewire.attempt > 1
-                agreed = self._agreed.get((rewire.rail, rewire.version), (None, None))
+                agreed = self._agreed.get((rewire.rail, rewire.version), (None, None, None))
                 self._note(Rewiring(now, *changed, again, fallback, wanted, commands, *agreed))
         failed = ""
         try:

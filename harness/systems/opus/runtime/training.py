@@ -21,7 +21,7 @@ from lightrig.harness.systems.opus.runtime.on_fabric import FabricRails
 from lightrig.harness.systems.opus.runtime.rails import Applier, Rails
 from lightrig.instruments.clock import Event, Span
 from lightrig.instruments.clock.workers import Task
-from lightrig.instruments.jobs.traffic.idle import HostLateness, IdleRanks
+from lightrig.instruments.jobs.traffic.idle import HostLateness, IdleRanks, IdleTask
 from lightrig.instruments.jobs.traffic.rank_session import RankSession, ScriptRun
 from lightrig.instruments.jobs.traffic.training import (
     Control,
@@ -117,6 +117,7 @@ class TrainingJob:
         self._carriers: Carriers | None = None
         self._session: RankSession | None = None
         self._idle: IdleRanks | None = None
+        self._task = IdleTask(fabric.bench.clock)
         self.printed: Callable[[int, str], None] = lambda rank, line: None
         self.environment: Mapping[str, str] = {}
         self.attempt: Attempt | None = None
@@ -284,12 +285,12 @@ class TrainingJob:
         return trained
 
     def lateness(self, between: Span) -> list[HostLateness]:
-        """Return how late the servers' hosts woke a rank that does nothing, between two moments.
+        """Return how late hosts woke a rank that does nothing, and a task of the harness.
 
-        What was before the last such call is forgotten.
+        Between two moments; what was before the last such call is forgotten.
         """
         assert self._idle is not None
-        return self._idle.lateness(between)
+        return [*self._idle.lateness(between), *self._task.lateness(between)]
 
     def _traffic(self) -> dict[Port, tuple[int, int]]:
         """Return the bytes that the kernel has sent and received at each NIC port of the job."""
@@ -336,7 +337,9 @@ class TrainingJob:
         circuits, cabling = self.on_fabric.settled, self.fabric.testbed.cabling
         over = clock.event()
         watch = LinkWatch(clock, carriers, cabling, circuits, self._late)
-        beside: list[Task] = [partial(watch.run, over)] if watched else []
+        self._task = IdleTask(clock)
+        beside: list[Task] = [partial(self._task.run, over)]
+        beside += [partial(watch.run, over)] if watched else []
         attempt = None
         if controlled is not None:
             attempt = self.attempt = Attempt(controlled, over)
