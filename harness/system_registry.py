@@ -81,6 +81,9 @@ class System:
         trainer: what `lightrig train` runs on a testbed of this system, a function of a `Fabric`, a
             `TrainingRequest` and a function that receives what ranks print; it returns a
             `TrainingReport` (`lightrig.harness.jobs.training`).
+        served_fabric: what `lightrig train --socket` runs a script on, beside other jobs of the
+            service of `orchestrator`: a function of a testbed, a `TrainingRequest`, the service's
+            socket and what others are told, that returns a context manager of a `Fabric`.
         simulated_fabric: what `lightrig simulate WORKLOAD NAME:key=value` runs steps on, a function
             of a `lightrig.harness.workloads.fabrics.Options` that returns a `SimulatedFabric`.
     """
@@ -96,6 +99,7 @@ class System:
     orchestrator: str | None = None
     structure: str | None = None
     trainer: str | None = None
+    served_fabric: str | None = None
     simulated_fabric: str | None = None
 
     @property

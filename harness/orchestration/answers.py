@@ -49,6 +49,9 @@ class Job(_Answer):
     epoch: int = Field(description="of the last change of its groups, or of the switches it uses")
     within: list[str] | None = Field(description="nodes that it may have; null for all")
     moved: list[int] = Field(description="groups that the last change moved although theirs worked")
+    keep_alive: float | None = Field(
+        description="seconds without a further submit after which it is withdrawn; null for never"
+    )
     groups: list[Group | None]
     ready: bool = Field(description="whether its circuits are set")
     without: list[str] = Field(description="switches of it that have failed")

@@ -52,6 +52,7 @@ class Job:
         epoch: of the last change of its groups.
         within: nodes that it may have; None for all.
         moved: numbers of the groups that this change gave other nodes although theirs worked.
+        keep_alive: seconds without a further `submit` after which it is withdrawn; None: never.
     """
 
     name: str
@@ -63,6 +64,7 @@ class Job:
     epoch: int = 0
     within: frozenset[str] | None = None
     moved: tuple[int, ...] = ()
+    keep_alive: float | None = None
 
     @property
     def missing(self) -> int:
@@ -86,6 +88,7 @@ class Job:
             "epoch": self.epoch,
             "within": None if self.within is None else sorted(self.within),
             "moved": list(self.moved),
+            "keep_alive": self.keep_alive,
             "groups": [
                 group and {"nodes": list(group.nodes), "details": dict(group.details)}
                 for group in self.groups
@@ -108,7 +111,8 @@ class Job:
             groups,
             document["epoch"],
             None if within is None else frozenset(within),
-            tuple(map(int, document.get("moved", ()))),  # nor is this
+            tuple(map(int, document.get("moved", ()))),  # nor are these
+            document.get("keep_alive"),
         )
 
     def without(self, nodes: frozenset[str]) -> tuple[Job, dict[int, Group]]:

@@ -43,6 +43,7 @@ class _Job(_Part):
     epoch: int = Field(ge=0)
     within: list[str] | None = None
     moved: list[int] = []
+    keep_alive: float | None = Field(default=None, gt=0)
     groups: list[_Group | None] = Field(min_length=1)
 
 

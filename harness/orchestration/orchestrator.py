@@ -101,6 +101,7 @@ class Orchestrator:
         self._link_light, self._look = LinkLight(), Look()
         self._monitored: set[str] = set()
         self._links_by_job: dict[str, tuple[Job, list[Link]]] = {}
+        self._last_heard: dict[str, int] = {}
         self.alive, self.ended = True, ""
         self._status: dict[str, Any] = {}
         self._room: tuple[Wanted, bool] | None = None
@@ -131,6 +132,8 @@ class Orchestrator:
                 if wish.dry_run:
                     return self._outlook(self._next(wish))
                 self._want(self._next(wish))
+                if isinstance(wish, Submit):
+                    self._last_heard[wish.job] = boot_time()
                 self._order()
         return self.status()
 
@@ -236,7 +239,8 @@ class Orchestrator:
             for name in [name for name in misses if self._node_of.get(name) in unheard]:
                 del misses[name]
             self._health.note(misses, read.keys() - refused.keys())
-            self._want(self.wanted.seeing(self._health.failed, self._light.failed))
+            seen = self.wanted.seeing(self._health.failed, self._light.failed)
+            self._want(self._without_abandoned(seen))
             errors_of_orders = self._order()
             self._note_recoveries()
             return [*errors.values(), *errors_of_orders]
@@ -470,18 +474,24 @@ class Orchestrator:
         except OrchestrationError as error:
             raise ImpossibleError(str(error)) from error
         within = None if wish.nodes is None else known(wish.nodes, self.layout)
-        asked = Job(wish.job, shape, wish.priority, wish.gang, wish.reserve, groups, within=within)
+        asked = Job(
+            *(wish.job, shape, wish.priority, wish.gang, wish.reserve, groups),
+            within=within,
+            keep_alive=wish.keep_alive,
+        )
         for number, job in enumerate(wanted.jobs):
             if job.name == wish.job:
                 changeable = self.layout.shape.CHANGEABLE
                 changes = {
                     key: shape[key] for key in changeable if job.shape.get(key) != shape[key]
                 }
-                asks = shape, wish.priority, wish.gang, within
-                if ({**job.shape, **changes}, job.priority, job.gang, job.within) != asks:
+                asks = shape, wish.priority, wish.gang, within, wish.keep_alive
+                present = {**job.shape, **changes}, job.priority, job.gang, job.within
+                if (*present, job.keep_alive) != asks:
                     raise JobConflictError(
                         f"job {job.name} is there with shape {job.shape}, priority {job.priority}, "
-                        f"gang {job.gang}, nodes {job.document()['within'] or 'any'}: "
+                        f"gang {job.gang}, keep_alive {job.keep_alive or 'none'}, "
+                        f"nodes {job.document()['within'] or 'any'}: "
                         "withdraw it first"
                     )
                 events = [f"job {job.name}: {key} is {new}" for key, new in sorted(changes.items())]
@@ -495,6 +505,28 @@ class Orchestrator:
         refuse_impossible(self.layout, asked)
         what = "is reserved" if wish.reserve else "is submitted"
         return replace(wanted, jobs=(*wanted.jobs, asked)).noting(f"job {asked.name} {what}")
+
+    def _without_abandoned(self, wanted: Wanted) -> Wanted:
+        """Return what is wanted without the jobs whose clients have not been heard for long.
+
+        After a restart of this service they have as long again.
+        """
+        now = boot_time()
+        heard = {job.name: self._last_heard.get(job.name, now) for job in wanted.jobs}
+        self._last_heard = heard
+        late = {
+            job.name: job.keep_alive
+            for job in wanted.jobs
+            if job.keep_alive is not None and now - heard[job.name] > job.keep_alive * 1e9
+        }
+        if not late:
+            return wanted
+        left = tuple(job for job in wanted.jobs if job.name not in late)
+        noted = (
+            f"job {name} is withdrawn: no submit of it in {seconds:g} s"
+            for name, seconds in late.items()
+        )
+        return replace(wanted, jobs=left).noting(*noted)
 
     def _without(self, name: str) -> UnknownJobError:
         names = ", ".join(job.name for job in self.wanted.jobs) or "none"

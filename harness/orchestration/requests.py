@@ -51,6 +51,8 @@ class Submit(_Change):
     """Place a job; twice places it once, and without `reserve` it starts a reserved one.
 
     nodes: those that it may have, now and after a failure, as a scheduler has allocated them.
+    keep_alive: seconds after which the job is withdrawn that no further `submit` of it has come
+    in; a client that was killed leaves nothing behind.
     """
 
     do: Literal["submit"]
@@ -60,6 +62,7 @@ class Submit(_Change):
     gang: bool = False
     reserve: bool = False
     nodes: Nodes | None = None
+    keep_alive: Annotated[float, Field(ge=1, le=86400)] | None = None
 
 
 class Withdraw(_Change):

@@ -17,7 +17,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping
 from collections.abc import Sequence as Places
 from pathlib import Path
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 from lightrig.harness.orchestration.orchestrator import Orchestrator
 from lightrig.harness.system_registry import installed_systems
@@ -25,6 +25,7 @@ from lightrig.harness.systems.acos.generator import render_rings
 from lightrig.harness.systems.infinitehbd.generator import render as render_row
 from lightrig.harness.systems.railx.generator import render as render_grid
 from lightrig.testbeds import Circuit, Testbed, load
+from tests.campaigns.rails_case import Rails
 from tests.campaigns.switchroom import Killed, Switchroom, beams, circuits_with_light, joined
 
 STEPS = 10
@@ -49,6 +50,14 @@ class Case(Protocol):
 
     def problems(self, room: Switchroom, status: Mapping[str, Any]) -> list[str]:
         """Return what is wrong, by the light, and in what the status says of it."""
+
+
+@runtime_checkable
+class Changing(Case, Protocol):
+    """A case whose jobs change while they run."""
+
+    def changed(self, dice: random.Random, shape: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return another shape of a job."""
 
 
 def unsettled(status: Mapping[str, Any]) -> list[str]:
@@ -493,7 +502,7 @@ def one_ring(after: Mapping[str, str], members: set[str]) -> bool:
     return seen == members and after.keys() == members
 
 
-CASES: tuple[Case, ...] = (Row(), Grid(), Rings())
+CASES: tuple[Case, ...] = (Row(), Grid(), Rings(), Rails())
 
 
 class Service(Protocol):
@@ -511,9 +520,12 @@ class Service(Protocol):
 
 def changed_groups(history: Iterable[Mapping[str, Any]]) -> set[tuple[str, int]]:
     """Return the groups that changed, also those that are as before by now."""
-    found = (re.match(r"job (.+): groups ([\d, ]+) change,", each["event"]) for each in history)
+    form = r"job (.+): (?:groups ([\d, ]+) change,|topologies is )"
+    found = (re.match(form, each["event"]) for each in history)
     return {
-        (match[1], int(number)) for match in filter(None, found) for number in match[2].split(", ")
+        (match[1], int(number))
+        for match in filter(None, found)
+        for number in (match[2] or "0").split(", ")
     }
 
 
@@ -540,10 +552,11 @@ class Sequence:
         names = list(self.service.status()["jobs"])
         kinds = ["submit", "submit", "withdraw", "fail", "fail", "return"]
         case = self.case
-        kind = self.dice.choice([*kinds, "change", "change"] if isinstance(case, Grid) else kinds)
-        if kind == "change" and isinstance(case, Grid):
+        changing = isinstance(case, Changing)
+        kind = self.dice.choice([*kinds, "change", "change"] if changing else kinds)
+        if kind == "change" and isinstance(case, Changing):
             shapes = {n: job["shape"] for n, job in self.service.status()["jobs"].items()}
-            divided = [name for name, shape in shapes.items() if shape["parallelism"]]
+            divided = [name for name, shape in shapes.items() if shape.get("parallelism", True)]
             if divided:
                 name = self.dice.choice(divided)
                 shape = case.changed(self.dice, shapes[name])

@@ -45,6 +45,7 @@ ELSEWHERE = {
     "* kubernetes *": "needs a cluster; tests/cli and tests/runs try the file",
     "lightrig agent *": "tests/orchestration/test_agent_command.py",
     "lightrig orchestrate acos *": "tests/orchestration/test_agents_over_wires.py",
+    "lightrig orchestrate opus *": "tests/cli/test_train_beside_others.py",
     "lightrig orchestrate * --standby": "tests/orchestration/test_orchestrate_command.py",
     "srun *": "tests/examples/test_slurm_ring.py",
     "* slurm *": "needs a cluster; tests/cli and tests/runs try the script",

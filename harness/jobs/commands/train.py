@@ -113,6 +113,14 @@ class TrainOptions:
             show_default=False,
         ),
     ] = None
+    socket: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="PATH",
+            help="Unix socket of `lightrig orchestrate`, which places the job beside others and "
+            "moves its circuits.",
+        ),
+    ] = None
     instruments: Instruments = "auto"
     seed: Seed = 0
     queue: Queue = ""
@@ -171,11 +179,14 @@ def train(options: TrainOptions) -> None:
 
     with interruptible("the ranks have ended and the switches are restored"):
         about = f"lightrig train {request.name}"
-        mode, seed = options.instruments, options.seed
-        opened = partial(bind, testbed, mode, seed, about)
-        bench = in_turn(testbed, options.queue, opened, mode=mode)
-        with restored(bench) as fabric:
-            report = lab(partial(_report, trainer, fabric, request, printed))
+        if options.socket is not None:
+            report = lab(partial(_served, testbed, trainer, request, options.socket, printed))
+        else:
+            mode, seed = options.instruments, options.seed
+            opened = partial(bind, testbed, mode, seed, about)
+            bench = in_turn(testbed, options.queue, opened, mode=mode)
+            with restored(bench) as fabric:
+                report = lab(partial(_report, trainer, fabric, request, printed))
     if options.as_json:
         print_json(report.document())
     else:
@@ -183,6 +194,21 @@ def train(options: TrainOptions) -> None:
             echo(line)
     if not report.as_printed_before:
         raise typer.Exit(NO)
+
+
+def _served(
+    testbed: Testbed, trainer: Trainer, request: TrainingRequest, socket: Path, printed: Printed
+) -> TrainingReport:
+    """Run the script on the circuits of a service; raises `LightrigError`."""
+    system = installed_systems()[testbed.system or ""]
+    served_fabric = lab(lambda: system.load("served_fabric"))
+    if served_fabric is None:
+        give_up(f"--socket: {system.title} has no service of circuits", BAD_INPUT)
+    try:
+        with served_fabric(testbed, request, socket, f"lightrig train {request.name}") as fabric:
+            return _report(trainer, fabric, request, printed)
+    except TrainingRequestError as error:
+        give_up(str(error), BAD_INPUT)
 
 
 def _report(

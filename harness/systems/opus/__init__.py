@@ -14,6 +14,8 @@ SYSTEM = System(
     quantities=f"{_PACKAGE}.quantities:QUANTITIES",
     sections=f"{_PACKAGE}.report:SECTIONS",
     generator=f"{_PACKAGE}.generator:generate",
+    orchestrator=f"{_PACKAGE}.runtime.rail_layout:RailLayout",
     trainer=f"{_PACKAGE}.measurements.train_script:train",
+    served_fabric=f"{_PACKAGE}.runtime.served_rails:served_fabric",
     simulated_fabric=f"{_PACKAGE}.planning.simulated_fabric:rails",
 )

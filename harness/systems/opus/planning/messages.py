@@ -1,9 +1,9 @@
 """Messages between shims, controller, orchestrators and switches."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from lightrig.harness.systems.opus.planning.topology import Topology
+from lightrig.harness.systems.opus.planning.topology import GIANT_RING, Topology
 from lightrig.testbeds import Circuit
 
 
@@ -104,7 +104,8 @@ class NotProgrammed:
 class Rewire:
     """Command to a rail's switch: remove the circuits `remove`, then add `add`; no others.
 
-    Doing it twice is the same as doing it once.
+    Doing it twice is the same as doing it once. `topology` and `stages` are those of the `Program`
+    that it carries out, for a service that is told topologies.
     """
 
     rail: int
@@ -113,6 +114,8 @@ class Rewire:
     attempt: int
     remove: frozenset[Circuit]
     add: frozenset[Circuit]
+    topology: Topology = field(default=GIANT_RING, compare=False)
+    stages: frozenset[int] = field(default=frozenset(), compare=False)
 
 
 @dataclass(frozen=True, slots=True)

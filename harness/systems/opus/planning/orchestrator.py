@@ -136,7 +136,8 @@ class Orchestrator:
         )
         if not remove and not add:
             return self._confirmed(message.job, sent, change)
-        rewire = Rewire(self.rail, message.job, message.version, message.attempt, remove, add)
+        about = (self.rail, message.job, message.version, message.attempt)
+        rewire = Rewire(*about, remove, add, message.topology, message.stages)
         return self._with(message.job, sent), (rewire,)
 
     def _confirmed(

@@ -1,6 +1,5 @@
 """The circuits of a job on a fabric, and the ways of its packets over them."""
 
-from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 
 from lightrig.harness.bench.fabric import Fabric
@@ -51,10 +50,7 @@ class JobCircuits:
 
     def plan(self, topology: Topology) -> Plan:
         """Return the plan in which all rails have `topology`."""
-        controlled: defaultdict[str, frozenset[Circuit]] = defaultdict(frozenset)
-        for switch, wiring in zip(self._on_fabric.switches, self._on_fabric.wirings, strict=True):
-            controlled[switch] |= wiring.circuits(topology)
-        return Plan(f"topology {topology}", dict(controlled))
+        return self._on_fabric.plan([topology] * self._job.rails)
 
     def move(self, plan: Plan) -> None:
         """Bring the switches to `plan`, and wait for the links that are new."""
@@ -68,10 +64,9 @@ class JobCircuits:
 
     def ring(self) -> None:
         """Bring all rails to the giant ring, and lead all packets over it."""
-        self.move(self.plan(GIANT_RING))
+        self._set(GIANT_RING)
         self._routes = [self._rail_routes(rail, GIANT_RING) for rail in range(self._job.rails)]
         self._overlay.follow(*self._routes)
-        self._on_fabric.set(GIANT_RING)
 
     def reform(self) -> None:
         """Bring all rails to the giant ring after a failure, with a carrier at each of its ports.
@@ -86,8 +81,7 @@ class JobCircuits:
 
     def take(self, topology: Topology) -> Mapping[str, frozenset[Circuit]]:
         """Leave the giant ring for `topology`; return what the switches hold then."""
-        self.move(self.plan(topology))
-        self._on_fabric.set(topology)
+        self._set(topology)
         self._routes = [self._hops_by_server(rail) for rail in range(self._job.rails)]
         self._overlay.follow(*self._routes)
         return self._on_fabric.circuits()
@@ -118,15 +112,23 @@ class JobCircuits:
         lit = Span(min(lit.earliest, carriers), min(lit.latest, carriers))
         return ChangeStamps(applied.sent.earliest, acknowledged, lit, carriers)
 
+    def _set(self, topology: Topology) -> None:
+        began = self._fabric.bench.clock.now()
+        made = self._on_fabric.make(topology)
+        self._await_links(Plan("made", made), began)
+
     def _light(self, switch: str, egresses: Collection[int], acknowledged: int) -> Span:
         """Return between which moments all egresses have light, as far as monitors tell.
 
         They are read where the links of the change before came up slowly: a reading takes time,
-        and fast links tell as much. Without them it is only known that a carrier needs light.
+        and fast links tell as much. Without them, and where a service has the switch, it is only
+        known that a carrier needs light.
         """
-        monitor = self._fabric.bench.switches[switch]
-        dark = acknowledged
-        if self._slow and egresses and isinstance(monitor, PowerMonitor):
+        dark, switches = acknowledged, self._fabric.bench.switches
+        if not (self._slow and egresses and switch in switches):
+            return Span(dark, _NEVER)
+        monitor = switches[switch]
+        if isinstance(monitor, PowerMonitor):
             latency = self._fabric.testbed.switches[switch].monitor_latency_ns
             for _ in range(_READINGS):
                 reading = monitor.power(sorted(egresses))

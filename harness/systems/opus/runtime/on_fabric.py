@@ -1,7 +1,7 @@
 """Photonic rails on a testbed's switches: where ranks are attached, and what rewires them."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from lightrig.harness.bench.fabric import Applied, Fabric
 from lightrig.harness.systems.opus.planning.messages import Rewire
@@ -64,13 +64,27 @@ class FabricRails:
         self._circuits: dict[str, frozenset[Circuit]] = {}
         self._moving: dict[str, frozenset[Circuit]] = {}
 
+    def plan(self, topologies: Sequence[Topology]) -> Plan:
+        """Return the plan in which each rail has its topology."""
+        circuits: dict[str, frozenset[Circuit]] = {}
+        for switch, wiring, each in zip(self.switches, self.wirings, topologies, strict=True):
+            circuits[switch] = circuits.get(switch, frozenset()) | wiring.circuits(each)
+        names = ", ".join(dict.fromkeys(map(str, topologies)))
+        return Plan(f"topology {names}", circuits)
+
     def set(self, topology: Topology) -> None:
         """Bring every rail to `topology`; raises as `Fabric.apply` does."""
-        circuits: dict[str, frozenset[Circuit]] = {}
-        for switch, wiring in zip(self.switches, self.wirings, strict=True):
-            circuits[switch] = circuits.get(switch, frozenset()) | wiring.circuits(topology)
-        self._fabric.apply(Plan(f"topology {topology}", circuits))
-        self._circuits = circuits
+        plan = self.plan([topology] * len(self.wirings))
+        self._fabric.apply(plan)
+        self._circuits = dict(plan.circuits)
+
+    def make(self, topology: Topology) -> Mapping[str, frozenset[Circuit]]:
+        """Do the same, and return the circuits by switch that were not there before."""
+        plan = self.plan([topology] * len(self.wirings))
+        transition = self._fabric.prepare(plan)
+        transition.apply()
+        self._circuits = dict(plan.circuits)
+        return {name: change.add for name, change in transition.changes.items()}
 
     def apply(self, rewires: Sequence[Rewire]) -> Applied:
         """Rewire rails of one switch, and read back that it is; raises as `Fabric.apply` does.

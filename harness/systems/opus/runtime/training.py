@@ -17,8 +17,8 @@ from lightrig.harness.systems.opus.runtime.carriers import Carriers
 from lightrig.harness.systems.opus.runtime.controlled_ranks import ControlledRanks, local_phases
 from lightrig.harness.systems.opus.runtime.job_circuits import JobCircuits
 from lightrig.harness.systems.opus.runtime.link_watch import LinkWatch
-from lightrig.harness.systems.opus.runtime.on_fabric import FabricRails
 from lightrig.harness.systems.opus.runtime.rails import Applier, Rails
+from lightrig.harness.systems.opus.runtime.served_rails import rails_of
 from lightrig.instruments.clock import Event, Span
 from lightrig.instruments.clock.workers import Task
 from lightrig.instruments.jobs.traffic.idle import HostLateness, IdleRanks, IdleTask
@@ -111,7 +111,7 @@ class TrainingJob:
     def __init__(self, fabric: Fabric, job: RailJob, spares: Sequence[str] = ()) -> None:
         self.fabric, self.job, self.spares = fabric, job, list(spares)
         self.placement = list(fabric.testbed.servers)[: len(job.stage_of) // job.rails]
-        self.on_fabric = FabricRails(fabric, job)
+        self.on_fabric = rails_of(fabric, job)
         # A rank's connections use its own rail: each has an address of every server.
         self._overlay = Overlay(fabric.bench, [f"lightrig{rail}" for rail in range(job.rails)])
         self._carriers: Carriers | None = None
@@ -149,7 +149,7 @@ class TrainingJob:
         assert self._session is not None
         self.placement[self.placement.index(server)] = spare
         self._session.place(*self._places())
-        self.on_fabric = FabricRails(self.fabric, self.job, self.placement)
+        self.on_fabric = rails_of(self.fabric, self.job, self.placement)
         given = (self.on_fabric, self.fabric, self.job, self._overlay, self._carriers)
         self.circuits = JobCircuits(*given)
 
