@@ -21,6 +21,7 @@ from lightrig.harness.systems.opus.runtime.served_rails import (
     ServiceError,
     part_of,
 )
+from lightrig.instruments.clock import SystemClock
 from lightrig.testbeds import Testbed, load
 from tests.campaigns.switchroom import Switchroom, joined
 
@@ -52,7 +53,8 @@ class Service:
         self._stack.close()
 
     def rails(self, job: ServedJob) -> ServedRails:
-        fabric: Any = SimpleNamespace(testbed=part_of(self.testbed, job.nodes))
+        bench = SimpleNamespace(clock=SystemClock())
+        fabric: Any = SimpleNamespace(testbed=part_of(self.testbed, job.nodes), bench=bench)
         return ServedRails(fabric, JOB, job)
 
     def light(self) -> dict[str, set[str]]:
