@@ -5,7 +5,7 @@ from typing import Any
 
 from lightrig.instruments.clock import Clock
 from lightrig.instruments.core.capabilities import PowerReading
-from lightrig.instruments.core.detected_power import NO_VALUE, dbm, over_range
+from lightrig.instruments.core.detected_power import dbm, missing_value, no_value
 from lightrig.instruments.core.endpoint import Endpoint
 from lightrig.instruments.core.errors import NotDoneError
 from lightrig.instruments.core.instrument import Option, from_seconds, within
@@ -14,6 +14,7 @@ from lightrig.instruments.core.scpi_instrument import RestorableScpiInstrument, 
 from lightrig.instruments.core.wire_facts import WireFact
 
 _POLL = 2_000_000
+_SAME_NM = 0.01
 
 
 class KeysightN7764a(RestorableScpiInstrument):
@@ -73,7 +74,17 @@ class KeysightN7764a(RestorableScpiInstrument):
         """
         slot = 2 * super().address_of(channel) - 1
         if self.wavelength_nm is not None and slot not in self._corrected:
-            self.write(f":INP{slot}:WAV {self.wavelength_nm:.4f}NM")
+            command = f":INP{slot}:WAV"
+            self.write(f"{command} {self.wavelength_nm:.4f}NM")
+            found = self.query_number(f"{command}?") * 1e9
+            if abs(found - self.wavelength_nm) > _SAME_NM:
+                raise self.failed(
+                    NotDoneError,
+                    f"accepted {self.wavelength_nm:g} nm as wavelength of channel {channel}, but "
+                    f"reports {found:g} nm",
+                    command,
+                    ("try", "state a `wavelength:` in the range of its filters"),
+                )
             self._corrected.add(slot)
         return slot
 
@@ -123,8 +134,8 @@ class KeysightN7764a(RestorableScpiInstrument):
         watts = self.query_floats(command, len(self.channels)).tolist()
         answered = self.clock.now()
         for port in ports:
-            if abs(watts[port - 1]) > NO_VALUE:
-                raise over_range(self, command, port, "attenuate more")
+            if missing_value(watts[port - 1]) is not None:
+                raise no_value(self, command, port, watts[port - 1], "attenuate more")
         self.raise_on_error(command)
         window = 2 * max(self._averaging[slot] for slot in slots.values())
         shown = {port: dbm(watts[port - 1], self.floor) for port in ports}

@@ -9,9 +9,12 @@ from typing import Any
 from lightrig.instruments.clock import Clock
 from lightrig.instruments.core.capabilities import Identity
 from lightrig.instruments.core.endpoint import Endpoint
-from lightrig.instruments.core.errors import DeniedError
+from lightrig.instruments.core.errors import DeniedError, InstrumentError, NotDoneError
 from lightrig.instruments.core.instrument import Instrument, Option, from_milliseconds
 from lightrig.instruments.switches.polatis import Polatis
+
+_SAME_DB = 0.05
+"""Difference between two attenuations that count as the same; the switch shows 0.1 dB or less."""
 
 
 def _parse_ports(stated: Any) -> tuple[int, ...]:
@@ -76,7 +79,8 @@ class PolatisVoa(Instrument):
         """Attenuate by `decibel` from ingress to egress, and wait until the loop has settled.
 
         0 ends the attenuation: the insertion loss of the circuit remains. Raises
-        `DeniedError` for a negative value, and for what the switch refuses.
+        `DeniedError` for a negative value, and for what the switch refuses, `NotDoneError` where
+        it reports another one.
         """
         egress = self._egress(channel)
         if not decibel >= 0:
@@ -84,6 +88,8 @@ class PolatisVoa(Instrument):
         if self.on_setting is not None:
             self.on_setting(f"attenuation {channel}", decibel)
         self._switch.set_attenuation(egress, decibel)
+        if abs((found := self._switch.attenuation(egress)) - decibel) > _SAME_DB:
+            raise self._not_taken(f"{decibel:g} dB", f"{found:g} dB", channel)
         self.clock.sleep(self.settling)
 
     def attenuation(self, channel: int) -> float:
@@ -94,7 +100,11 @@ class PolatisVoa(Instrument):
         """Open or close the shutter."""
         if self.on_setting is not None:
             self.on_setting(f"shutter {channel}", is_open)
-        self._switch.set_shutters([self._egress(channel)], is_open=is_open)
+        egress = self._egress(channel)
+        self._switch.set_shutters([egress], is_open=is_open)
+        if self._switch.shutters([egress])[egress] != is_open:
+            states = ("open", "closed") if is_open else ("closed", "open")
+            raise self._not_taken(*states, channel)
 
     def snapshot(self, channels: Sequence[int]) -> Callable[[], None]:
         """Read attenuation and shutter of `channels`; calling the result restores them."""
@@ -162,6 +172,11 @@ class PolatisVoa(Instrument):
         if not 1 <= channel <= len(self._ports):
             raise self._refused(f"channels are 1 to {len(self._ports)}", channel)
         return self._ports[channel - 1]
+
+    def _not_taken(self, stated: str, found: str, channel: int) -> InstrumentError:
+        return self._switch.failed(
+            NotDoneError, f"accepted {stated}, but reports {found}", f"channel {channel}"
+        )
 
     def _refused(self, text: str, channel: int) -> DeniedError:
         return self.refused(text, command=f"channel {channel}")

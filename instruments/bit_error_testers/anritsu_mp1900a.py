@@ -1,6 +1,7 @@
 """Anritsu's Signal Quality Analyzer family: MP1900A, MP1800A."""
 
 import re
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from lightrig.instruments.clock import Clock, Span
@@ -56,11 +57,15 @@ class AnritsuMp1900a(RestorableScpiInstrument):
     unit = Option(int, 1, "number of the unit")
     generator = Option(int, 1, "slot of the generator")
     detector = Option(int, 3, "slot of the detector")
+    unverified: ClassVar[Mapping[str, str]] = {
+        "*:SYSTem:CFUNction ASE32": "it chooses what a search does, whose result is read",
+    }
     output = Setting(
         bool,
         ":UENTry:ID {driver.unit};:MODule:ID {driver.generator};:SOURce:OUTPut:ASET",
         "output",
         written=("OFF", "ON"),
+        verified=True,
         gates_light=True,
     )
 
@@ -72,15 +77,15 @@ class AnritsuMp1900a(RestorableScpiInstrument):
     def prepare(self, channel: int, *, pattern: str, bits_per_second: float) -> None:
         """Send and expect a PRBS at a bit rate; switches the output on."""
         length = prbs(self.name, pattern, _LENGTHS)
-        for command in (
-            f"{self._generator}:SOURce:PATTern:TYPE PRBS",
-            f"{self._generator}:SOURce:PATTern:PRBS:LENGth {length}",
-            f"{self._generator}:OUTPut:DATA:BITRate {bits_per_second / 1e9:.6f}",
+        for node, value in (
+            ("SOURce:PATTern:TYPE", "PRBS"),
+            ("SOURce:PATTern:PRBS:LENGth", f"{length}"),
+            ("OUTPut:DATA:BITRate", f"{bits_per_second / 1e9:.6f}"),
         ):
-            self.write(command)
+            self.write_confirmed(f"{self._generator}:{node}", value)
         self.output.set(True)
-        self.write(f"{self._detector}:SENSe:PATTern:TYPE PRBS")
-        self.write(f"{self._detector}:SENSe:PATTern:PRBS:LENGth {length}")
+        self.write_confirmed(f"{self._detector}:SENSe:PATTern:TYPE", "PRBS")
+        self.write_confirmed(f"{self._detector}:SENSe:PATTern:PRBS:LENGth", f"{length}")
 
     def align(self, channel: int) -> None:
         """Search threshold and phase; raises `NotDoneError` where there are none."""
@@ -105,8 +110,8 @@ class AnritsuMp1900a(RestorableScpiInstrument):
         seconds = -(-duration // _SECOND)
         days, rest = divmod(seconds, 86_400)
         period = f"{days},{rest // 3600},{rest // 60 % 60},{rest % 60}"
-        for setting in ("MODE SINGle", "UNIT TIME", f"PERiod {period}"):
-            self.write(f"{self._detector}:SENSe:MEASure:EALarm:{setting}")
+        for node, value in (("MODE", "SINGle"), ("UNIT", "TIME"), ("PERiod", period)):
+            self.write_confirmed(f"{self._detector}:SENSe:MEASure:EALarm:{node}", value)
         before = self.clock.now()
         started = self.write(f"{self._detector}:SENSe:MEASure:STARt")
         return Gate(

@@ -1,8 +1,9 @@
 """Spectronix Eye-BERT MicroX, a tester with one transceiver on a USB serial line."""
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 from lightrig.instruments.clock import Clock, Span
 from lightrig.instruments.core.capabilities import ErrorCount, Identity, PowerReading
@@ -17,6 +18,9 @@ _RECORD = 27
 _TEXT = frozenset(range(0x20, 0x7F)) | {0x0A, 0x0D}
 _NO_SIGNAL, _LOCKED = 1, 2
 _STATUSES = frozenset({0, _NO_SIGNAL, _LOCKED, 3})
+_NOT_SYNCHRONIZED = (
+    "no query is public; with another pattern or rate the record says that it is not synchronized"
+)
 _READING = 100_000_000
 """Largest age of the power in a reading, in ns."""
 
@@ -67,6 +71,11 @@ class EyeBert(QueryInstrument):
         WireFact("largest age of the power in a reading"),
     )
     shared_options = SIGNAL_OPTIONS
+    unverified: ClassVar[Mapping[str, str]] = {
+        "setrate *": _NOT_SYNCHRONIZED,
+        "setpat *": _NOT_SYNCHRONIZED,
+        "tx 1": "no query is public; without light the record says that there is no signal",
+    }
     baud = line_speed(115_200)
     framing = TextOrRecord()
     resync = Resync(question=b"?\r\n", recognises=lambda message: message[:8] == b"Eye-BERT")

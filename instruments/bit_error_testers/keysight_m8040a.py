@@ -2,6 +2,7 @@
 
 import math
 import re
+from collections.abc import Mapping
 from typing import ClassVar
 
 from lightrig.instruments.clock import Span
@@ -19,6 +20,10 @@ from lightrig.instruments.core.wire_facts import WireFact
 _LENGTHS = (7, 10, 11, 13, 15, 23, 31)
 _ALIGNMENT_TIMEOUT = 120_000_000_000
 _MEASUREMENT = "lightrig"
+_NOT_PUBLIC = (
+    "the form of the reply to its query is not public; an input that expects another pattern, "
+    "coding or rate than it gets is not synchronized, which each count says"
+)
 _RESULT = re.compile(r"\(\s*'?([^',]+)'?\s*,([^,]+),(\d+),(\d+),(\d+),(\d+)\s*\)")
 
 
@@ -48,9 +53,27 @@ class KeysightM8040a(RestorableScpiInstrument):
         str, "M3.DataIn,M4.DataIn", "locations of the inputs, one for each channel, with commas"
     )
     clock_at = Option(str, "M1.ClkGen", "location of the clock generator", key="clock")
-    output = Setting(bool, ":OUTP:STAT", "output", selector="'{driver.data_out}'", gates_light=True)
+    unverified: ClassVar[Mapping[str, str]] = {
+        ":SOUR:FREQ *": _NOT_PUBLIC,
+        ":DATA:LINE:VAL *": _NOT_PUBLIC,
+        ":DATA:SEQ:SET *": _NOT_PUBLIC,
+        ":PLUG:ERAT:ACQ:*": "a result names the location, and the bits that were compared there",
+    }
+    output = Setting(
+        bool,
+        ":OUTP:STAT",
+        "output",
+        selector="'{driver.data_out}'",
+        verified=True,
+        gates_light=True,
+    )
     all_outputs = Setting(
-        bool, ":OUTP:GLOB:STAT", "all outputs", selector="'M1.System'", gates_light=True
+        bool,
+        ":OUTP:GLOB:STAT",
+        "all outputs",
+        selector="'M1.System'",
+        verified=True,
+        gates_light=True,
     )
 
     def prepare(self, channel: int, *, pattern: str, bits_per_second: float) -> None:

@@ -98,9 +98,6 @@ class WeissSimserv(QueryInstrument):
         self._check_allowed(celsius)
         self._set_point(celsius)
         self._set_running(True)
-        found = self._number(_SET_POINT, 1)
-        if abs(found - celsius) > _TOLERANCE:
-            raise self._not_done(f"acknowledged, but its set point is {found:g} °C")
         status = self.command(_STATUS)
         if re.fullmatch(r"\d+", status, re.ASCII) is None:
             raise self.garbled(str(_STATUS), status, "status")
@@ -155,11 +152,16 @@ class WeissSimserv(QueryInstrument):
         if self.on_setting is not None:
             self.on_setting(_SET_POINT_NAME, celsius)
         self.command(_SET, 1, f"{celsius:.1f}")
+        found = self._number(_SET_POINT, 1)
+        if not self.same_setting(_SET_POINT_NAME, found, celsius):
+            raise self._not_done(f"acknowledged, but its set point is {found:g} °C")
 
     def _set_running(self, runs: bool) -> None:
         if self.on_setting is not None:
             self.on_setting(_RUNS_NAME, runs)
         self.command(_MANUAL, 1, int(runs))
+        if self._runs() != runs:
+            raise self._not_done(f"acknowledged, but {'does not run' if runs else 'still runs'}")
 
     def _runs(self) -> bool:
         text = self.command(_RUNS, 1)

@@ -4,7 +4,7 @@ A driver declares what its model needs (schemes, options, framing, error codes) 
 differs from other models; opening, tracing, closing and error reports are here.
 """
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar, overload
 
 from lightrig.instruments.clock import Clock
@@ -161,6 +161,8 @@ class Instrument:
             lists those that are not.
         sessions: the sessions with the instrument; they connect when first used.
         sizes: forms of a switch's size, such as "NxN, 1xN"; "" for any.
+        unverified: commands of settings that are not read back, with `*` for what differs, and
+            why they need not be.
         shares_address: whether others have its address too, as modules of a mainframe have.
         on_setting: called with the name of a setting and its value before it is set, if stated.
     """
@@ -172,6 +174,7 @@ class Instrument:
     wire_facts: ClassVar[Sequence[WireFact]] = ()
     sessions: Sequence[Session] = ()
     sizes: ClassVar[str] = ""
+    unverified: ClassVar[Mapping[str, str]] = {}
     shares_address: ClassVar[bool] = False
 
     def __init_subclass__(cls) -> None:

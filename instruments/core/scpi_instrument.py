@@ -79,6 +79,22 @@ class ScpiInstrument(Instrument):
         """
         return self.session.do(command, timeout)
 
+    def write_confirmed(self, node: str, value: str, *, selector: str = "") -> None:
+        """Set what is no declared setting, and read it back.
+
+        Numbers are compared as numbers, words in their short or long form.
+
+        node: the command without its arguments, whose query reads the value. selector: first
+        argument of both.
+
+        Raises `DeniedError`, and `NotDoneError` where another value is read.
+        """
+        command = f"{node} {','.join(filter(None, (selector, value)))}"
+        self.write(command)
+        found = self.query(f"{node}? {selector}".rstrip()).strip("\"' ")
+        if not _same_value(value, found):
+            raise self.failed(NotDoneError, f"accepted {value}, but reports {found}", command)
+
     def write_unchecked(self, command: str) -> Span:
         """Send `command` and return at once; `raise_on_error` checks the error queue later."""
         return self.session.write(command)
@@ -172,6 +188,18 @@ class ScpiInstrument(Instrument):
         """Wait until `command` has taken effect at `channel`; by default nothing is waited for."""
 
 
+def _same_value(value: str, found: str) -> bool:
+    """Whether a reply has the value that was written, as numbers or as words of SCPI."""
+    if "," in value:
+        pairs = zip(value.split(","), found.split(","), strict=False)
+        same = value.count(",") == found.count(",")
+        return same and all(_same_value(one.strip(), two.strip()) for one, two in pairs)
+    if _NUMBER.fullmatch(value) and _NUMBER.fullmatch(found):
+        return math.isclose(float(value), float(found), rel_tol=1e-6, abs_tol=1e-15)
+    short = "".join(letter for letter in value if not letter.islower())
+    return found.upper() in {value.upper(), short.upper()}
+
+
 class Setting(Generic[V]):
     """A setting that a command sets and the query of the same name reads, once per channel.
 
@@ -190,6 +218,7 @@ class Setting(Generic[V]):
         tolerance: largest difference between two values that count as the same.
         timeout: how long the command may take, in ns.
         verified: whether every change is read back and compared.
+        reason: why one that is not verified need not be.
         advice: what to try where the value read back is another.
         gates_light: whether light passes only while it is on: restored first where it is to
             be off, and last where it is to be on, so that nothing is lit meanwhile.
@@ -212,12 +241,15 @@ class Setting(Generic[V]):
         tolerance: float = 0.0,
         timeout: int = DEFAULT_TIMEOUT,
         verified: bool = False,
+        reason: str = "",
         advice: str = "",
         gates_light: bool = False,
         light: Literal[-1, 0, 1] = 0,
         read: Callable[[Any, int], V] | None = None,
         check: Callable[[Any, V], None] | None = None,
     ) -> None:
+        if verified and reason:
+            raise TypeError(f"{about}: found a reason why it is not verified, and it is")
         self.kind = kind
         self.node = node
         self.about = about
@@ -229,6 +261,7 @@ class Setting(Generic[V]):
         self.tolerance = tolerance
         self.timeout = timeout
         self.verified = verified
+        self.reason = reason
         self.advice = advice
         self.gates_light = gates_light
         self.light = light

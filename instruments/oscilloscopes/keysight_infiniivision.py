@@ -21,6 +21,10 @@ _POLL = 1_000_000
 _RUNNING = 1 << 3
 _CLIPPED = (1, 65535)
 _HOLE = 0
+_IN_PREAMBLE = (
+    "the preamble of each record has the scales and the points that were taken: levels and times "
+    "are made with them, and another period is refused"
+)
 
 
 class _Preamble(NamedTuple):
@@ -58,6 +62,17 @@ class KeysightInfiniivision(ScpiInstrument):
         -222: ("the value is outside its range", "another number of samples, or another period"),
         -230: ("it has no record to give", "begin another log"),
     }
+    unverified: ClassVar[Mapping[str, str]] = {
+        ":CHAN*:DISP 1": "a channel that is off has no record, which is an error",
+        ":CHAN*:RANG *": _IN_PREAMBLE,
+        ":CHAN*:OFFS *": _IN_PREAMBLE,
+        ":TIM:MODE MAIN": _IN_PREAMBLE,
+        ":TIM:REF CENT": _IN_PREAMBLE,
+        ":TIM:RANG *": _IN_PREAMBLE,
+        ":TIM:POS *": _IN_PREAMBLE,
+        ":TRIG:SWE NORM": "a record that no trigger begins does not end, which is an error",
+        ":WAV:*": "a record of another form or length is refused",
+    }
     volts_per_mw = Option(float, 1.0, "response of the photodiodes and their amplifiers, in V/mW")
     full_scale = Option(float, 2.0, "greatest power that is shown, in mW", key="full_scale_mw")
 
@@ -76,15 +91,15 @@ class KeysightInfiniivision(ScpiInstrument):
         volts = 1.25 * self.full_scale * self.volts_per_mw
         self.write(":STOP")
         for n in channels:
+            self.write_confirmed(f":CHAN{n}:COUP", "DC")
             for command in (
                 f":CHAN{n}:DISP 1",
-                f":CHAN{n}:COUP DC",
                 f":CHAN{n}:RANG {volts:.6g}",
                 f":CHAN{n}:OFFS {0.4 * volts:.6g}",  # the screen's middle: 0 is near its foot
             ):
                 self.write(command)
+        self.write_confirmed(":ACQ:TYPE", "HRESolution")
         for command in (
-            ":ACQ:TYPE HRES",
             ":TIM:MODE MAIN",
             ":TIM:REF CENT",
             f":TIM:RANG {duration:.9E}",

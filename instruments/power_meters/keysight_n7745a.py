@@ -3,25 +3,38 @@
 import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from lightrig.instruments.clock import Clock, Span
 from lightrig.instruments.core.capabilities import PowerLog, PowerReading
-from lightrig.instruments.core.detected_power import NO_VALUE, OverRangeError, dbm, over_range
+from lightrig.instruments.core.detected_power import (
+    NO_VALUE,
+    NoReadingError,
+    OverRangeError,
+    UnderRangeError,
+    dbm,
+    missing_value,
+    no_value,
+)
 from lightrig.instruments.core.endpoint import Endpoint
-from lightrig.instruments.core.errors import NotDoneError
+from lightrig.instruments.core.errors import InstrumentError, NotDoneError
 from lightrig.instruments.core.instrument import Option
 from lightrig.instruments.core.keysight_n77 import MEANINGS
 from lightrig.instruments.core.scpi_instrument import RestorableScpiInstrument, Setting
 from lightrig.instruments.core.wire_facts import WireFact
 
+_SAME_RANGE_DB = 0.5
 _READING_TIMEOUT = 5_000_000_000
 _ZEROING_TIMEOUT = 60_000_000_000
 _TRANSFER_TIMEOUT = 30_000_000_000
 _QUESTIONABLE = -231
 _POLL = 2_000_000
+_QUEUED = (
+    "on or off: the Programming Guide has no value that is coerced, and a refused one stands in "
+    "the error queue, which is read after the command"
+)
 
 
 class KeysightN7745a(RestorableScpiInstrument):
@@ -58,11 +71,33 @@ class KeysightN7745a(RestorableScpiInstrument):
         "and takes less light",
     )
     wavelength = Setting(
-        float, ":SENS{channel}:POW:WAV", "wavelength", unit="nm", argument="{:.4f}NM", scale=1e9
+        float,
+        ":SENS{channel}:POW:WAV",
+        "wavelength",
+        unit="nm",
+        argument="{:.4f}NM",
+        scale=1e9,
+        tolerance=0.01,
+        verified=True,
+        advice="query its MIN and MAX: it corrects for no other wavelength",
     )
     averaging = Setting(
-        float, ":SENS{channel}:POW:ATIM", "averaging", unit="ns", argument="{:.0f}NS", scale=1e9
+        float,
+        ":SENS{channel}:POW:ATIM",
+        "averaging",
+        unit="ns",
+        argument="{:.0f}NS",
+        scale=1e9,
+        verified=False,
+        reason="the meter rounds it; the window of a reading is the time that it reports",
     )
+    unverified: ClassVar[Mapping[str, str]] = {
+        ":SENS*:POW:RANG:AUTO *": _QUEUED,
+        ":SENS*:POW:UNIT 1": _QUEUED,
+        ":SENS*:POW:GAIN:AUTO 0": _QUEUED,
+        ":INIT*:CONT 0": "a reading that is not triggered is an error (-213)",
+        ":TRIG*:INP *": "a log that no trigger begins does not end, which is an error",
+    }
 
     def __init__(self, name: str, endpoint: Endpoint, clock: Clock, **options: Any) -> None:
         super().__init__(name, endpoint, clock, **options)
@@ -116,9 +151,10 @@ class KeysightN7745a(RestorableScpiInstrument):
         watts = self.query_floats(command, len(self._ports), timeout).tolist()
         answered = self.clock.now()
         shown = dict(zip(self._ports, watts, strict=True))
-        over = [n for n, watt in shown.items() if abs(watt) > NO_VALUE]
-        for n in set(over).intersection(ports):
-            raise over_range(self, command, n, "attenuate; prepare() sets the range to automatic")
+        over = [n for n, watt in shown.items() if missing_value(watt) is not None]
+        for n in sorted(set(over).intersection(ports)):
+            advice = "attenuate; prepare() sets the range to automatic"
+            raise no_value(self, command, n, shown[n], advice)
         for code, text in self.read_error_queue():
             # Ports that were not requested measure freely and may report errors as well: that an
             # average has not ended is never about a port that was triggered.
@@ -147,13 +183,39 @@ class KeysightN7745a(RestorableScpiInstrument):
                 f":SENS{n}:POW:RANG {self.log_range:g}DBM",
                 f":TRIG{n}:INP CME",
                 f":SENS{n}:FUNC:PAR:LOGG {samples},{period}NS",
-                f":SENS{n}:FUNC:STAT LOGG,STAR",
             ):
                 self.write(command)
+            self._confirm_log(n, samples, period)
+            self.write(f":SENS{n}:FUNC:STAT LOGG,STAR")
         before = self.clock.now()
         begun = self.write(f":INIT{known[0]}:IMM")
         start = Span(before, begun.latest)
         return PendingLogs(self, known, start, samples, period)
+
+    def _confirm_log(self, n: int, samples: int, period: int) -> None:
+        """Raise `NotDoneError` where a port took another range, number of samples, or period."""
+        query = f":SENS{n}:POW:RANG?"
+        taken = self.query_number(query)
+        if abs(taken - self.log_range) > _SAME_RANGE_DB:
+            stated, found = f"{self.log_range:g} dBm", f"{taken:g} dBm"
+            raise self._not_taken(query, "range of a log", n, stated, found)
+        query = f":SENS{n}:FUNC:PAR:LOGG?"
+        number, _, seconds = self.query(query).partition(",")
+        try:
+            found_samples, found_period = round(float(number)), float(seconds) * 1e9
+        except ValueError:
+            raise self.garbled(query, f"{number},{seconds}", "parameters of a log") from None
+        if found_samples != samples or abs(found_period - period) * samples > period / 2:
+            stated = f"{samples} samples of {period} ns"
+            found = f"{found_samples} of {found_period:g} ns"
+            raise self._not_taken(query, "log", n, stated, found)
+
+    def _not_taken(
+        self, query: str, about: str, n: int, stated: str, found: str
+    ) -> InstrumentError:
+        return self.failed(
+            NotDoneError, f"accepted {stated} as {about} of channel {n}, but reports {found}", query
+        )
 
     def _configure(self, n: int) -> None:
         """Have readings of a port be triggered and in watt; note over what it averages."""
@@ -219,8 +281,19 @@ class PendingLogs:
             self._meter.clock.sleep(_POLL)
         command = f":SENS{n}:FUNC:RES?"
         watt = self._meter.query_floats(command, self._samples, _TRANSFER_TIMEOUT)
-        beyond = int(np.count_nonzero(np.abs(watt) > NO_VALUE))
-        if beyond:
+        missing = [missing_value(one) for one in watt[~(np.abs(watt) <= NO_VALUE)].tolist()]
+        for kind, problem in (
+            (NoReadingError, "no reading"),
+            (UnderRangeError, "less light than its range shows"),
+        ):
+            if count := missing.count(kind):
+                raise self._meter.failed(
+                    kind,
+                    f"had {problem} on channel {n}, in {count:,} of {self._samples:,} samples",
+                    command,
+                    ("try", "state a lower `log_range:` in the testbed file: is there light?"),
+                )
+        if beyond := len(missing):
             raise self._meter.failed(
                 OverRangeError,
                 f"had more light on channel {n} than its range takes, "

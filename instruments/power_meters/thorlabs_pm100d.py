@@ -1,12 +1,12 @@
 """Thorlabs PM100D, PM100USB and PM400 power meters, with one sensor."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from lightrig.instruments.clock import Clock
 from lightrig.instruments.core.capabilities import PowerReading
-from lightrig.instruments.core.detected_power import NO_VALUE, dbm, over_range
+from lightrig.instruments.core.detected_power import dbm, missing_value, no_value
 from lightrig.instruments.core.endpoint import Endpoint
 from lightrig.instruments.core.errors import NotDoneError
 from lightrig.instruments.core.instrument import Option, from_milliseconds, line_speed
@@ -20,7 +20,12 @@ from lightrig.instruments.core.wire_facts import WireFact
 _READING_TIMEOUT = 5_000_000_000
 _ZEROING_TIMEOUT = 60_000_000_000
 _POLL = 100_000_000
-_POWER_SENSOR = 1
+_POWER_SENSORS = frozenset({1, 2, 4, 5})
+"""Types of sensors of power: photodiode, thermopile, four-quadrant thermopile (4 or 5).
+
+Type 3 is pyroelectric and measures energy. The flags tell it on older consoles alone: bit 0 of the
+newer mask (bit 31 set; the PM103 leaves that out) says that a sensor has automatic ranges.
+"""
 
 
 class ThorlabsPm100d(RestorableScpiInstrument):
@@ -31,7 +36,8 @@ class ThorlabsPm100d(RestorableScpiInstrument):
     error, never a number.
 
     Source: the PM100D's SCPI commands as PyMeasure, InstrumentKit and other independent drivers
-    use them.
+    use them. Types of sensors, and the newer flags of PM100D2, PM100D3 and PM103: Thorlabs' command
+    references (Light_Analysis_Examples, commandDocu), and PyMeasure's pull request 1430.
     """
 
     schemes = ("visa", "scpi", "serial")
@@ -61,8 +67,33 @@ class ThorlabsPm100d(RestorableScpiInstrument):
         "duration of one sample, in ns (3 ms as several drivers state)",
         key="sample_ms",
     )
-    wavelength = Setting(float, "SENS:CORR:WAV", "wavelength", unit="nm", argument="{:.4f}")
-    averages = Setting(float, "SENS:AVER:COUN", "averaging", unit="samples", argument="{:.0f}")
+    wavelength = Setting(
+        float,
+        "SENS:CORR:WAV",
+        "wavelength",
+        unit="nm",
+        argument="{:.4f}",
+        tolerance=0.5,  # newer consoles take whole nm
+        verified=True,
+        advice="does its sensor measure there? query SENS:CORR:WAV? MIN and MAX",
+    )
+    averages = Setting(
+        float,
+        "SENS:AVER:COUN",
+        "averaging",
+        unit="samples",
+        argument="{:.0f}",
+        verified=False,
+        reason="the console may limit it; the window of a reading is the number that it reports",
+    )
+    unverified: ClassVar[Mapping[str, str]] = {
+        "SENS:POW:RANG:AUTO 1": "a sensor with one range does not take it; what a range does not "
+        "show is an error, or reported as the floor",
+        "CONF:POW": "a measurement begins by READ?, whose reply to another quantity is refused: "
+        "the sensor measures power",
+        "SENS:POW:UNIT W": "W or DBM: no console is known to coerce it, and a refused word stands "
+        "in the error queue, which is read after the command",
+    }
 
     def __init__(self, name: str, endpoint: Endpoint, clock: Clock, **options: Any) -> None:
         super().__init__(name, endpoint, clock, **options)
@@ -120,8 +151,9 @@ class ThorlabsPm100d(RestorableScpiInstrument):
         asked = self.clock.now()
         watt = self.query_number("READ?", _READING_TIMEOUT + 2 * window)
         answered = self.clock.now()
-        if abs(watt) > NO_VALUE:
-            raise over_range(self, "READ?", 1, "attenuate, or use a sensor for more power")
+        if missing_value(watt) is not None:
+            advice = "attenuate, or use a sensor for more power"
+            raise no_value(self, "READ?", 1, watt, advice)
         return PowerReading(
             asked, answered, window, {port: dbm(watt, self.floor) for port in ports}
         )
@@ -131,10 +163,10 @@ class ThorlabsPm100d(RestorableScpiInstrument):
         answer = self.query(query)
         if answer.lower().startswith("no sensor"):
             raise self.refused(answer, advice="plug a sensor in")
-        flags = answer.rpartition(",")[2].strip()
-        if not flags.isdigit():
+        *_, kind, _, flags = ("", "", "", *(field.strip() for field in answer.split(",")))
+        if not (kind.isdigit() and flags.isdigit()):
             raise self.garbled(query, answer, "description of a sensor")
-        if not int(flags) & _POWER_SENSOR:
+        if int(kind) not in _POWER_SENSORS:
             raise self.refused("its sensor does not measure power", answer, "plug in one that does")
 
     def _configure(self) -> int:

@@ -137,6 +137,8 @@ def test_typed_by_hand(line):
 
 WELL = {
     ":OPER:COND?": b"+0\n",
+    ":CHAN1:COUP?": b"DC\n",
+    ":ACQ:TYPE?": b"HRES\n",
     ":WAV:PRE?": b"+1,+3,+100,+1,+1.0E-06,+0.0E+00,+0,+1.0E-04,+0.0E+00,+32768\n",
     ":WAV:DATA?": b"#3200" + struct.pack("<100H", *[40000] * 100) + b"\n",
 }
@@ -146,6 +148,8 @@ WELL = {
     ("lie", "error"),
     [
         ({":WAV:PRE?": b"+1,+3,+100\n"}, GarbledError),
+        ({":CHAN1:COUP?": b"AC\n"}, NotDoneError),
+        ({":ACQ:TYPE?": b"NORM\n"}, NotDoneError),
         ({":WAV:PRE?": WELL[":WAV:PRE?"].replace(b"+0.0E+00", b"soon")}, GarbledError),
         ({":WAV:PRE?": WELL[":WAV:PRE?"].replace(b"1.0E-06", b"1.1E-06")}, DeniedError),
         ({":WAV:DATA?": b"#3100" + b"a" * 100 + b"\n"}, GarbledError),

@@ -13,7 +13,12 @@ from scripted_scpi import scripted_scpi
 
 from lightrig.instruments.clock import SystemClock
 from lightrig.instruments.core import scpi_instrument
-from lightrig.instruments.core.detected_power import OverRangeError, dbm
+from lightrig.instruments.core.detected_power import (
+    NoReadingError,
+    OverRangeError,
+    UnderRangeError,
+    dbm,
+)
 from lightrig.instruments.core.errors import (
     DeniedError,
     DisconnectedError,
@@ -260,6 +265,9 @@ def told(reading: bytes | None, **other: bytes) -> "dict[str, bytes | None]":
         (block(struct.pack("<ff", float("nan"), 1e-3)), GarbledError),
         (block(struct.pack("<ff", 3.4e38, 1e-3)), OverRangeError),
         (block(struct.pack("<ff", float("inf"), 1e-3)), OverRangeError),
+        (block(struct.pack("<ff", 9.9e37, 1e-3)), OverRangeError),
+        (block(struct.pack("<ff", -9.9e37, 1e-3)), UnderRangeError),
+        (block(struct.pack("<ff", 9.91e37, 1e-3)), NoReadingError),
         (b"#1x\n", GarbledError),
         (b"", DisconnectedError),
         (b"#18\x00\x00", NoReplyError),
@@ -281,6 +289,44 @@ def test_an_invalid_reading_is_an_error(reading, error, monkeypatch):
         driver.power([1])
     assert "meter" in str(wrong.value)
     assert ":READ:POW:ALL?" in str(wrong.value)
+    clock.close()
+
+
+def test_a_wavelength_that_the_meter_does_not_take_is_an_error():
+    answers = told(None) | {":SENS1:POW:WAV?": b"+1.25000000E-006\n"}
+    clock = SystemClock()
+    with (
+        scripted_scpi(answers.get) as device,
+        contextlib.closing(KeysightN7745a("meter", device.endpoint, clock)) as driver,
+        pytest.raises(NotDoneError, match=r"accepted 1550 nm .* reports 1250 nm"),
+    ):
+        driver.prepare([1], wavelength_nm=1550)
+    clock.close()
+
+
+@pytest.mark.parametrize(
+    ("query", "reply", "says"),
+    [
+        (":SENS1:POW:RANG?", b"+0.00000000E+000\n", "accepted 10 dBm .* reports 0 dBm"),
+        (
+            ":SENS1:FUNC:PAR:LOGG?",
+            b"+100,+2.00000000E-003\n",
+            "100 samples of 1000000 ns .* reports 100 of 2e.06 ns",
+        ),
+    ],
+)
+def test_a_log_that_the_meter_takes_otherwise_is_an_error(query, reply, says):
+    well = {
+        ":SENS1:POW:RANG?": b"+1.00000000E+001\n",
+        ":SENS1:FUNC:PAR:LOGG?": b"+100,+1.00000000E-003\n",
+    }
+    clock = SystemClock()
+    with (
+        scripted_scpi({**told(None), **well, query: reply}.get) as device,
+        contextlib.closing(KeysightN7745a("meter", device.endpoint, clock)) as driver,
+        pytest.raises(NotDoneError, match=says),
+    ):
+        driver.log(1, samples=100, period=1_000_000)
     clock.close()
 
 

@@ -7,11 +7,16 @@ from instrument_rig import MS, Line, Rig
 from scripted_scpi import scripted_scpi
 
 from lightrig.instruments.clock import SystemClock
-from lightrig.instruments.core.detected_power import OverRangeError
+from lightrig.instruments.core.detected_power import (
+    NoReadingError,
+    OverRangeError,
+    UnderRangeError,
+)
 from lightrig.instruments.core.errors import (
     CANNOT,
     DeniedError,
     GarbledError,
+    InstrumentError,
     NoReplyError,
     NotDoneError,
 )
@@ -133,10 +138,13 @@ def test_in_dbm_less_than_nothing_is_no_number(line):
     [
         ({"READ?": b"bright\n"}, GarbledError),
         ({"READ?": b"9.90000000E+37\n"}, OverRangeError),
-        ({"READ?": b"-3.4E+38\n"}, OverRangeError),
+        ({"READ?": b"-9.90000000E+37\n"}, UnderRangeError),
+        ({"READ?": b"-3.4E+38\n"}, UnderRangeError),
+        ({"READ?": b"9.91E+37\n"}, NoReadingError),
         ({"SENS:AVER:COUN?": b"many\n"}, GarbledError),
         ({"SYST:SENS:IDN?": b"S154C\n"}, GarbledError),
-        ({"SYST:SENS:IDN?": b"ES111C,1,now,2,1,34\n"}, DeniedError),
+        ({"SYST:SENS:IDN?": b"ES111C,1,now,3,1,34\n"}, DeniedError),
+        ({"SYST:SENS:IDN?": b"ES111C,1,now,3,2,2147483653\n"}, DeniedError),
         ({"READ?": None}, NoReplyError),
     ],
 )
@@ -157,6 +165,80 @@ def test_an_invalid_reply_of_the_meter_is_an_error(answers, error, monkeypatch):
         pytest.raises(error, match="meter"),
     ):
         driver.power([1])
+    clock.close()
+
+
+# Types and flags: Thorlabs' command references of PM100D3 (bit 31: new mask, bit 0: automatic
+# ranges, bit 2: wavelength settable), PM103 (the same bits without bit 31), PM400 and PM101 (bit 0:
+# power, bit 5: wavelength settable; type 5 is a four-quadrant thermopile, 4 on the PM100D3).
+@pytest.mark.parametrize(
+    "sensor",
+    [
+        "S155C,1,2-JUN-2021,1,18,289",
+        f"S120C,1,2-JUN-2021,1,18,{1 << 31 | 0b101}",
+        f"S120C,1,2-JUN-2021,1,18,{1 << 31 | 0b100}",
+        "S120C,1,2-JUN-2021,1,2,4",
+        f"S401C,1,2-JUN-2021,2,18,{1 << 31 | 0b101}",
+        f"S440C,1,2-JUN-2021,4,18,{1 << 31 | 0b100}",
+        "S440C,1,2-JUN-2021,5,18,33",
+    ],
+)
+def test_sensors_of_power_are_known_by_their_type(sensor):
+    script = {
+        "SYST:SENS:IDN?": f"{sensor}\n".encode(),
+        "SENS:AVER:COUN?": b"1\n",
+        "READ?": b"1.0E-3\n",
+    }
+    clock = SystemClock()
+    with (
+        scripted_scpi(script.get) as device,
+        contextlib.closing(ThorlabsPm100d("meter", device.endpoint, clock)) as driver,
+    ):
+        assert driver.power([1]).dbm == {1: pytest.approx(0.0)}
+    clock.close()
+
+
+@pytest.mark.parametrize(
+    ("reply", "sentence"),
+    [
+        (b"+9.9E+37\n", "has more light on channel 1 than its range takes"),
+        (b"-9.9E+37\n", "has less light on channel 1 than its range shows"),
+        (b"9.91E37\n", "has no reading of channel 1: it answers that it is not a number"),
+    ],
+)
+def test_each_answer_that_is_no_value_has_its_sentence(reply, sentence):
+    script = {
+        "SYST:SENS:IDN?": b"S155C,1,2-JUN-2021,1,18,289\n",
+        "SENS:AVER:COUN?": b"1\n",
+        "READ?": reply,
+    }
+    clock = SystemClock()
+    with (
+        scripted_scpi(script.get) as device,
+        contextlib.closing(ThorlabsPm100d("meter", device.endpoint, clock)) as driver,
+        pytest.raises(InstrumentError, match=sentence) as found,
+    ):
+        driver.power([1])
+    assert ("attenuate" in str(found.value)) == ("more light" in sentence)
+    clock.close()
+
+
+@pytest.mark.parametrize(("shows", "accepted"), [(1550.0, True), (1549.6, True), (1100.0, False)])
+def test_a_wavelength_that_the_sensor_does_not_take_is_an_error(shows, accepted):
+    script = {
+        "SYST:SENS:IDN?": b"S155C,1,2-JUN-2021,1,18,289\n",
+        "SENS:AVER:COUN?": b"1\n",
+        "SENS:CORR:WAV?": f"{shows:.8E}\n".encode(),
+    }
+    clock = SystemClock()
+    with (
+        scripted_scpi(script.get) as device,
+        contextlib.closing(ThorlabsPm100d("meter", device.endpoint, clock)) as driver,
+        contextlib.nullcontext()
+        if accepted
+        else pytest.raises(NotDoneError, match=r"accepted 1550 nm .* reports 1100 nm"),
+    ):
+        driver.prepare([1], wavelength_nm=1550)
     clock.close()
 
 
