@@ -93,6 +93,7 @@ class Counted:
     counter: name of the counter. expected: fewest bits within the gate. decision: of the
     sequential test that stopped it, None for a gate of fixed length. scale: the limit.
     looks: errors at each look while it was open. burst: declared mean number of errors in a burst.
+    pattern: that was compared; empty where FEC counted errors of any traffic.
     dispersion: the variance of the number of errors, over that of independent ones, by which a
     sequential test decided.
     """
@@ -106,6 +107,12 @@ class Counted:
     looks: tuple[int, ...] = ()
     burst: float | None = None
     dispersion: float = 1.0
+    pattern: str = ""
+
+    @property
+    def named(self) -> str:
+        """The counter with its pattern, where it has one: "ber.1, PRBS31Q"."""
+        return ", ".join(filter(None, (self.counter, self.pattern)))
 
     @property
     def errors(self) -> GateErrors:
@@ -275,7 +282,7 @@ def _judge_alone(limit: Limit, counted: Counted) -> _Judged:
     retained = counted.decision == "accept"
     text = "accepted" if retained else "rejected"
     errors, bits = counted.count.errors, counted.count.bits
-    counted_as = f"{name}: {errors:,} errors in {bits:.4g} bits"
+    counted_as = f"{counted.named}: {errors:,} errors in {bits:.4g} bits"
     assumed = f"bursts of {counted.burst:g}" if counted.burst else "independent errors"
     reason = f"{counted_as}, {text} by the sequential test for {assumed}."
     upper = counted.ratio.upper if counted.ratio else math.inf
@@ -290,7 +297,7 @@ def _judge_together(limit: Limit, counts: Sequence[Counted]) -> _Judged:
     if found.outcome == "pass" and limit.warn is not None:
         warned = judge_gates(gates, limit.warn, confidence, burst)
         if warned.outcome != "pass":
-            reason = f"{name}: {found.reason} But to warn: {warned.reason}"
+            reason = f"{counts[0].named}: {found.reason} But to warn: {warned.reason}"
             return _Judged(name, "marginal", None, reason, found.upper)
-    reason = f"{name}: {found.reason}"
+    reason = f"{counts[0].named}: {found.reason}"
     return _Judged(name, found.outcome, found.needed, reason, found.upper)

@@ -9,8 +9,9 @@ import numpy as np
 
 from lightrig.harness.quantities.quantity import Reduction
 from lightrig.harness.quantities.registry import all_quantities, quantity_of
-from lightrig.harness.record import Row
+from lightrig.harness.record import Row, Scalar
 from lightrig.harness.report.estimates import CONFIDENCE
+from lightrig.harness.report.frames import condition_name, stated_beside
 from lightrig.harness.report.units import shown
 from lightrig.harness.statistics.independence import effective_samples
 from lightrig.harness.statistics.quantiles import Quantile, quantile
@@ -30,6 +31,7 @@ class MedianFigure:
 
     lower, upper: its 95 % interval; None where `n` is too small for one, or as many samples as
     depend on each other. missing: then, the report's words for that; empty for one sample.
+    beside: what stands beside it, by name: the wavelength of a loss; "" where no row states it.
     """
 
     quantity: str
@@ -40,6 +42,7 @@ class MedianFigure:
     n: int
     simulated: bool
     missing: str = ""
+    beside: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -48,12 +51,13 @@ class _Samples:
 
     Bounds are arrays of numbers, since they stay until a test ends, and a long run has tens of
     thousands of events. in_order: number of events, from 0, whose place is their number; places: of
-    the others.
+    the others. beside: values of the conditions that stand beside the quantity.
     """
 
     unit: str
     simulated: bool
     reduce: Callable[[float, float], float] | None
+    beside: Mapping[str, set[Scalar | None]]
     low: "array[float]" = field(default_factory=lambda: array("d"))
     high: "array[float]" = field(default_factory=lambda: array("d"))
     value: "array[float]" = field(default_factory=lambda: array("d"))
@@ -102,6 +106,8 @@ class Quantities:
             low = row.value if row.lower is None else row.lower
             high = row.value if row.upper is None else row.upper
             samples.add(row.conditions.get("event"), low, high, row.value)
+            for condition, stated in samples.beside.items():
+                stated.add(row.conditions.get(condition))
 
     def figures(self) -> Iterator[MedianFigure]:
         """Yield the present figure of every quantity that is not hidden."""
@@ -117,8 +123,14 @@ class Quantities:
                 value, lower, upper = found.value, found.lower, found.upper
             elif low.size > 1:
                 missing = f"not enough data: {found.needed:,} needed"
+            beside = {
+                condition_name(each)[0]: stated_beside(each, stated)
+                for each, stated in samples.beside.items()
+            }
             yield MedianFigure(
-                name, value, lower, upper, samples.unit, low.size, samples.simulated, missing
+                *(name, value, lower, upper, samples.unit, low.size, samples.simulated),
+                missing,
+                beside,
             )
 
     def few(self) -> list[MedianFigure]:
@@ -145,12 +157,16 @@ def _samples(row: Row, simulated: bool) -> _Samples | None:
     if declared.terminal == "hidden":
         return None
     reduction = declared.reduction()
-    return _Samples(row.unit, simulated, None if reduction is None else _REDUCE[reduction])
+    reduce = None if reduction is None else _REDUCE[reduction]
+    return _Samples(row.unit, simulated, reduce, {name: set() for name in declared.beside})
 
 
 def in_a_line(figures: Iterable[MedianFigure]) -> str:
-    """Write figures with their intervals: `los 2.1 ms [2 … 2.3] (median of 300)`."""
-    by_company: dict[tuple[int, bool], list[str]] = {}
+    """Write figures with their intervals: `los 2.1 ms [2 … 2.3] (median of 300)`.
+
+    What stands beside them follows: `(median of 64; 1310 nm; temperature not stated)`.
+    """
+    by_company: dict[tuple[int, bool, str], list[str]] = {}
     without: dict[str, list[str]] = {}
     for one in figures:
         if one.missing:
@@ -162,10 +178,15 @@ def in_a_line(figures: Iterable[MedianFigure]) -> str:
             written = interval(one.lower, one.upper, one.unit, one.value)
             value, ends = written.value, f" [{written.ends}]"
         text = f"{one.quantity.removeprefix('reconfiguration.')} {value}{ends}"
-        by_company.setdefault((one.n, one.simulated), []).append(text)
+        beside = "".join(
+            f"; {stated or f'{name} not stated'}" for name, stated in one.beside.items()
+        )
+        by_company.setdefault((one.n, one.simulated, beside), []).append(text)
     shown_figures = []
-    for (n, simulated), each in by_company.items():
+    for (n, simulated, beside), each in by_company.items():
         of = f"{'median' if len(each) == 1 else 'medians'} of {n:,}" if n > 1 else "n = 1"
-        shown_figures.append(f"{', '.join(each)} ({of}{', simulated' if simulated else ''})")
+        shown_figures.append(
+            f"{', '.join(each)} ({of}{', simulated' if simulated else ''}{beside})"
+        )
     shown_figures += [f"{', '.join(names)} {missing}" for missing, names in without.items()]
     return "; ".join(shown_figures)

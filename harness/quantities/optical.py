@@ -11,18 +11,21 @@ PORT_COUNTERS = "Counters of NIC ports"
 SWITCHING = "Switching times"
 SWITCH_OPTICS = "Switch optics"
 
+_LIGHT = "wavelength_nm,temperature_c"
+_WAVELENGTHS = "wavelengths_nm,temperature_c"
+
 OPTICAL = table(f"""
 [{INSERTION_LOSS}]
 # The loss of a circuit differs more between nights than within one.
-insertion_loss  least=0 dB lower direction=up
+insertion_loss  least=0 dB lower direction=up beside={_LIGHT}
     optical power lost in one circuit, against a stored reference
-insertion_loss.relative  dB lower direction=up
+insertion_loss.relative  dB lower direction=up beside={_LIGHT}
     optical power lost in one circuit, against the median circuit
-insertion_loss.repeatability  least=0 dB lower direction=up
+insertion_loss.repeatability  least=0 dB lower direction=up beside={_LIGHT}
     standard deviation of the loss of a circuit that is made again
 insertion_loss.factory_en  1 lower direction=up
     En number of a loss against the factory value that the switch stores
-path_loss  least=0 dB lower direction=up
+path_loss  least=0 dB lower direction=up beside={_LIGHT}
     optical power lost from transceiver to transceiver, through all switches
 check_standard.shift  dB none effect=difference hidden
     change of the loss of the check standard since the references were taken, median of its circuits
@@ -60,35 +63,35 @@ loss.budget.combined  dB lower unjudged hidden
     standard uncertainty: all contributions combined
 [{BIT_ERRORS}] 1 lower hidden
 # A ratio of bits without an error is a bound, of which there is no median: hidden.
-bit_error_ratio  greatest=1 direction=up ratio=10
+bit_error_ratio  greatest=1 direction=up ratio=10 beside=pattern
     bit errors per bit, at full received power
-bit_error_ratio.over_power  greatest=1 none unjudged
+bit_error_ratio.over_power  greatest=1 none unjudged beside=pattern
     bit errors per bit at a stated attenuation
-bit_errors  unjudged
+bit_errors  unjudged beside=pattern
     bit errors counted in one gate
-bit_errors.void  unjudged
+bit_errors.void  unjudged beside=pattern
     share of the bits of a gate that were not compared
-nic_error_ratio.before_fec  greatest=1 direction=up ratio=10
+nic_error_ratio.before_fec  greatest=1 direction=up ratio=10 beside=pattern
     pre-FEC BER by the counters of a NIC port
-nic_error_ratio.after_fec  greatest=1 direction=up ratio=10
+nic_error_ratio.after_fec  greatest=1 direction=up ratio=10 beside=pattern
     post-FEC BER by the counters of a NIC port
-nic_error_ratio.symbols_after_fec  greatest=1 direction=up ratio=10
+nic_error_ratio.symbols_after_fec  greatest=1 direction=up ratio=10 beside=pattern
     FEC symbol errors per symbol that were not corrected
-nic_error_ratio.symbols_before_fec  greatest=1 direction=up ratio=10
+nic_error_ratio.symbols_before_fec  greatest=1 direction=up ratio=10 beside=pattern
     FEC symbol errors per symbol before correction
-nic_error_ratio.codewords_before_fec  greatest=1 direction=up ratio=10
+nic_error_ratio.codewords_before_fec  greatest=1 direction=up ratio=10 beside=pattern
     FEC code words with errors, all corrected
-nic_error_ratio.codewords_after_fec  greatest=1 direction=up ratio=10
+nic_error_ratio.codewords_after_fec  greatest=1 direction=up ratio=10 beside=pattern
     FEC code words that could not be corrected
 [{SIGNAL_QUALITY}]
 frame_loss_ratio  greatest=1 1 lower direction=up ratio=10 hidden
     64-octet frames lost behind FEC, by its histogram of symbol errors
 [{BIT_ERRORS}]
-nic_error_ratio.pattern  greatest=1 1 lower direction=up ratio=10 hidden
+nic_error_ratio.pattern  greatest=1 1 lower direction=up ratio=10 hidden beside=pattern
     bit errors per bit of a test pattern between ports
-sensitivity  dBm lower
+sensitivity  dBm lower beside=pattern
     received power at which the bit error ratio reaches its limit
-sensitivity.oma  dBm lower
+sensitivity.oma  dBm lower beside=pattern
     received OMA at which the bit error ratio reaches its limit
 temperature  °C none unjudged
     temperature of a climate chamber once it has settled
@@ -111,7 +114,7 @@ switching.time  ns
 switching.repeatability  least=0 dB none direction=up effect=difference
     range of the optical power of one circuit over all times that it was made
 [{SWITCH_OPTICS}] dB lower
-polarization_dependent_loss  least=0 direction=up effect=difference
+polarization_dependent_loss  least=0 direction=up effect=difference beside={_LIGHT}
     greatest less least loss of one circuit over all polarizations (IEC 61300-3-2)
 polarization_dependent_loss.budget.noise  unjudged hidden
     standard uncertainty of the polarization dependent loss: noise
@@ -119,7 +122,7 @@ polarization_dependent_loss.budget.controller  unjudged hidden
     standard uncertainty of the polarization dependent loss: controller
 polarization_dependent_loss.budget.meter  unjudged hidden
     standard uncertainty of the polarization dependent loss: meter
-wavelength_dependent_loss  least=0 direction=up effect=difference
+wavelength_dependent_loss  least=0 direction=up effect=difference beside={_WAVELENGTHS}
     greatest less least loss of one circuit over stated wavelengths (IEC 61300-3-7)
 wavelength_dependent_loss.budget.noise  unjudged hidden
     standard uncertainty of the wavelength dependent loss: noise
@@ -127,7 +130,7 @@ wavelength_dependent_loss.budget.source  unjudged hidden
     standard uncertainty of the wavelength dependent loss: source
 wavelength_dependent_loss.budget.meter  unjudged hidden
     standard uncertainty of the wavelength dependent loss: meter
-crosstalk  direction=up effect=difference
+crosstalk  direction=up effect=difference beside={_LIGHT}
     power at a dark egress over that at the egress of a circuit (IEC 61300-3-50)
 crosstalk.budget.noise  unjudged hidden
     standard uncertainty of the crosstalk: noise
@@ -168,6 +171,10 @@ port_counter.link_downed
     times that the RDMA link of one NIC port went down during a test
 port_counter.link_recoveries
     times that the RDMA link of one NIC port recovered from errors during a test
+port_counter.firmware_link_downs
+    times that the link of one NIC port went down during a test, as its firmware counts them
+port_counter.firmware_link_recoveries
+    times that the link of one NIC port recovered during a test, as its firmware counts them
 port_counter.carrier_changes  unjudged
     changes of carrier of one NIC port during a test, which changes of plan are part of
 port_counter.receive_errors
@@ -188,6 +195,34 @@ transceiver.bias  mA direction=up
 transceiver.temperature  °C direction=up
     temperature of a NIC port's module
 [{SIGNAL_QUALITY}] hidden
+module_signal.laser_age  share lower direction=up effect=difference
+    age of the laser of one lane, as the module tells it: 100 % is the end of its life
+module_signal.tec_current  share none effect=difference
+    current of the thermoelectric cooler of one lane, of its greatest, as the module measures it
+module_signal.laser_temperature  °C none direction=up effect=difference
+    temperature of the laser of one lane, as the module measures it
+module_signal.errored_frames  1 lower direction=up effect=difference
+    latest errored frames (FERC) of one lane's data path at the fiber, as the module counts them
+module_signal.errored_frames_minimum  1 lower direction=up effect=difference
+    least errored frames (FERC) of one lane's data path at the fiber, as the module counts them
+module_signal.errored_frames_average  1 lower direction=up effect=difference
+    average errored frames (FERC) of one lane's data path at the fiber, as the module counts them
+module_signal.errored_frames_maximum  1 lower direction=up effect=difference
+    greatest errored frames (FERC) of one lane's data path at the fiber, as the module counts them
+module_signal.errored_frames_total  1 lower direction=up effect=difference
+    errored frames (FERC) of one lane's data path at the fiber since the module counts
+module_signal.host_errored_frames  1 lower direction=up effect=difference
+    latest errored frames (FERC) of one lane's data path at the host's side
+module_signal.host_errored_frames_minimum  1 lower direction=up effect=difference
+    least errored frames (FERC) of one lane's data path at the host's side
+module_signal.host_errored_frames_average  1 lower direction=up effect=difference
+    average errored frames (FERC) of one lane's data path at the host's side
+module_signal.host_errored_frames_maximum  1 lower direction=up effect=difference
+    greatest errored frames (FERC) of one lane's data path at the host's side
+module_signal.host_errored_frames_total  1 lower direction=up effect=difference
+    errored frames (FERC) of one lane's data path at the host's side since the module counts
+module_signal.flag  1 none unjudged
+    latched alarm or warning of a module on one of its own measurements; reading it clears it
 module_signal.esnr  dB higher direction=down effect=difference
     electrical signal-to-noise ratio of one lane at the fiber, as the module measures it
 module_signal.pam4_level_transition  dB higher direction=down effect=difference

@@ -42,6 +42,8 @@ class Quantity:
             family; "hidden" ones are neither there nor in the event stream.
         aliases: names under which earlier versions recorded it. Stored rows of such a name are
             read under the present one, and files may still use it.
+        beside: conditions of its rows that stand beside each value, such as the wavelength of a
+            loss; empty where a row states none.
 
     Raises `QuantityDeclarationError`.
     """
@@ -58,6 +60,7 @@ class Quantity:
     baseline: Rule | None = Rule()  # noqa: RUF009 -- frozen
     terminal: Terminal = "shown"
     aliases: tuple[str, ...] = ()
+    beside: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         for name in (self.name, *self.aliases):

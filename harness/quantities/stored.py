@@ -21,7 +21,7 @@ class StoredQuantitiesError(QuantityDeclarationError):
 
 def stored_quantities() -> str | None:
     """Return as JSON all quantities that Lightrig does not declare itself; None without any."""
-    found = [dataclasses.asdict(one) for one in declared_elsewhere()]
+    found = [_stated(one) for one in declared_elsewhere()]
     if not found:
         return None
     document = {"schema": SCHEMA, "quantities": found}
@@ -47,10 +47,18 @@ def declare_from(name: str, text: str | bytes) -> None:
         raise StoredQuantitiesError(f"{name} is damaged: {error!r}") from error
 
 
+def _stated(one: Quantity) -> dict[str, Any]:
+    found = dataclasses.asdict(one)
+    if not one.beside:
+        del found["beside"]  # versions before 0.2 know no such field
+    return found
+
+
 def _quantity(stored: dict[str, Any]) -> Quantity:
     rule = stored["baseline"]
     if rule is not None:
         guard = rule["guard"]
         # Versions before 0.2 kept a test.
         rule = Rule(**{**rule, "test": None, "guard": guard and Guard(**guard)})
-    return Quantity(**{**stored, "baseline": rule, "aliases": tuple(stored["aliases"])})
+    names = {name: tuple(stored.get(name, ())) for name in ("aliases", "beside")}
+    return Quantity(**{**stored, "baseline": rule, **names})

@@ -33,9 +33,9 @@ def table(text: str) -> tuple[Quantity, ...]:
 
     A line per section, with the title in brackets; a line per quantity with its name and options,
     and an indented line with its meaning. Options are the values of `unit`, `better`, `combine`
-    and `terminal`, or `title="..."`, `aliases=a,b`, `greatest=1`; `unjudged` for a quantity that is
-    not compared between nights, or the fields of its `Rule`; lines that begin with # are comments.
-    Raises `QuantityDeclarationError`.
+    and `terminal`, or `title="..."`, `aliases=a,b`, `beside=a,b`, `greatest=1`; `unjudged` for a
+    quantity that is not compared between nights, or the fields of its `Rule`; lines that begin with
+    # are comments. Raises `QuantityDeclarationError`.
     """
     found: list[Quantity] = []
     section, shared, name, options = "", list[str](), "", list[str]()
@@ -63,8 +63,10 @@ def _quantity(name: str, meaning: str, section: str, options: list[str]) -> Quan
             rule[key] = int(value) if key in _NUMBERS else value
         elif is_pair and key in ("least", "greatest"):
             fields[key] = float(value)
-        elif is_pair and key in ("title", "aliases"):
-            fields[key] = tuple(value.split(",")) if key == "aliases" else value
+        elif is_pair and key in ("aliases", "beside"):
+            fields[key] = tuple(value.split(","))
+        elif is_pair and key == "title":
+            fields[key] = value
         elif word in _FIELDS:
             fields[_FIELDS[word]] = word
         else:

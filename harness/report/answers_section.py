@@ -76,8 +76,9 @@ class Answer:
     def shown(self) -> Sequence[Value | NotEnough]:
         """Value of the worst test and, where it has too few samples for its limit, their number."""
         one = self.worst
-        if one is None:
-            return ()
+        return () if one is None else tuple(_with_beside(each, one) for each in self._shown(one))
+
+    def _shown(self, one: Estimate) -> Sequence[Value | NotEnough]:
         if one.answer is not None:
             return (one.answer,)
         asked = _asked(one)
@@ -146,6 +147,13 @@ def _place(outcome: str | None, order: Iterable[str]) -> int:
     if outcome is None:
         return len(places)
     return places.index(outcome) if outcome in places else -1
+
+
+def _with_beside(found: Value | NotEnough, one: Estimate) -> Value | NotEnough:
+    """Add what rows state beside a value: the wavelength and the temperature of a loss."""
+    if isinstance(found, NotEnough):
+        return found
+    return Value(found.text, (*found.context, *one.test.series[one.quantity].beside.values()))
 
 
 def _asked(one: Estimate) -> Value | NotEnough | None:

@@ -13,6 +13,7 @@ from lightrig.harness.report.drawing import Axis, Numbers, Plot, decades, even, 
 from lightrig.harness.report.estimates import CONFIDENCE, Estimate, estimate
 from lightrig.harness.report.figures import Line, arrow, curve
 from lightrig.harness.report.frames import Series, TestbedFrame, TestFrame
+from lightrig.harness.report.quantity_section import beside_column
 from lightrig.harness.report.sections import (
     Cell,
     Column,
@@ -203,6 +204,7 @@ _GATES = Table(
         Column("counter", _counters),
         Column("gates", lambda one: f"{one.test.series[one.quantity].value.size:,}"),
         Column("ratio", _worst),
+        beside_column("pattern"),
         verdict_column(),
     ),
     rows=lambda data: data.each(),
@@ -324,6 +326,10 @@ def _sensitivity(row: _Found) -> Cell:
         "simulated" if row.curve.test.simulated else "",
     )
     return Value(written.value, context)
+
+
+def _pattern(row: _Found) -> Cell:
+    return Styled(row.curve.test.series[_SENSITIVITY].beside.get("pattern", ""), "line")
 
 
 def _oma(row: _Found) -> Cell:
@@ -455,6 +461,7 @@ BIT_ERRORS = Section(
                 Column[_Found]("ratio", lambda row: Styled(_scientific(row.found.target), "line")),
                 Column[_Found]("sensitivity", _sensitivity),
                 Column[_Found]("OMA", _oma),
+                Column[_Found]("pattern", _pattern),
                 Column[_Found]("fit", _fit),
             ),
             rows=_sensitivities,

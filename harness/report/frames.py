@@ -22,6 +22,7 @@ Numbers: TypeAlias = npt.NDArray[Any]
 
 _BETWEEN = {"before", "after"}
 _HIDDEN = {*_BETWEEN, "clock", "testbed"}
+_MOST_BESIDE = 3
 _REDUCTIONS: Mapping[Reduction, tuple[np.ufunc, float]] = {
     "max": (np.maximum, -np.inf),
     "min": (np.minimum, np.inf),
@@ -42,6 +43,8 @@ class Series:
     count: number of intervals that a closure row counts; 1 elsewhere.
     conditions: numeric conditions of single rows by name; NaN where a row has none.
     change: between which plans each row's event was, as "before → after"; "" where it says none.
+    beside: what stands beside each value, by name of the condition as its quantity declares it;
+        "" where no row states it.
     """
 
     unit: str
@@ -53,13 +56,15 @@ class Series:
     count: Numbers
     conditions: Mapping[str, Numbers] = field(default_factory=dict)
     change: tuple[str, ...] = ()
+    beside: Mapping[str, str] = field(default_factory=dict)
 
     def of_change(self, change: str) -> Series:
         """Return the rows of the events between two plans."""
         chosen = np.array([one == change for one in self.change], dtype=bool)
         subject = tuple(compress(self.subject, chosen))
         arrays = (self.event, self.lower, self.value, self.upper, self.count)
-        return Series(self.unit, subject, *(each[chosen] for each in arrays))
+        of_rows = Series(self.unit, subject, *(each[chosen] for each in arrays))
+        return replace(of_rows, beside=self.beside)
 
     @property
     def events(self) -> int:
@@ -188,6 +193,7 @@ class _Columns:
     """One quantity of one test while it is read: arrays of the batches, in the order written."""
 
     unit: str
+    beside: Mapping[str, set[Scalar | None]]
     rows: int = 0
     subject: list[str] = field(default_factory=list)
     event: list[Numbers] = field(default_factory=list)
@@ -203,6 +209,8 @@ class _Columns:
         subjects = [rows.subject.names[code] for code in rows.subject.codes.tolist()]
         present, of_row = np.unique(rows.conditions.codes, return_inverse=True)
         conditions = [rows.conditions.names[code] for code in present.tolist()]
+        for name, stated in self.beside.items():
+            stated.update(each.get(name) for each in conditions)
         more = np.array([len(c) > ("event" in c) + ("n" in c) for c in conditions], dtype=bool)
         for row in np.flatnonzero(more[of_row]).tolist():
             of_this = conditions[of_row[row]]
@@ -228,7 +236,8 @@ class _Columns:
             if name in COUNTERS or name in _BETWEEN or isinstance(value, bool):
                 continue
             if isinstance(value, str):
-                parts.append(value)
+                if name not in self.beside:
+                    parts.append(value)
             else:
                 self.conditions.setdefault(name, {})[row] = value
         return ", ".join(parts)
@@ -250,6 +259,7 @@ class _Columns:
             _emptied(self.count),
             conditions,
             tuple(self.change),
+            {name: stated_beside(name, stated) for name, stated in self.beside.items()},
         )
 
 
@@ -322,7 +332,9 @@ def _add(of_context: Mapping[int, _Test], batch: RowBatch) -> None:
         quantity = batch.quantity.names[batch.quantity.codes[first]]
         columns = tests[test_of[first]].columns
         if quantity not in columns:
-            columns[quantity] = _Columns(batch.unit.names[batch.unit.codes[first]])
+            unit = batch.unit.names[batch.unit.codes[first]]
+            beside = {name: set[Scalar | None]() for name in quantity_of(quantity, unit).beside}
+            columns[quantity] = _Columns(unit, beside)
         columns[quantity].add(batch, places)
 
 
@@ -368,6 +380,27 @@ def condition_name(name: str) -> tuple[str, str]:
     if len(parts) > 1 and parts[-1] in _UNITS:
         return " ".join(parts[:-1]), _UNITS[parts[-1]]
     return " ".join(parts), ""
+
+
+def stated_beside(name: str, values: Iterable[Scalar | None]) -> str:
+    """Return what rows state of a condition: "1310 nm", "24.9 to 25.2 °C", "PRBS31Q".
+
+    Of more than three numbers the least and the greatest; "" where no row states one.
+
+    Args:
+        name: of the condition, with its unit at its end.
+        values: those of all rows; None of one that states none.
+    """
+    found = set(values)
+    lacking = None in found and len(found) > 1
+    numbers = sorted(each for each in found if isinstance(each, int | float))
+    stated = [f"{each:.6g}" for each in numbers]
+    if len(numbers) > _MOST_BESIDE:
+        stated = [f"{stated[0]} to {stated[-1]}"]
+    stated += sorted(each for each in found if isinstance(each, str))
+    unit = condition_name(name)[1]
+    text = f"{', '.join(stated)} {unit}".rstrip() if stated else ""
+    return f"{text}, not of all" if lacking else text
 
 
 def _stated(name: str, value: Scalar) -> str:

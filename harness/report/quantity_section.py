@@ -50,10 +50,12 @@ _LEAST_POINTS, _LEAST_SAMPLES, _MOST_LINES = 3, 10, 6
 
 def quantity_parts(quantity: str) -> Sequence[Part]:
     """Return the table of one quantity, and the figures that its rows allow."""
+    declared = find(quantity)
     columns = (
         test_column(),
         Column("samples", _samples),
         Column("median", _median),
+        *map(beside_column, declared.beside if declared else ()),
         verdict_column(),
     )
     return (
@@ -66,6 +68,15 @@ def quantity_parts(quantity: str) -> Sequence[Part]:
         ),
         Figures(partial(_draw, quantity)),
     )
+
+
+def beside_column(condition: str) -> Column[Estimate]:
+    """Return the column of a condition that stands beside values; empty where no row states it."""
+
+    def stated(one: Estimate) -> Cell:
+        return Styled(one.test.series[one.quantity].beside.get(condition, ""), "line")
+
+    return Column(condition_name(condition)[0], stated)
 
 
 def _about(quantity: str, data: SectionData) -> str:

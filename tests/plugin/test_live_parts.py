@@ -154,3 +154,23 @@ def test_a_note_is_written_once_a_test(tmp_path: Path) -> None:
         finish("f.py::test_a", "passed", 1.0, "")
     run.note("lab", "a gate of 9 s")
     assert written == ["lab: a gate of 30 s", "lab: a gate of 9 s", "lab: a gate of 9 s"]
+
+
+def loss(decibel: float, **conditions: float) -> Row:
+    return Row("ocs 1>17", "insertion_loss", decibel, decibel, decibel, "dB", 0, conditions)
+
+
+def test_a_loss_has_its_wavelength_and_its_temperature_beside_it() -> None:
+    found = Quantities()
+    found.add(False, [loss(1.4, wavelength_nm=1310, temperature_c=c) for c in (24.9, 25.2)])
+    (figure,) = found.figures()
+    assert figure.beside == {"wavelength": "1310 nm", "temperature": "24.9, 25.2 °C"}
+    assert in_a_line([figure]) == "insertion_loss 1.4 dB (median of 2; 1310 nm; 24.9, 25.2 °C)"
+
+
+def test_what_no_row_states_is_empty() -> None:
+    found = Quantities()
+    found.add(False, [loss(1.4, wavelength_nm=1310), loss(1.4)])
+    (figure,) = found.figures()
+    assert figure.beside == {"wavelength": "1310 nm, not of all", "temperature": ""}
+    assert in_a_line([figure]).endswith("; 1310 nm, not of all; temperature not stated)")

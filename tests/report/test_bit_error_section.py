@@ -1,5 +1,7 @@
 """The report on bit errors: bounds, not zeros; curves with a fit; what counted nothing."""
 
+import re
+
 import pytest
 from report_runs import YAML, context
 
@@ -188,3 +190,27 @@ def looked(errors, looks, squares, largest, **conditions):
 def test_gates_are_judged_by_their_bursts_as_the_test_does(show, limited, gates, verdict):
     page = show((context(), gates), described=limited)
     assert verdict in page.text.replace(",", "")
+
+
+def test_the_pattern_stands_beside_each_ratio_and_sensitivity(show, limited):
+    measured = [gate(0, event=n, pattern="PRBS31Q") for n in range(3)]
+    page = show((context(), [*measured, *sweep(pattern="PRBS13Q")]), described=limited)
+    text = " ".join(page.text.split())
+    gates = text.partition("test counter gates ratio pattern verdict")[2]
+    assert re.search(r"ber\.1 3 at most .*?\) PRBS31Q ", gates[:400])
+    assert re.search(r"sensitivity OMA pattern fit.*? PRBS13Q NRZ", text)
+    assert re.search(r"simulated; PRBS31Q\)", text)  # of the answers
+
+
+def test_a_ratio_of_any_traffic_has_no_pattern(show, limited):
+    measured = [gate(3, quantity="nic_error_ratio.before_fec", event=n) for n in range(3)]
+    page = show((context(), measured), described=limited)
+    assert "PRBS" not in page.text
+
+
+def test_a_gate_that_counted_nothing_keeps_its_reason_whole(show):
+    reason = "it compared 3 of 4 bits: the signal was lost for a while, or its counters began anew"
+    void = Row("ber.1", "bit_errors.void", 0.25, 0.25, 0.25, "1", 0,
+               {"event": 0, "pattern": "PRBS31Q", "trouble": reason})  # fmt: skip
+    text = " ".join(show((context(), [gate(0), void])).text.split())
+    assert f"ber.1 {reason}" in text

@@ -140,3 +140,18 @@ def test_circuits_with_ports_of_their_own_count_each(show):
     apart = [row(f"ocs {a}>{a + 8}", "insertion_loss", 1.0 + a / 100) for a in range(1, 9)]
     text = " ".join(show((context(), apart)).text.split())
     assert "median of 8; 95 % interval" in text
+
+
+def test_wavelength_and_temperature_stand_beside_the_losses(show):
+    stated = [row(f"ocs {n}>{n + 8}", "insertion_loss", 1.0, wavelength_nm=1310, temperature_c=23.5)
+              for n in range(1, 9)]  # fmt: skip
+    text = " ".join(show((context(), stated)).text.split())
+    assert re.search(r"median wavelength temperature .*?1310 nm 23\.5 °C", text)
+
+
+def test_an_unstated_temperature_is_an_empty_cell(show):
+    stated = [row(f"ocs {n}>{n + 8}", "insertion_loss", 1.0, wavelength_nm=1310) for n in range(9)]
+    page = show((context(), stated))
+    text = " ".join(page.text.split())
+    assert re.search(r"median wavelength temperature .*?1310 nm ", text)
+    assert "°C" not in text

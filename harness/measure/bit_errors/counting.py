@@ -1,6 +1,7 @@
 """Bit error counting for one test: plan, announce, count and record gates."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from lightrig.harness.bench import Bench
 from lightrig.harness.measure.bit_errors.curves import Curve, fit
@@ -52,6 +53,7 @@ class BitErrors:
         least: shortest gate, in ns, whatever the limit asks for.
         burst: declared mean number of errors in a burst, None where nothing is declared.
         modulation: of the signal, whose curve over power is fitted.
+        pattern: that is sent and expected; empty where FEC counts errors of any traffic.
     """
 
     def __init__(
@@ -65,6 +67,7 @@ class BitErrors:
         least: int = 0,
         burst: float | None = None,
         modulation: Modulation = "NRZ",
+        pattern: str = "",
     ) -> None:
         self.counter = counter
         self.quantity = quantity
@@ -75,6 +78,7 @@ class BitErrors:
         confidence = limit.confidence or CONFIDENCE
         self._burst = burst
         self._modulation = modulation
+        self._pattern = pattern
         rate = counter.bits_per_second
         self.plan: GatePlan = plan_gate(limit.value, confidence, rate, least, burst)
 
@@ -102,7 +106,7 @@ class BitErrors:
         longest = 2 * gate_for(test.fixed_bits(), self.counter.bits_per_second)
         shortest = test.bits_to_settle_without_errors()
         self._say(
-            f"{self.counter.name}: until {self.plan.limit:g} is decided: {shortest:.3g} bits if "
+            f"{self._named}: until {self.plan.limit:g} is decided: {shortest:.3g} bits if "
             f"none is wrong, {test.expected_bits(test.bad):.3g} in the mean at the limit"
         )
         light = self._light()
@@ -119,7 +123,8 @@ class BitErrors:
         sweep = PowerSweep(self.counter, self.plan, self.receiver, attenuator)
         longest = format_duration(self.plan.duration)
         self._say(
-            f"{name}: over received power, at most {MOST_POINTS} gates of up to {longest} each"
+            f"{self._named}: over received power, at most {MOST_POINTS} gates of up to {longest} "
+            "each"
         )
         points: list[tuple[Arrival, Counted]] = []
         for decibel, arrival, counted in sweep.points():
@@ -129,7 +134,7 @@ class BitErrors:
                 points.append((arrival, counted))
         targets = self.plan.limit, KP4_LIMIT
         curve = fit(points, targets, self.plan.confidence, self._modulation, self._burst)
-        rows = list(curve.rows(name, recording.next_event()))
+        rows = list(curve.rows(name, recording.next_event(), self._stated))
         for at_limit in (True, False):  # a limit is on the sensitivity at its own ratio
             some = [
                 row for row in rows if (row.conditions["target"] == self.plan.limit) is at_limit
@@ -141,18 +146,28 @@ class BitErrors:
 
     def say_plan(self, many: int = 1) -> None:
         """Announce the gate duration; `many` counters count at the same time."""
-        name = self.counter.name if many == 1 else f"{many} counters, each"
+        name = self._named if many == 1 else f"{many} counters, each"
         self._say(f"{name}: {self.plan}")
 
     def keep(self, counted: Counted, light: Mapping[str, Scalar] | None = None) -> None:
         """Record a count and keep it for the verdict; raises `NothingCountedError`."""
         light = light or {}
+        counted = replace(counted, pattern=self._pattern)
         self._recording.add_count(self.quantity, counted)
         self._record(counted, self.quantity, {**light, "planned_ns": self.plan.duration})
         if counted.void_reason is not None:
             raise NothingCountedError({counted.counter: counted.void_reason})
 
     # --------------------------------------------------------------------------- inside
+
+    @property
+    def _named(self) -> str:
+        return ", ".join(filter(None, (self.counter.name, self._pattern)))
+
+    @property
+    def _stated(self) -> dict[str, Scalar]:
+        """The condition of each row of a count; none where no pattern is sent."""
+        return {"pattern": self._pattern} if self._pattern else {}
 
     def _light(self) -> Mapping[str, Scalar]:
         return _light_conditions(self.receiver.arrival() if self.receiver else None)
@@ -161,7 +176,7 @@ class BitErrors:
         number = self._recording.next_event()
         self._recording.record(
             [
-                *count_rows(counted, quantity, number, light),
+                *count_rows(counted, quantity, number, {**light, **self._stated}),
                 *self._closure(counted, number),
             ]
         )

@@ -1,6 +1,6 @@
 """Bit error ratio over received power: sensitivity, and a floor if there is one."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TypeAlias
@@ -39,8 +39,13 @@ class Curve:
     found: tuple[Sensitivity, ...]
     reasons: tuple[str, ...]
 
-    def rows(self, subject: str, event: int) -> Iterator[Row]:
-        """Each sensitivity in dBm with its interval, as average power and as OMA if known."""
+    def rows(
+        self, subject: str, event: int, stated: Mapping[str, Scalar] | None = None
+    ) -> Iterator[Row]:
+        """Each sensitivity in dBm with its interval, as average power and as OMA if known.
+
+        stated: conditions of the rows.
+        """
         if not self.points:
             return
         time = self.points[-1][1].count.ended.latest
@@ -48,6 +53,7 @@ class Curve:
         apart = None if first.oma_dbm is None else first.oma_dbm - first.dbm
         for one in self.found:
             row_conditions: dict[str, Scalar] = {
+                **(stated or {}),
                 "event": event,
                 "target": one.target,
                 "slope": one.slope,

@@ -74,6 +74,7 @@ def bit_error_counter(
         receiver,
         burst=signal.burst,
         modulation=signal.modulation,
+        pattern=signal.pattern,
     )
 
 
@@ -185,7 +186,18 @@ def patterns_on(
             counter = stack.enter_context(
                 server.pattern_errors(str(port), spec.rdma, pattern, nic.rate_bps)
             )
-            made.append(BitErrors(bench, counter, recording, limit, None, quantity, PORT_WINDOW))
+            made.append(
+                BitErrors(
+                    bench,
+                    counter,
+                    recording,
+                    limit,
+                    None,
+                    quantity,
+                    PORT_WINDOW,
+                    pattern=pattern,
+                )
+            )
         yield made
 
 

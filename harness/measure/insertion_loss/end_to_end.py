@@ -136,6 +136,9 @@ def path_loss_rows(found: PathLosses, bench: Bench, event: int) -> Iterator[Row]
             "plan": found.plan,
             "stages": len(loss.path.crossings),
         }
+        if (kind := bench.testbed.transceiver_of(loss.path.source)) is not None:
+            # A number with a fraction distinguishes no cases between nights.
+            conditions["wavelength_nm"] = float(kind.wavelength_nm)
         ends = loss.value - half, loss.value + half
         yield Row(loss.subject, "path_loss", loss.value, *ends, "dB", loss.at, conditions)
         true = true_loss(loss.path, bench)

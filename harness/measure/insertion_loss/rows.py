@@ -158,13 +158,15 @@ def repeatability_rows(losses: Losses, conditions: Mapping[str, Scalar]) -> Iter
     if losses.repeatability is None:
         return
     at, name = losses.times[-1], losses.chain.switch
+    # A number with a fraction: beside a standard deviation it distinguishes no cases of nights.
+    row_conditions = {**conditions, "wavelength_nm": float(losses.chain.wavelength_nm)}
     mean_of = losses.noise.standard / math.sqrt(losses.readings)
     half = combine([Component("noise", mean_of, losses.noise.degrees)]).expanded
     for circuit, makings in losses.makings.items():
         mean = math.fsum(makings) / len(makings)
         for number, making in enumerate(makings):
             more = making - mean
-            stated = {**conditions, "repetition": number}
+            stated = {**row_conditions, "repetition": number}
             ends = more - half, more + half
             yield Row(circuit_subject(name, circuit), "loss.remade", more, *ends, "dB", at, stated)
     found = pooled(losses.makings.values(), "repeatability")
@@ -173,7 +175,7 @@ def repeatability_rows(losses: Losses, conditions: Mapping[str, Scalar]) -> Iter
         for quantile in scipy.special.chdtri(found.degrees, (0.025, 0.975))
     )
     value = min(max(losses.repeatability.standard, low), high)
-    yield Row(name, "insertion_loss.repeatability", value, low, high, "dB", at, dict(conditions))
+    yield Row(name, "insertion_loss.repeatability", value, low, high, "dB", at, row_conditions)
 
 
 def fault_rows(

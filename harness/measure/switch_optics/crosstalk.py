@@ -65,7 +65,9 @@ def measure_crosstalk(fabric: Fabric, recording: Recording, *, switch: str | Non
                     results.append(
                         Result(subject, value, components, factor, at, true, least=LEAST_DB)
                     )
-        record_results(recording, bench, paths.switch, QUANTITY, results)
+        # A number with a fraction: the laser's setting distinguishes no cases between nights.
+        stated = {"wavelength_nm": float(SOURCE_NM)}
+        record_results(recording, bench, paths.switch, QUANTITY, results, stated)
 
 
 def crosstalk(

@@ -68,7 +68,9 @@ def measure_polarization_dependence(
                 true = world.polarization_dependence(paths.switch) if world else None
                 subject = circuit_subject(paths.switch, circuit)
                 results.append(Result(subject, loss, components, factor, at, true, least=0.0))
-        record_results(recording, bench, paths.switch, QUANTITY, results)
+        # A number with a fraction: the laser's setting distinguishes no cases between nights.
+        stated = {"wavelength_nm": float(SOURCE_NM)}
+        record_results(recording, bench, paths.switch, QUANTITY, results, stated)
 
 
 def dependence(readings: Readings) -> tuple[float, list[Component], float]:
