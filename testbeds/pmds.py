@@ -2,7 +2,8 @@
 
 The table is `pmds.csv`. Powers are averages of one lane in dBm; `launch_total` is what the standard
 prints as the total of a transmitter, which need not be the sum of its greatest lanes (400GBASE-FR8
-and LR8). Each row has its source; `compared` names a public data sheet that repeats numbers of it.
+and LR8). Each row has its source. The standards were not at hand: the numbers are recalled, and
+unconfirmed but where `compared` names a public data sheet that repeats numbers of the row.
 Where the standard states a channel insertion loss, launch, receive and loss agree; so do the
 greatest received power and the damage threshold, 1 dB apart.
 """

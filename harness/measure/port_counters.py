@@ -2,8 +2,9 @@
 
 Counters are read after a test; the reading after the test before is where its differences begin, so
 a test costs one reading, never within an event. It is left out where it would take more than 2 % of
-the time since the last one; the next reading covers both tests then. Modules are read at most every
-30 s: their bus is slow, and a reading occupies it.
+the time since the last one; the next reading covers both tests then. The firmware's counters take
+longer: in what is left of these 2 % as many ports are read as fit, those first whose reading is the
+oldest. Modules are read at most every 30 s: their bus is slow, and a reading occupies it.
 """
 
 import math
@@ -15,7 +16,7 @@ from lightrig.harness.bench import Bench
 from lightrig.harness.measure.recording import Recording
 from lightrig.harness.record import Row, Scalar
 from lightrig.instruments.core.capabilities import HasNic, HasPortCounters, PortCounts
-from lightrig.testbeds import LightrigError
+from lightrig.testbeds import LightrigError, NicPortSpec
 
 FAMILY, MODULE = "port_counter", "transceiver"
 
@@ -39,6 +40,8 @@ class PortCounters:
     _at: int = 0
     _cost: int = 0
     _modules_at: int | None = None
+    _firmware: dict[str, tuple[PortCounts, int]] = field(default_factory=dict)
+    _cost_of_firmware: int = 0
 
     @property
     def is_wanted(self) -> bool:
@@ -54,6 +57,8 @@ class PortCounters:
     def begin(self) -> None:
         """Read the counters before the first test."""
         if self.is_wanted and not self._at:
+            for spec in self.bench.testbed.nic_ports:
+                self._read_firmware(spec)
             self._read()
 
     def record(self, recording: Recording) -> None:
@@ -61,13 +66,17 @@ class PortCounters:
 
         Raises `LimitExceededError` where that breaks a limit of the testbed.
         """
-        if not self.is_wanted or self.bench.clock.now() - self._at < self._cost / MOST_COST:
+        began = self.bench.clock.now()
+        if not self.is_wanted or began - self._at < self._cost / MOST_COST:
             return
         before, since = self._last, self._at
         self._read()
         number = recording.next_event()
         conditions: dict[str, Scalar] = {"event": number, "window_s": (self._at - since) / 1e9}
         recording.record(list(self._rows(before, conditions)))
+        recording.record(
+            list(self._firmware_rows(began + int(MOST_COST * (began - since)), number))
+        )
         now = self.bench.clock.now()
         if self._modules_at is None or now - self._modules_at >= MODULES_APART:
             recording.record(list(self._module_rows(number)))
@@ -79,11 +88,33 @@ class PortCounters:
         self, before: Mapping[str, PortCounts], conditions: Mapping[str, Scalar]
     ) -> Iterator[Row]:
         for port, counts in self._last.items():
-            grown = counts.since(before[port]) if port in before else {}
-            for name, (least, most, doubt) in grown.items():
-                of_this = dict(conditions) if doubt is None else {**conditions, "doubt": doubt}
-                quantity = f"{FAMILY}.{name}"
-                yield Row(port, quantity, least, least, most, "1", self._at, of_this)
+            if port in before:
+                yield from _grown(port, before[port], counts, self._at, conditions)
+
+    def _firmware_rows(self, end: int, number: int) -> Iterator[Row]:
+        """Read the firmware of as many ports as can be read until `end`, in ns."""
+        specs = {str(spec.port): spec for spec in self.bench.testbed.nic_ports}
+        for port in sorted(self._firmware, key=lambda each: self._firmware[each][1]):
+            if self.bench.clock.now() + self._cost_of_firmware > end:
+                return
+            before, since = self._firmware[port]
+            self._read_firmware(specs[port])
+            if port in self._firmware:
+                counts, at = self._firmware[port]
+                conditions = {"event": number, "window_s": (at - since) / 1e9}
+                yield from _grown(port, before, counts, at, conditions)
+
+    def _read_firmware(self, spec: NicPortSpec) -> None:
+        """Read the firmware's counters of a port; one that has none is not asked again."""
+        server, port = self.bench.servers.get(spec.port.owner), str(spec.port)
+        self._firmware.pop(port, None)
+        if spec.rdma is None or server is None or not isinstance(server, HasPortCounters):
+            return
+        began = self.bench.clock.now()
+        counts, at = server.firmware_counts(spec.rdma), self.bench.clock.now()
+        if counts:
+            self._firmware[port] = counts, at
+            self._cost_of_firmware = max(self._cost_of_firmware, at - began)
 
     def _read(self) -> None:
         began = self.bench.clock.now()
@@ -128,3 +159,11 @@ class PortCounters:
                 if value is not None and math.isfinite(value):
                     quantity, of_event = f"{MODULE}.{name}", {"event": number}
                     yield Row(subject, quantity, value, value, value, unit, at, of_event)
+
+
+def _grown(
+    port: str, before: PortCounts, after: PortCounts, at: int, conditions: Mapping[str, Scalar]
+) -> Iterator[Row]:
+    for name, (least, most, doubt) in after.since(before).items():
+        of_this = dict(conditions) if doubt is None else {**conditions, "doubt": doubt}
+        yield Row(port, f"{FAMILY}.{name}", least, least, most, "1", at, of_this)

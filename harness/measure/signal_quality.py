@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 
 from lightrig.harness.bench import Bench
 from lightrig.harness.measure.recording import Recording
-from lightrig.harness.record import Row
+from lightrig.harness.record import Row, Scalar
 from lightrig.instruments.clock import Span
 from lightrig.instruments.core.capabilities import Diagnostic, HasModuleDiagnostics
 from lightrig.instruments.core.errors import DeniedError
@@ -12,7 +12,17 @@ from lightrig.testbeds import LightrigError, Port
 
 FAMILY = "module_signal"
 
-_UNITS = {"esnr": "dB", "pam4_level_transition": "dB", "prefec_ber": "1"}
+_UNITS = {
+    "laser_age": "share",
+    "tec_current": "share",
+    "laser_temperature": "°C",
+    "esnr": "dB",
+    "pam4_level_transition": "dB",
+    "prefec_ber": "1",
+    "errored_frames": "1",
+    "errored_frames_total": "1",
+}
+_SIGNED = frozenset(("tec_current", "laser_temperature"))
 _SIDES = {"media": "", "host": "host_"}
 
 
@@ -60,7 +70,11 @@ def diagnostic_rows(port: Port, one: Diagnostic, at: Span, event: int) -> Iterat
         ("_maximum", one.maximum),
     ):
         if value is not None:
-            low, high = max(value - half, 0.0), value + half
+            low = value - half if one.name in _SIGNED else max(value - half, 0.0)
+            high = value + half
             conditions = {"event": event}
             unit = _UNITS[one.name]
             yield Row(subject, quantity + suffix, value, low, high, unit, at.earliest, conditions)
+    for flag in sorted(one.flags):
+        stated: dict[str, Scalar] = {"event": event, "flag": f"{one.name}: {flag}"}
+        yield Row(subject, f"{FAMILY}.flag", 1, 1, 1, "1", at.earliest, stated)

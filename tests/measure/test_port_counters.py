@@ -18,12 +18,15 @@ from lightrig.instruments.clock import Span
 from lightrig.instruments.servers.host.commands import Reading
 from lightrig.instruments.servers.ports.traffic_counters import (
     NAMES,
+    ROCE,
     TrafficCounts,
     read_counters,
+    read_firmware_counters,
 )
 from lightrig.instruments.servers.tools.ethtool_counters import parse as parse_ethtool
 from lightrig.instruments.servers.tools.infiniband_sysfs import parse as parse_sysfs
 from lightrig.instruments.servers.tools.ip_link import parse as parse_ip
+from lightrig.instruments.servers.tools.mlxlink import parse as parse_mlxlink
 from lightrig.testbeds import LightrigError
 
 # `ip -s -s link show` of iproute2 5.15.
@@ -147,12 +150,64 @@ def test_a_counter_at_its_top_or_reset_has_a_least_number() -> None:
     assert "were reset" in str(doubt)
 
 
+def test_each_driver_has_its_column_in_the_table() -> None:
+    for driver, (names, _) in DRIVERS.items():
+        known = {name for row in ROCE.values() for name in row}
+        assert set(names) <= known, driver
+
+
+MLXLINK = """Physical Counters and BER Info
+------------------------------
+Time Since Last Clear [Min]        : 25074.8
+Effective Physical Errors          : 0
+Link Down Counter                  : {downs}
+Link Error Recovery Counter        : 1
+Raw Physical BER                   : 15E-255
+"""
+
+
+def of_firmware(downs: str) -> TrafficCounts:
+    class Firmware:
+        def link_counters(self, device: str) -> Any:
+            return Reading(parse_mlxlink(MLXLINK.format(downs=downs)), Span(0, 0))
+
+    return read_firmware_counters(Firmware(), "mlx5_0")  # type: ignore[arg-type]
+
+
+def test_counters_of_the_firmware_are_those_of_mlxlink() -> None:
+    before, after = of_firmware("3"), of_firmware("7")
+    assert after.since(before) == {
+        "firmware_link_downs": (4, 4, None),
+        "firmware_link_recoveries": (0, 0, None),
+    }
+    assert set(after.counts) <= set(NAMES)
+    # Cleared by `mlxlink --pc`; at the top of 8 bits, which older versions print; N/A while down.
+    least, most, doubt = before.since(after)["firmware_link_downs"]
+    assert (least, most) == (3, None)
+    assert "wrapped or were reset" in str(doubt)
+    least, most, doubt = of_firmware("255").since(before)["firmware_link_downs"]
+    assert (least, most) == (252, None)
+    assert "at its maximum" in str(doubt)
+    assert "firmware_link_downs" not in of_firmware("N/A").counts
+
+
+def test_a_nic_without_the_tool_has_no_counters_of_firmware() -> None:
+    class Without:
+        def link_counters(self, device: str) -> Any:
+            raise LightrigError("mlxlink is not installed")
+
+    assert not read_firmware_counters(Without(), "irdma0")  # type: ignore[arg-type]
+
+
 class Lab:
     """A bench with one port in a time of its own, whose readings take 10 ms."""
 
-    def __init__(self, simulated: Callable[..., Bench], tmp_path: Path, limit: str) -> None:
+    def __init__(
+        self, simulated: Callable[..., Bench], tmp_path: Path, limit: str, rdma: str = ""
+    ) -> None:
         path = describe(tmp_path)
-        path.write_text(path.read_text().replace("limits:\n", "limits:\n" + limit))
+        text = path.read_text().replace("limits:\n", "limits:\n" + limit)
+        path.write_text(text.replace('"ens1f{p}"', f'"ens1f{{p}}"{rdma}'))
         self.bench = simulated(path)
         self.rows: list[Row] = []
         self.recording = Recording(self.rows.extend, self.bench.testbed.limits)
@@ -230,3 +285,33 @@ def test_readings_take_at_most_a_fiftieth_of_the_time_and_modules_wait_30_second
             assert (clock.now() - before) / (60 * cost) < 0.02
     assert len(times) >= 1
     assert all(late - early >= 30_000_000_000 for early, late in pairwise(times))
+
+
+def test_counters_of_the_firmware_are_read_in_what_is_left_of_that_time(
+    simulated: Callable[..., Bench], tmp_path: Path
+) -> None:
+    """mlxlink takes 350 ms a port: a test of 10 s leaves no time for it, one of 25 s for a port."""
+    lab = Lab(simulated, tmp_path, ASKED, ', rdma: "mlx5_{p}"')
+    fabric, links = Fabric(lab.bench), LinkObservation(lab.bench)
+    clock, plans = lab.bench.clock, lab.bench.testbed.plans
+    bring_up(fabric, links, plans["straight"])
+    lab.counters.begin()
+    measure_reconfiguration(fabric, links, Recording(list), plans["crossed"])
+    found, longest = list[list[Row]](), 0.0
+    for seconds in (10, 25, 25, 25, 25, 25):
+        clock.sleep(seconds * 10**9)
+        before, rows = clock.now(), len(lab.rows)
+        lab.counters.record(Recording(lab.rows.extend, {}))
+        took = clock.now() - before
+        of_this = lab.rows[rows:]
+        found.append([r for r in of_this if r.quantity == "port_counter.firmware_link_downs"])
+        if not any(r.quantity.startswith("transceiver.") for r in of_this):
+            longest = max(longest, took / (seconds * 1e9))
+    ports = {str(spec.port) for spec in lab.bench.testbed.nic_ports}
+    assert [len(each) for each in found] == [0, 1, 1, 1, 1, 1]
+    assert {rows[0].subject for rows in found[1:5]} == ports
+    # Each link went down once, by the change of plan; nothing has happened since.
+    assert [rows[0].value for rows in found[1:]] == [1, 1, 1, 1, 0]
+    assert 35 < found[1][0].conditions["window_s"] < 60  # type: ignore[operator]
+    assert found[4][0].conditions["window_s"] > 110  # type: ignore[operator]
+    assert 0 < longest <= 0.02

@@ -115,6 +115,27 @@ def test_snr_and_eye_are_read_by_lane() -> None:
     assert report.snr_media_db == (23.5, 24.125)
     assert report.snr_host_db is None
     assert report.eye_grade == (61, 58)
+    assert report.eye_grades == {}
+
+
+def test_eye_grades_of_mft_4_34_are_read_by_lane() -> None:
+    """`EYE Opening Info` of a 400G port as yuuki/rdma_exporter shows it (mft-4.34.1-400g-eye)."""
+    eye = {
+        "FOM Mode": {"values": ["SLRG_FOM_MODE_EYEO"]},
+        "Initial FOM": {"values": ["100", "116", "87", "98"]},
+        "Lane": {"values": ["0", "1", "2", "3"]},
+        "Last FOM": {"values": ["107", "112", "88", "101"]},
+        "Lower Grades": {"values": ["106", "109", "91", "95"]},
+        "Mid Grades": {"values": ["124", "121", "111", "114"]},
+        "Upper Grades": {"values": ["108", "111", "85", "100"]},
+    }
+    report = mlxlink.parse(document({"Operational Info": OPERATIONAL, "EYE Opening Info": eye}))
+    assert report.eye_grade == (107, 112, 88, 101)
+    assert report.eye_grades == {
+        "upper": (108, 111, 85, 100),
+        "mid": (124, 121, 111, 114),
+        "lower": (106, 109, 91, 95),
+    }
 
 
 # --------------------------------------------------------------------------- log prefixes

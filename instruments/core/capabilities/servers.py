@@ -245,6 +245,9 @@ class PortCounts(Protocol):
     def since(self, before: Any) -> Mapping[str, CountGrowth]:
         """Return what was counted since an earlier reading, by name, of counters in both."""
 
+    def __bool__(self) -> bool:
+        """Whether there is a counter."""
+
 
 @runtime_checkable
 class HasPortCounters(Protocol):
@@ -252,6 +255,9 @@ class HasPortCounters(Protocol):
 
     def port_counts(self, netdev: str, rdma: str | None) -> PortCounts:
         """Read the counters of a port; no module is asked, and none that is missing is zero."""
+
+    def firmware_counts(self, rdma: str) -> PortCounts:
+        """Read those of a NIC's firmware, which takes its tool some 100 ms; else the same."""
 
 
 @dataclass(slots=True)
@@ -264,6 +270,7 @@ class Diagnostic:
         lane: number of the lane; None for the whole module.
         current: the latest value; `minimum` to `maximum` are since the host last asked.
         resolution: the smallest difference that the module can tell at this value; 0 if unknown.
+        flags: `high alarm`, `low alarm`, `high warning`, `low warning`, of those that are latched.
     """
 
     name: str
@@ -274,6 +281,7 @@ class Diagnostic:
     average: float | None = None
     maximum: float | None = None
     resolution: float = 0.0
+    flags: frozenset[str] = frozenset()
 
 
 @runtime_checkable

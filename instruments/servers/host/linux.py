@@ -33,7 +33,11 @@ from lightrig.instruments.servers.ports.fec_histogram import FecHistogram
 from lightrig.instruments.servers.ports.firmware_errors import FirmwareErrors
 from lightrig.instruments.servers.ports.nic import NicTools
 from lightrig.instruments.servers.ports.port_errors import PatternErrors, PortErrors, pattern_errors
-from lightrig.instruments.servers.ports.traffic_counters import TrafficCounts, read_counters
+from lightrig.instruments.servers.ports.traffic_counters import (
+    TrafficCounts,
+    read_counters,
+    read_firmware_counters,
+)
 from lightrig.instruments.wire.shell import ForwardingShell, LocalShell, Shell
 from lightrig.instruments.wire.trace import Trace
 
@@ -262,6 +266,10 @@ class LinuxServer:
     def port_counts(self, netdev: str, rdma: str | None) -> TrafficCounts:
         """Return what a NIC port has counted of its traffic; see `HasPortCounters`."""
         return read_counters(self.nic, netdev, rdma)
+
+    def firmware_counts(self, rdma: str) -> TrafficCounts:
+        """Return what a NIC's firmware has counted of its link; see `HasPortCounters`."""
+        return read_firmware_counters(self.nic, rdma)
 
     def fec_errors(self, port: str, netdev: str, fec: FecSide, rate_bps: float) -> FecErrors:
         """Return the standard FEC counters of a NIC port; see `PortErrorCounters`."""

@@ -108,6 +108,9 @@ class Nic(Protocol):
     def firmware(self, device: str) -> Reading[MlxlinkReport]:
         """Firmware readings: link, transceiver, bit errors before and after FEC."""
 
+    def link_counters(self, device: str) -> Reading[MlxlinkReport]:
+        """The firmware's counters of the link and its errors; no module is asked."""
+
     def prbs(
         self, device: str, pattern: str = "PRBS31", lane_rate: str | None = None
     ) -> AbstractContextManager[PrbsMode]:
@@ -155,16 +158,25 @@ class NicTools:
         advertising, at = self._half_page(netdev, cmis_diagnostics.ADVERTISING_PAGE, upper)
         if not cmis_diagnostics.has_diagnostics(advertising):
             return Reading((), at)
-        control, first = self._half_page(netdev, cmis_diagnostics.CONTROL_PAGE, upper)
-        halves = []
-        for descriptors, samples in cmis_diagnostics.pages(control):
-            stated, _ = self._half_page(netdev, descriptors, upper)
-            measured, at = self._half_page(netdev, samples, upper)
-            halves.append((stated, measured))
-        return Reading(cmis_diagnostics.decode(halves), Span(first.earliest, at.latest))
+        found: list[Diagnostic] = []
+        earliest = at.earliest
+        for bank in cmis_diagnostics.banks(advertising):
+            control, _ = self._half_page(netdev, cmis_diagnostics.CONTROL_PAGE, upper, bank)
+            halves = []
+            for descriptors, samples in cmis_diagnostics.pages(control):
+                stated, _ = self._half_page(netdev, descriptors, upper, bank)
+                measured, at = self._half_page(netdev, samples, upper, bank)
+                halves.append((stated, measured))
+            flags, at = self._half_page(netdev, cmis_diagnostics.FLAGS_PAGE, upper, bank)
+            found += cmis_diagnostics.decode(halves, flags, bank)
+        return Reading(tuple(found), Span(earliest, at.latest))
 
-    def _half_page(self, netdev: str, page: int, offset: int) -> Reading[dict[int, int]]:
+    def _half_page(
+        self, netdev: str, page: int, offset: int, bank: int = 0
+    ) -> Reading[dict[int, int]]:
         where = {"page": page, "offset": offset, "length": cmis_diagnostics.HALF_PAGE}
+        if bank:
+            where["bank"] = bank
         stated = [text for name, number in where.items() for text in (name, f"{number:#04x}")]
         return self._commands.read(
             ["ethtool", "-m", netdev, "hex", "on", *stated], cmis_diagnostics.parse_dump
@@ -236,6 +248,10 @@ class NicTools:
     def firmware(self, device: str) -> Reading[MlxlinkReport]:
         """`mlxlink -d DEV -m -c --json`."""
         return MlxlinkTool(self._commands, device).report("-m", "-c")
+
+    def link_counters(self, device: str) -> Reading[MlxlinkReport]:
+        """`mlxlink -d DEV -c --json`."""
+        return MlxlinkTool(self._commands, device).report("-c")
 
     def prbs(
         self, device: str, pattern: str = "PRBS31", lane_rate: str | None = None

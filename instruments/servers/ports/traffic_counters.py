@@ -7,7 +7,8 @@ started them or by packets, whichever a driver has, so two drivers' numbers do n
 
 Sources: Linux, drivers/infiniband/hw/mlx5/counters.c, bnxt_re/hw_counters.c, ionic (LIF statistics)
 and irdma/hw.c (irdma_hw_stat_names); drivers/net/ethernet: mellanox/mlx5/core/en_stats.c,
-broadcom/bnxt/bnxt_ethtool.c, pensando/ionic (ionic_stats.c), intel/ice/ice_ethtool.c.
+broadcom/bnxt/bnxt_ethtool.c, pensando/ionic (ionic_stats.c), intel/ice/ice_ethtool.c; of ionic's
+RDMA names also sonic and ROCm exporters that read them. mlxlink: mstflint, mlxlink_commander.cpp.
 """
 
 import re
@@ -79,11 +80,20 @@ _ERRORS: Mapping[str, tuple[str, str]] = {
 }
 """Of `ip -s link`."""
 
-NAMES: tuple[str, ...] = (*ROCE, *PAUSES, *LINK, "carrier_changes", *_ERRORS)
+_FIRMWARE: Mapping[str, str] = {
+    "firmware_link_downs": "link_down_count",
+    "firmware_link_recoveries": "link_recovery_count",
+}
+"""Of `mlxlink -c`."""
+
+NAMES: tuple[str, ...] = (*ROCE, *PAUSES, *LINK, *_FIRMWARE, "carrier_changes", *_ERRORS)
 """All common names."""
 
 _WRAPS = CounterKind()
 _SHORT = CounterKind(bits=32)
+_OF_FIRMWARE = CounterKind(bits=32, registers=(8,))
+"""mlxlink prints fields of 32 bits, older versions those of PortCounters, which stay at 255."""
+
 _IRDMA_SHORT = frozenset(("cnpHandled", "cnpIgnored", "cnpSent"))
 """32 bits wide in the second generation (irdma/hw.c)."""
 
@@ -101,6 +111,10 @@ class TrafficCounts:
     """One reading of a port's counters by common name; implements `PortCounts`."""
 
     counts: Mapping[str, Count]
+
+    def __bool__(self) -> bool:
+        """Whether there is a counter."""
+        return bool(self.counts)
 
     def since(self, before: "TrafficCounts") -> dict[str, CountGrowth]:
         """Return what was counted since an earlier reading, of the counters that both have."""
@@ -142,6 +156,16 @@ def read_counters(nic: Nic, netdev: str, rdma: str | None) -> TrafficCounts:
             if file in port.counters:
                 found[name] = Count(port.counters[file], kind)
     return TrafficCounts(found)
+
+
+def read_firmware_counters(nic: Nic, rdma: str) -> TrafficCounts:
+    """Read the counters of a link by its NIC's firmware; none where its tool has none."""
+    report = _read(nic.link_counters, rdma)
+    errors = None if report is None else report.errors
+    values = {name: getattr(errors, attribute, None) for name, attribute in _FIRMWARE.items()}
+    return TrafficCounts(
+        {name: Count(value, _OF_FIRMWARE) for name, value in values.items() if value is not None}
+    )
 
 
 def growth(before: Count, after: Count) -> CountGrowth:

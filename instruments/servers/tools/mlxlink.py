@@ -9,7 +9,7 @@ Source: mstflint's mlxlink, and samples of text and JSON, tests/tools/samples/SO
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal
 from itertools import pairwise
 from typing import TypeVar
@@ -30,6 +30,7 @@ T = TypeVar("T")
 
 _MINUTE_NS = 60_000_000_000
 _NO_ERRORS = 200
+_EYE, _OPENINGS = "EYE Opening Info", ("upper", "mid", "lower")
 _BER = re.compile(r"(\d+(?:\.\d+)?)[Ee]-(\d+)", re.ASCII)
 _RATE = re.compile(r"(?:IB-)?(\w+?)(?:_\d+[xX])?")
 _BITS = re.compile(r"(\d+(?:\.\d+)?)G(?:bE)?", re.ASCII)
@@ -120,7 +121,9 @@ class MlxlinkReport:
         warning: what it warned of, or could not do of what it was asked.
         histogram: with `--rx_fec_histogram --show_histogram`, code words by symbol errors.
         snr_media_db, snr_host_db: with `-m`, by lane, where the module measures it.
-        eye_grade: with `-e`, by lane, the grade of the received eye.
+        eye_grade: with `-e`, by lane, the grade of the received eye; of MFT 4.34 its last figure
+            of merit.
+        eye_grades: of MFT 4.34, by lane, of the `upper`, `mid` and `lower` eye of PAM4.
     """
 
     sections: Mapping[str, Section]
@@ -133,6 +136,7 @@ class MlxlinkReport:
     snr_media_db: tuple[float, ...] | None = None
     snr_host_db: tuple[float, ...] | None = None
     eye_grade: tuple[int, ...] | None = None
+    eye_grades: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
 
 def parse(text: str) -> MlxlinkReport:
@@ -152,6 +156,7 @@ def parse(text: str) -> MlxlinkReport:
 
         return read_section(sections, title, of)
 
+    grades = {eye: lanes(_EYE, f"{eye.capitalize()} Grades", whole) for eye in _OPENINGS}
     return MlxlinkReport(
         sections,
         read_section(sections, "Operational Info", _link),
@@ -162,7 +167,8 @@ def parse(text: str) -> MlxlinkReport:
         read_section(sections, "Histogram of FEC Errors", _histogram) or (),
         lanes("Module Info", "SNR Media Lanes [dB]", lambda text: number(text).value),
         lanes("Module Info", "SNR Host Lanes [dB]", lambda text: number(text).value),
-        lanes("EYE Opening Info", "Physical Grade", whole),
+        lanes(_EYE, "Physical Grade", whole) or lanes(_EYE, "Last FOM", whole),
+        {eye: found for eye, found in grades.items() if found is not None},
     )
 
 
