@@ -31,7 +31,7 @@ def test_every_item_arrives_in_three_rounds(paired_nodes, fabric, measure, links
     """A rank hands over half of its items in each round, those for its partner's half."""
     links.pause()
     nodes = list(fabric.testbed.servers)
-    holds = [{item(rank, other) for other in range(len(nodes))} for rank in range(len(nodes))]
+    holds = [{item(rank, far) for far in range(len(nodes))} for rank in range(len(nodes))]
     for turn in rounds(len(nodes)):
         handed = [
             {each for each in holds[rank] if first <= each[1] < first + turn.distance}
@@ -43,5 +43,5 @@ def test_every_item_arrives_in_three_rounds(paired_nodes, fabric, measure, links
         measure.record(found.rows())
         for rank, name in enumerate(nodes):
             holds[rank] = (holds[rank] - handed[rank]) | {*items(found.blocks[name])}
-    for rank, held in enumerate(holds):
-        assert held == {item(other, rank) for other in range(len(nodes))}
+    for rank, present in enumerate(holds):
+        assert present == {item(far, rank) for far in range(len(nodes))}

@@ -66,8 +66,8 @@ class PairedNodes:
         await_carriers(self._bench, self._dark, {p for link in links for p in (link.a, link.b)})
         self._overlay.route(links)
         pairs = [(link.a.owner, link.b.owner) for link in links]
-        ends = [(one, "listen", one) for one, _ in pairs]
-        ends += [(other, "connect", one) for one, other in pairs]
+        ends = [(near, "listen", near) for near, _ in pairs]
+        ends += [(far, "connect", near) for near, far in pairs]
         found = self._bench.clock.parallel(
             *(partial(self._end, name, role, at, blocks[name]) for name, role, at in ends)
         )
