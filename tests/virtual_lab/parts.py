@@ -4,14 +4,18 @@ A part returns the lines that tell what was seen, and raises `AssertionError` wh
 """
 
 import contextlib
+import itertools
 import os
 import random
 import re
 import shlex
 import signal
 import subprocess
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+
+from lightrig.harness.record.row import Row
 
 from .carrier import Monitor
 from .comparison import Move, PortTruth, parse_moves, summary
@@ -21,8 +25,13 @@ from .steps import ROOT, VirtualLabError
 from .time_server import serving
 
 EVENTS = 2
-_OURS = "lightrig-probe|ib_send|ib_write|ib_read|iperf3|lightrig"
+_OURS = r"lightrig|ib_(send|write|read)|iperf3|^(sh|sudo|timeout|ethtool|grep|rdma|ip|dcb|tc) "
+_KILLED = "suites/test_reconfiguration.py", "suites/jobs/test_rdma.py"
 _LEFT_SECONDS = 30
+_PAUSED_EVENTS = 12
+"""One of them set aside is no tenth, from which on a run is inconclusive."""
+
+_PAUSE_SECONDS = 1.5
 _CUT_SECONDS = 0.9
 _COMMAND_SECONDS = 1800
 """Of doctor, whose every program takes seconds to start on an emulated server."""
@@ -69,12 +78,12 @@ def outage_with_netem(lab: VirtualLab) -> list[str]:
 
 def disciplined(lab: VirtualLab) -> list[str]:
     """The same while chronyd follows a time server that is 50 ppm fast, or 20 ppm slow."""
-    return _disciplined(lab, "disciplined", 2 * EVENTS)
+    return _disciplined(lab, "disciplined", 2 * EVENTS, 0)
 
 
-def hundred_disciplined_events(lab: VirtualLab) -> list[str]:
-    """The same, with a hundred events."""
-    return _disciplined(lab, "hundred_disciplined", 100)
+def disciplined_hour(lab: VirtualLab) -> list[str]:
+    """The same for an hour, in which chronyd goes on: runs of 25 events, one after the other."""
+    return _disciplined(lab, "disciplined_hour", 25, 3600)
 
 
 def rdma(lab: VirtualLab) -> list[str]:
@@ -98,38 +107,46 @@ def doctor(lab: VirtualLab) -> list[str]:
 
 
 def kills(lab: VirtualLab) -> list[str]:
-    """pytest is killed at random moments: nothing is left on the servers, restore is right."""
-    return _kills(lab, moments=(0.0, 1.0, 20.0))
+    """pytest is killed as circuits move and later: nothing is left there, restore is right."""
+    return _kills(lab, moments=(0.0, 1.0, 20.0), moved=True)
 
 
 def thirty_kills(lab: VirtualLab) -> list[str]:
-    """The same, thirty times."""
+    """The same, thirty times, at random moments from its start on."""
     draws = random.Random(30)
-    return _kills(lab, moments=[draws.uniform(0, 40) for _ in range(30)])
+    return _kills(lab, moments=[draws.uniform(0, 120) for _ in range(30)], moved=False)
 
 
 def paused_server(lab: VirtualLab) -> list[str]:
-    """A server that is paused as circuits change makes no row that its truth contradicts."""
-    monitor = Monitor(lab.monitor_path(0))
-    process = subprocess.Popen(
-        pytest_command(lab, ["suites/test_reconfiguration.py", "--samples", "1"]),
-        cwd=ROOT,
-        env=os.environ | lab.environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
-    try:
-        _await_move(lab, process)
+    """A server that stands still for 1.5 s as circuits change: no row contradicts its truth.
+
+    Its clock has stood still too: the event is set aside, and the run goes on.
+    """
+    noted = len(lab.notes.read_text().splitlines())
+    paused = threading.Thread(target=_pause, args=(lab, 0, noted))
+    paused.start()
+    run = _compared(lab, "paused", _PAUSED_EVENTS)
+    paused.join()
+    assert not run.wrong, "\n".join(run.wrong)
+    aside = [str(row) for row in _without_clock(run)]
+    assert len(aside) == 1, f"events set aside: {aside}\n{run.said[-4000:]}"
+    return [*_told(run), f"set aside, since a clock told no times: {aside[0]}"]
+
+
+def _pause(lab: VirtualLab, server: int, noted: int) -> None:
+    """Let a server stand still as the first links go down that came up after that many notes."""
+    monitor = Monitor(lab.monitor_path(server))
+    with contextlib.closing(monitor):
+        deadline = time.monotonic() + _COMMAND_SECONDS
+        up, moves = False, list[Move]()
+        while not up or moves[-1].up:
+            assert time.monotonic() < deadline, "no circuits changed"
+            time.sleep(0.01)
+            moves = parse_moves("\n".join(lab.notes.read_text().splitlines()[noted:]))
+            up = any(move.up for move in moves)
         monitor.command("stop")
-        time.sleep(1.5)
+        time.sleep(_PAUSE_SECONDS)
         monitor.command("cont")
-        said, _ = process.communicate(timeout=600)
-    finally:
-        process.kill()
-        monitor.close()
-    assert process.returncode in (0, 1, 5), said[-4000:]
-    return [_last(said)]
 
 
 def survive(lab: VirtualLab) -> list[str]:
@@ -180,7 +197,7 @@ PARTS: dict[str, Part] = {
 }
 LONG_PARTS: dict[str, Part] = {
     "hundred-events": hundred_events,
-    "hundred-disciplined": hundred_disciplined_events,
+    "disciplined-hour": disciplined_hour,
     "thirty-kills": thirty_kills,
 }
 
@@ -203,41 +220,56 @@ def _reconfiguration(lab: VirtualLab, name: str, events: int) -> list[str]:
 
 def _held(lab: VirtualLab, name: str, events: int) -> Run:
     """Return a run whose rows all hold the truth."""
-    arguments = ["suites/test_reconfiguration.py", "-k", "between_plans", "--samples", str(events)]
-    run = compared_run(lab, name, arguments)
-    assert run.verdicts, run.said[-4000:]
+    run = _compared(lab, name, events)
     assert not run.wrong, "\n".join(run.wrong)
     return run
 
 
-def _told(run: Run) -> list[str]:
-    left_out = f"{len(run.without_row)} ports without a row, {run.merged} moves not noticed"
-    return [f"pytest: {_last(run.said)}", *summary(run.verdicts), left_out]
+def _compared(lab: VirtualLab, name: str, events: int) -> Run:
+    arguments = ["suites/test_reconfiguration.py", "-k", "between_plans", "--samples", str(events)]
+    run = compared_run(lab, name, arguments)
+    assert run.verdicts, run.said[-4000:]
+    return run
 
 
-def _disciplined(lab: VirtualLab, name: str, events: int) -> list[str]:
+def _told(*runs: Run) -> list[str]:
+    left_out = sum(len(run.without_row) for run in runs)
+    return [
+        *[f"pytest: {_last(run.said)}" for run in runs],
+        *summary([verdict for run in runs for verdict in run.verdicts])[:-1],
+        f"{sum(len({verdict.event for verdict in run.verdicts}) for run in runs)} events",
+        f"{left_out} ports without a row, {sum(run.merged for run in runs)} moves not noticed",
+    ]
+
+
+def _disciplined(lab: VirtualLab, name: str, events: int, seconds: float) -> list[str]:
+    """Measure under chronyd, again and again until `seconds` have passed."""
+    runs: list[Run] = []
     with contextlib.ExitStack() as stack:
         for server, ppm in enumerate(_TIME_SERVERS_PPM):
             stack.enter_context(chrony(lab, server, stack.enter_context(serving(ppm))))
         before = [_corrected_ns(lab, server) for server in range(len(SERVERS))]
         began = time.monotonic()
-        run = _held(lab, name, events)
-        said = [f"{time.monotonic() - began:.0f} s with chronyd", *_told(run)]
+        while not runs or time.monotonic() < began + seconds:
+            runs.append(_compared(lab, f"{name}/{len(runs)}", events))
+        said = [f"{time.monotonic() - began:.0f} s with chronyd", *_told(*runs)]
         for server, (monotonic, ahead) in enumerate(before):
             now, ahead_now = _corrected_ns(lab, server)
             ppm = (ahead_now - ahead) / (now - monotonic) * 1e6
             said.append(f"server{server}: CLOCK_MONOTONIC corrected by {ppm:+.1f} ppm in the mean")
             tracking = lab.run(server, "chronyc -n tracking", "root")
             said += [line for line in tracking.splitlines() if line.startswith(_TRACKED)]
-    jumps = [
-        row
-        for rows in rows_by_test(run.folder).values()
-        for row in rows
-        if row.quantity == "set_aside.clock"
-    ]
-    assert not jumps, "\n".join(map(str, jumps))
-    assert "ClockDriftWarning" not in run.said, run.said
+    wrong = [line for run in runs for line in run.wrong]
+    wrong += [str(row) for run in runs for row in _without_clock(run)]
+    wrong += [run.said for run in runs if "ClockDriftWarning" in run.said]
+    assert not wrong, "\n".join([*said, *wrong])
     return said
+
+
+def _without_clock(run: Run) -> Iterator[Row]:
+    """Yield the rows of events that were set aside since a clock told no times."""
+    for rows in rows_by_test(run.folder).values():
+        yield from (row for row in rows if row.quantity == "set_aside.clock")
 
 
 @contextlib.contextmanager
@@ -282,12 +314,16 @@ def _rdma_counts(lab: VirtualLab) -> dict[str, int]:
     return counts
 
 
-def _kills(lab: VirtualLab, moments: Sequence[float]) -> list[str]:
-    left: list[str] = []
-    settings = _settings(lab)
-    for seconds in moments:
+def _kills(lab: VirtualLab, moments: Sequence[float], *, moved: bool) -> list[str]:
+    """Kill runs that many seconds after their start, or their first move; a plan is set before."""
+    status, said = _lightrig(lab, "apply", "--no-restore", str(lab.testbed), "straight")
+    assert status == 0, said
+    wrong: list[str] = []
+    settings, reached = _settings(lab), _reached(lab)
+    assert reached == ["fabric0 192.0.2.3", "fabric1 192.0.2.4"], reached
+    for seconds, suite in zip(moments, itertools.cycle(_KILLED)):
         process = subprocess.Popen(
-            pytest_command(lab, ["suites/test_reconfiguration.py", "suites/jobs/test_rdma.py"]),
+            pytest_command(lab, [suite]),
             cwd=ROOT,
             env=os.environ | lab.environment,
             stdout=subprocess.DEVNULL,
@@ -295,17 +331,29 @@ def _kills(lab: VirtualLab, moments: Sequence[float]) -> list[str]:
             text=True,
             start_new_session=True,
         )
-        _await_move(lab, process)
+        if moved:
+            _await_move(lab, process)
         time.sleep(seconds)
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-        left += [f"killed after {seconds} s: {one}" for one in _left(lab)]
+        found = [] if process.poll() is None else [f"pytest had ended with {process.returncode}"]
+        if not found:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+        began = time.monotonic()
+        found += (left := _left(lab))
+        if left and not _left(lab, _COMMAND_SECONDS):
+            found.append(f"they had ended after {time.monotonic() - began:.0f} s")
         status, said = _lightrig(lab, "restore", str(lab.testbed))
         if status != 0:
-            left.append(f"killed after {seconds} s: restore ended with {status}: {said}")
-    if (after := _settings(lab)) != settings:
-        left.append(f"settings of the servers: {settings} before, {after} after")
-    assert not left, "\n".join(left)
+            found.append(f"restore ended with {status}: {said}")
+        if (after := _reached(lab)) != reached:
+            found.append(f"{reached} reached each other before, {after} after")
+        wrong += [f"{suite}, killed after {seconds:.1f} s: {one}" for one in found]
+        print(
+            f"{suite}, killed after {seconds:.1f} s: {'; '.join(found) or 'as before'}", flush=True
+        )
+    if (changed := _settings(lab)) != settings:
+        wrong.append(f"settings of the servers: {settings} before, {changed} after")
+    assert not wrong, "\n".join(wrong)
     return [f"{len(moments)} kills: nothing was left after {_LEFT_SECONDS} s"]
 
 
@@ -316,31 +364,36 @@ def _await_move(lab: VirtualLab, process: "subprocess.Popen[str]") -> None:
         time.sleep(0.01)
 
 
+def _reached(lab: VirtualLab) -> list[str]:
+    """Return which addresses of the second server answer which port of the first one."""
+    script = (
+        "for d in fabric0 fabric1; do for a in 192.0.2.3 192.0.2.4; do "
+        "ping -q -c 2 -i 0.5 -W 2 -I $d $a >/dev/null && echo $d $a; done; done; true"
+    )
+    return lab.run(0, script, "root").splitlines()
+
+
 def _settings(lab: VirtualLab) -> list[str]:
     """Routes, addresses and kernel settings of each server that a run could have changed."""
     command = "ip -4 -o addr; ip rule; ip -4 route show table all; sysctl -a 2>/dev/null | grep -E "
     wanted = "'ip_forward|rp_filter|arp_(ignore|announce)|tcp_retries2|tcp_syn_retries'"
-    said = [lab.run(number, command + wanted, "root") for number in range(len(SERVERS))]
+    said = lab.run_on_all(command + wanted, "root")
     return [re.sub(r"valid_lft \S+| (linkdown|dead)\b", "", one) for one in said]
 
 
-def _left(lab: VirtualLab) -> list[str]:
+def _left(lab: VirtualLab, seconds: float = _LEFT_SECONDS) -> list[str]:
     """Return the programs of Lightrig that still run on a server after some time."""
-    deadline = time.monotonic() + _LEFT_SECONDS
+    deadline = time.monotonic() + seconds
     while True:
         found = [
-            f"{server}: {line}"
-            for number, server in enumerate(SERVERS)
-            for line in _programs(lab, number)
+            f"{server}: {line[:100]}"
+            for server, said in zip(SERVERS, lab.run_on_all("ps -eo args"), strict=True)
+            for line in said.splitlines()
+            if re.search(_OURS, line) and "ps -eo" not in line
         ]
         if not found or time.monotonic() > deadline:
             return found
         time.sleep(1)
-
-
-def _programs(lab: VirtualLab, server: int) -> list[str]:
-    lines = lab.run(server, "ps -eo args").splitlines()
-    return [line for line in lines if re.search(_OURS, line) and "ps -eo" not in line]
 
 
 def _assert_nothing_is_left(lab: VirtualLab) -> None:
