@@ -186,7 +186,11 @@ def refused(tmp_path: Path, *options: str) -> Result:
     ("options", "status", "says"),
     [
         ((), 2, "a job states --parallel, and none of --also, --fault, --spare"),
-        (("--parallel", "pp=2,dp=2", "--fault", "cut:5s,step=2"), 2, "none of --also, --fault, --spare"),
+        (
+            ("--parallel", "pp=2,dp=2", "--fault", "cut:5s,step=2"),
+            2,
+            "none of --also, --fault, --spare",
+        ),
         (("--parallel", "pp=2,dp=2"), 3, "no service at"),
     ],
 )
