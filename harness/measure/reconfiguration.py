@@ -125,14 +125,14 @@ def _bring_up(fabric: Fabric, links: LinkObservation, plan: Plan, timeout: int) 
     }
     try:
         _, unfinished = links.changes(rising, sent.earliest, timeout)
+        if unfinished:
+            fabric.bench.check_world()
+            raise LinksDownError(unfinished, timeout)
+        ports = {port for link in fabric.links(plan) for port in (link.a, link.b)}
+        links.await_up(ports, timeout)
     except ClockError:  # no moment is asked for here
         links.begin_again(fabric.links(plan), timeout)
         return
-    if unfinished:
-        fabric.bench.check_world()
-        raise LinksDownError(unfinished, timeout)
-    ports = {port for link in fabric.links(plan) for port in (link.a, link.b)}
-    links.await_up(ports, timeout)
     links.take_cross_checks()
 
 

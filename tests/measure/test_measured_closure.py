@@ -24,6 +24,7 @@ from lightrig.harness.measure.stages import Reconfiguration
 from lightrig.harness.record import Row
 from lightrig.instruments.clock import Span
 from lightrig.instruments.core.capabilities import LightSource
+from lightrig.instruments.core.errors import ClockError
 from lightrig.instruments.core.stages import Watch
 from lightrig.instruments.servers.host.offset import ClockDriftWarning
 from lightrig.instruments.simulated.world.ground_truth import GroundTruth
@@ -335,6 +336,27 @@ def test_an_event_in_which_a_clock_jumps_has_no_times_and_the_next_has(
     assert (found.kind, found.subjects) == (CLOCK, ("server0",))
     least, most = map(float, re.findall(r"([0-9.]+) to ([0-9.]+) ms", found.evidence)[0])
     assert least <= 5 <= most
+
+
+@pytest.mark.parametrize("asked", ["changes", "await_up"])
+def test_a_clock_that_jumps_before_the_first_event_ends_nothing(
+    simulated: Callable[..., Bench], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asked: str
+) -> None:
+    """A server that stood still while the first circuits were made."""
+    rig, real, jumps = Rig(simulated(describe(tmp_path))), getattr(LinkObservation, asked), []
+
+    def jumped(self: LinkObservation, *arguments: Any) -> Any:
+        if not jumps:
+            jumps.append(asked)
+            raise ClockError("server0", "has a clock that jumped back by 1500 ms")
+        return real(self, *arguments)
+
+    monkeypatch.setattr(LinkObservation, asked, jumped)
+    rig.bring_up("straight")
+    rig.change("crossed", "straight")
+    assert jumps == [asked]
+    assert rig.measure.events == 2
+    assert set(rig.closures("carrier_up")) == {1.0}
 
 
 def test_a_clock_that_jumps_again_and_again_decides_nothing(
