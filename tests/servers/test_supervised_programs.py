@@ -102,6 +102,30 @@ def test_the_caller_does_not_wait_for_the_search(
         assert (ended.stdout, ended.returncode) == ("one\n", 0)
 
 
+def test_a_program_that_reads_has_two_seconds_also_where_the_search_is_slow(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each search takes a second here: SIGTERM comes after two of them or three, not twenty."""
+    grep = tmp_path / "grep"
+    real = shutil.which("grep")
+    grep.write_text(f'#!/bin/sh\necho >>{tmp_path}/searches\nsleep 1\nexec {real} "$@"\n')
+    grep.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    program = f"""
+    trap 'wc -l <{tmp_path}/searches >{tmp_path}/before; exit' TERM
+    echo ready
+    while :; do sleep 0.1; done
+    """
+    command = supervised(["sh", "-c", program], reads=True)
+    with subprocess.Popen(command, stdin=-1, stdout=-1, text=True) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        process.stdin.close()
+        process.wait()
+    assert 1 <= int((tmp_path / "before").read_text()) <= 4
+
+
 def test_a_missing_program_has_the_shell_s_status() -> None:
     """127, as POSIX.1-2017 states for `sh`, and GNU's `timeout` for itself."""
     assert run("no-such-program-anywhere").returncode == 127
