@@ -18,9 +18,11 @@ from lightrig.harness.measure.insertion_loss.monitor_references import (
     take_monitor_references,
 )
 from lightrig.harness.measure.insertion_loss.references import (
+    Cap,
     NoReferenceError,
     simulated_references,
     take_references,
+    with_checks,
 )
 from lightrig.testbeds import Port, Testbed, TestbedError
 from lightrig.testbeds.findings import did_you_mean
@@ -140,11 +142,18 @@ def _taken(
         if meter is not None:
             return References(tuple(lab(lambda: _of_monitors(bench, meter, meter_db))))
         cap = _cap if zero else None
-        return References(
-            tuple(lab(lambda: take_references(bench, _plug(bench), cap, meter_db=meter_db)))
-        )
+        return References(tuple(lab(lambda: _of_meters(bench, cap, meter_db))))
     finally:
         bench.close()
+
+
+def _of_meters(bench: Bench, cap: Cap | None, meter_db: float) -> list[ReferenceSet]:
+    fabric = Fabric(bench)
+    found = take_references(bench, _plug(bench), cap, meter_db=meter_db)
+    try:
+        return with_checks(fabric, found)
+    finally:
+        fabric.restore()
 
 
 def _of_monitors(bench: Bench, meter: Port, meter_db: float) -> list[ReferenceSet]:

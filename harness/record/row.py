@@ -73,7 +73,7 @@ BESIDE_VALUES = COUNTERS | {
         "degrees",
         "points",
     ),
-    *("closed", "exchanges", "fails", "passes", "tries", "wrong"),
+    *("closed", "exchanges", "fails", "not_included", "passes", "tries", "wrong"),
 }
 """Conditions that were counted or measured beside a value: rows of a case differ in them."""
 

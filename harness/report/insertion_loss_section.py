@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lightrig.harness.measure.insertion_loss.rows import NOT_INCLUDED
+from lightrig.harness.measure.insertion_loss.rows import lacking
 from lightrig.harness.quantities import optical
 from lightrig.harness.report.estimates import CONFIDENCE
 from lightrig.harness.report.figures import Distribution, distribution_plot, heat_map
@@ -332,9 +332,9 @@ def _budget_lines(data: SectionData) -> Iterator[_BudgetLine]:
                     yield _BudgetLine(_Entry(combined.test, series, at), name, at)
                     break
         yield _BudgetLine(combined, _COMBINED, combined.at)
-        for lacking in (f"{_BUDGET}{name}" for name in NOT_INCLUDED):
-            if lacking not in names and "modules" not in stated:
-                yield _BudgetLine(combined, lacking, None)
+        shown = {name.removeprefix(_BUDGET).replace("_", " ") for name in names}
+        for name in lacking(shown) if "modules" not in stated else ():
+            yield _BudgetLine(combined, f"{_BUDGET}{name}", None)
 
 
 def _stated(line: _BudgetLine, name: str) -> float | None:

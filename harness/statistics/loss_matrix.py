@@ -211,15 +211,24 @@ def at_ceiling(readings: npt.ArrayLike) -> tuple[float, npt.NDArray[np.bool_]] |
     """Return the greatest value that monitors show, and which (setting, monitor) reach it.
 
     readings: as for `standing_still`. None unless, in two settings or at two monitors, three or
-    more readings of one setting all equal the greatest value of all, while others scatter: light
-    with noise does so only where monitors show no more.
+    more readings of one setting equal the greatest value of all, and a larger share of them than
+    of any that did not reach it equals its own greatest: light with noise does so only where
+    monitors show no more. Monitors that show coarse steps repeat a value at every level, which
+    proves nothing.
     """
     found = np.asarray(readings, dtype=np.float64)
     if not np.isfinite(found).any():
         return None
     greatest = float(np.nanmax(found))
     reached = (found == greatest).sum(axis=1)
-    if (reached >= 3).sum() < 2 or np.isin(found[np.isfinite(found)], greatest).all():
+    counts = np.isfinite(found).sum(axis=1)
+    below = (reached == 0) & (counts >= 3)
+    if not below.any():
+        return None
+    tops = np.max(np.where(np.isfinite(found), found, -math.inf), axis=1)
+    repeated = (found == tops[:, None, :]).sum(axis=1) / np.maximum(counts, 1)
+    usual = float(repeated[below].max())
+    if ((reached >= 3) & (repeated > usual)).sum() < 2:
         return None
     return greatest, reached > 0
 

@@ -33,6 +33,7 @@ CAMPAIGNS = {
     "labs": "LABS_SEEDS (500) or --seeds, LABS or --lab, LABS_SECONDS (7000), LABS_STORE",
     "mornings": "MORNINGS_SEEDS (10), MORNINGS_FIRST_SEED, MORNINGS_HEALTHY, _QUIET, _STORE",
     "healthy_switches": "HEALTHY_SEEDS (100)",
+    "meters": "METERS_SEEDS (24) of each plant, METERS_PLANTS (a;b)",
     "tcp_stalls": "CUTS (20) of each length; needs namespaces, so root",
     "light_faults": "LIGHT_LIBRARIES, LIGHT_FAULTS (67), LIGHT_OPENMPI; needs namespaces, so root",
     "predictions": "PREDICTIONS (5); needs the extra torch and namespaces, so root",

@@ -2,6 +2,7 @@
 
 import datetime
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from lightrig.harness.measure.insertion_loss.chains import Chain, Plane
 from lightrig.harness.measure.insertion_loss.check_standards import (
     CheckReading,
     changes,
+    check_components,
     shifts,
 )
 from lightrig.harness.measure.insertion_loss.faults import check_shifts, find_faults, misread
@@ -36,20 +38,25 @@ def of_kind(rows, quantity):
 
 
 @pytest.mark.parametrize(
-    ("ports", "side"),
-    [(range(9, 17), "monitors at egress ports"), (range(1, 9), "monitors at ingress ports")],
+    ("ports", "side", "kind"),
+    [
+        # Connectors between the monitors that were mated anew look the same.
+        (range(9, 17), "monitors at egress ports", "changed check standard"),
+        (range(1, 9), "monitors at ingress ports", "shifted meter"),
+    ],
 )
-def test_shift_since_the_references_voids_all_losses(tmp_path, ports, side):
+def test_shift_since_the_references_voids_all_losses(tmp_path, ports, side, kind):
     with polatis(tmp_path) as bench:
         references = references_of(bench)
         shift(bench, ports, 0.25)
         losses = measured(bench, references)
         faults = find_faults(losses, bench.testbed)
-        assert [(fault.kind, fault.subject) for fault in faults] == [("shifted meter", "ocs")]
+        assert [(fault.kind, fault.subject) for fault in faults] == [(kind, "ocs")]
         rest = losses.without(misread(losses, faults))
         rows = all_rows(rest, faults, bench, {})
     assert f"before the losses the {side} show 0.2" in str(faults[0])
     assert "more than when its references were taken, beyond the limit of 0.1 dB" in str(faults[0])
+    assert ("nothing read here tells which" in str(faults[0])) == (kind != "shifted meter")
     sign = -1 if side.endswith("egress ports") else 1
     assert faults[0].lower <= sign * 0.25 <= faults[0].upper
     assert rest.losses == {}
@@ -144,7 +151,7 @@ def test_a_stated_circuit_is_the_check_standard_with_its_limit(tmp_path):
         assert Circuit(2, 13) in list(losses.losses)[:8]
         shift(bench, [13], 0.4)
         (fault,) = find_faults(measured(bench, references), bench.testbed)
-    assert fault.kind == "shifted meter"
+    assert fault.kind == "changed check standard"
     assert "beyond the limit of 0.4 dB" in str(fault)
 
 
@@ -160,7 +167,7 @@ def test_a_meter_is_checked_within_a_run(tmp_path):
     with metered(tmp_path) as bench:
         losses = measured(bench)
         found = check_shifts(losses, find_faults(losses, bench.testbed))
-    assert all(one.against == "before" for one in found)
+    assert all(one.against == "references" for one in found)
     assert all(abs(one.value) < 0.1 for one in found)
 
 
@@ -217,7 +224,78 @@ def test_changes_of_circuits_have_the_uncertainty_of_mean_and_median():
     }
     for _, budget in found.values():
         assert budget.standard == pytest.approx(0.0807062, abs=1e-6)
-    assert changes(chain, readings, *parts, beside={Circuit(1, 4)}) == {}
+    # Two circuits are compared with no median: sqrt(1.5) of 0.05 dB, and the drifts.
+    few = changes(chain, readings, *parts, beside={Circuit(1, 4)})
+    assert {c: (value, budget.standard) for c, (value, budget) in few.items()} == {
+        Circuit(2, 5): pytest.approx((0.3, 0.0674537), abs=1e-6),
+        Circuit(3, 6): pytest.approx((0.8, 0.0674537), abs=1e-6),
+    }
+
+
+def test_the_budget_has_what_the_check_standard_shows():
+    """By hand: five circuits have changed by 0.08, 0.10, 0.12, 0.04 and 0.16 dB: 0.10 dB by median.
+
+    Their deviations -0.02, 0, 0.02, -0.06 and 0.06 dB have the squares 0.008 dB² in all, 0.002 dB²
+    for four degrees of freedom. Noise 0.01 and repeatability 0.02 dB explain 0.001 dB² of a
+    difference: sqrt(0.001) = 0.0316228 dB are left. A sixth circuit that lost 1 dB is a fault.
+    """
+    day = datetime.date(2026, 11, 20)
+    more = (0.08, 0.10, 0.12, 0.04, 0.16)
+    losses = {Circuit(n, n + 6): 1.0 for n in range(1, 7)}
+    known = {f"ocs {circuit}": db for circuit, db in losses.items()}
+    taken = ReferenceSet("r", day, day, 1310.0, ("meter",), 0.01, checks=known)
+    planes = {n: Plane(of=taken) for n in range(1, 13)}
+    ports = tuple(range(1, 7)), tuple(range(7, 13))
+    chain = Chain("ocs", "monitors", *ports, (), {}, planes, 1310.0)
+    now = {c: 1.0 + db for c, db in zip(losses, more, strict=False)}
+    parts = Component("noise", 0.01), Component("repeatability", 0.02)
+    shift_of, scatter = check_components(chain, [CheckReading("before", 0, now, {})], *parts)
+    assert (shift_of.name, shift_of.standard) == ("check standard", pytest.approx(0.10))
+    assert (scatter.name, scatter.degrees) == ("meter scatter", 4)
+    assert scatter.standard == pytest.approx(0.0316228, abs=1e-6)
+    now[Circuit(6, 12)] = 2.1
+    now[Circuit(4, 10)] = 1.1  # so that the median is the same
+    faulty = check_components(chain, [CheckReading("before", 0, now, {})], *parts)
+    assert [one.standard for one in faulty] == pytest.approx([0.11, 0.0], abs=0.02)
+    unknown = Chain("ocs", "monitors", *ports, (), {}, {n: Plane() for n in planes}, 1310.0)
+    assert check_components(unknown, [CheckReading("before", 0, now, {})], *parts) == []
+
+
+@pytest.mark.parametrize("meters", [1, 2])
+def test_references_by_a_meter_have_a_check_standard(tmp_path, meters):
+    with metered(tmp_path, meters=meters) as bench:
+        references = references_of(bench)
+        noted = {name: db for each in references.sets for name, db in each.checks.items()}
+        truths = {name: bench.world.loss("trx", Circuit.parse(name[4:])) for name in noted}
+        losses = measured(bench, references)
+        assert find_faults(losses, bench.testbed) == []
+        found = check_shifts(losses, [])
+    assert set(noted) == {"trx 1>4", "trx 2>7"}
+    assert all(abs(noted[name] - truths[name]) < 0.4 for name in noted)
+    assert {one.against for one in found} == {"references"}
+    names = {part.name for loss in losses.losses.values() for part in loss.budget.components}
+    assert "check standard" in names
+
+
+def test_a_meter_that_is_off_since_its_references_is_named(tmp_path):
+    """Of two meters the second shows 0.3 dB more: 0.15 dB by median, beyond the limit of 0.1 dB."""
+    with metered(tmp_path, meters=2) as bench:
+        references = references_of(bench)
+        meter = bench.instruments["meter2"]
+        power = meter.power
+
+        def off(ports):
+            reading = power(ports)
+            return replace(reading, dbm={port: dbm + 0.3 for port, dbm in reading.dbm.items()})
+
+        meter.power = off
+        losses = measured(bench, references)
+        faults = find_faults(losses, bench.testbed)
+        left = losses.without(misread(losses, faults)).losses
+    assert [(fault.kind, fault.subjects) for fault in faults] == [
+        ("changed check standard", ("trx",))
+    ]
+    assert left == {}
 
 
 def test_scatter_of_the_circuits_widens_the_interval():

@@ -46,7 +46,9 @@ def test_a_loss_has_its_expanded_uncertainty_on_both_sides() -> None:
     assert made[2].upper == pytest.approx(2.5 + t * 0.01)
     assert made[2].lower == pytest.approx(2.5 - t * 0.01)
     assert {row.unit for row in made} == {"dB"}
-    assert made[0].conditions == {"wavelength_nm": 1310, "temperature_c": 20}
+    stated = {"wavelength_nm": 1310, "temperature_c": 20}
+    assert made[0].conditions == {**stated, "not_included": ", ".join(rows.NOT_INCLUDED)}
+    assert made[2].conditions == stated
 
 
 def test_a_budget_has_the_median_of_each_component_and_its_ends() -> None:
@@ -79,10 +81,11 @@ def test_a_budget_has_the_median_of_each_component_and_its_ends() -> None:
 @pytest.mark.parametrize(
     ("parts", "method", "lacking"),
     [
-        ((), "monitors", ["polarization", "wavelength"]),
-        (("polarization",), "monitors", ["wavelength"]),
-        (("wavelength",), "source", ["polarization"]),
-        (("wavelength", "polarization"), "monitors", []),
+        ((), "monitors", [*rows.NOT_INCLUDED]),
+        (("drift", "check standard", "linearity", "polarization"), "monitors", ["wavelength"]),
+        (("check standard", "wavelength"), "source", ["linearity", "polarization"]),
+        (("drift", "linearity", "wavelength", "polarization"), "monitors", ["check standard"]),
+        (("check standard", "linearity", "wavelength", "polarization"), "monitors", []),
         ((), "modules", []),
     ],
 )
@@ -98,7 +101,9 @@ def test_what_a_budget_lacks_is_stated_of_absolute_losses(
     assert text is not None
     assert text.startswith("insertion loss of ocs: ")
     assert [name for name in rows.NOT_INCLUDED if f"{name} not included" in text] == lacking
-    assert f"light of another {' or '.join(lacking)} may" in text
+    light = [name for name in lacking if name in ("polarization", "wavelength")]
+    assert (f"by light of another {' or '.join(light)}" in text) == bool(light)
+    assert ("`lightrig reference`" in text) == ("check standard" in lacking)
     assert rows.not_included(losses(method, losses={TWO: of_another})) is None
 
 

@@ -120,12 +120,13 @@ def test_a_budget_states_type_distribution_degrees_and_factor(show):
     assert "source B, rectangular 0.008" in text
     assert "± 0.072 dB" in text
     assert "k = 2.30" in text
-    assert "polarization not included" in text
+    for name in ("check standard", "drift", "linearity", "polarization"):
+        assert f"{name} not included" in text
     assert "wavelength not included" in text
 
 
 def test_a_stated_polarization_is_a_component(show):
-    kinds = ("polarization", "wavelength", "combined")
+    kinds = ("check_standard", "linearity", "polarization", "wavelength", "combined")
     parts = [row("ocs", f"loss.budget.{name}", 0.03, method="meter") for name in kinds]
     assert "not included" not in show((context(), [*grid(), *parts])).text
 

@@ -8,6 +8,7 @@ the testbed's limit is one of a meter, or of the light, and in every loss of the
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import combinations
 from typing import Literal, TypeAlias
 
 import numpy as np
@@ -32,6 +33,18 @@ _FEWEST_CHANGES = 3
 
 _LEAST_SCATTER = 4
 """Circuits from which on the scatter of their shifts is estimated."""
+
+FAULTY_DB = 0.3
+"""Change of one circuit that is a fault of it: less is no reason to walk to the lab."""
+
+_SINCE = frozenset({"drift", "source"})
+"""Components of a reading that differ from what they were when the references were taken."""
+
+_SAME_LIGHT_DB = 0.25
+"""Difference of two powers that may be the same: the errors of their references are in it."""
+
+_STANDS_OUT = 3.0
+"""Standard deviations beyond which a circuit is unlike the others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,19 +148,20 @@ def changes(
 ) -> dict[Circuit, tuple[float, Budget]]:
     """Return by how much each circuit lost more since the references than most others, in dB.
 
-    Arguments are those of `shifts`. Of fewer than three circuits none is unlike most.
+    Arguments are those of `shifts`. Fewer than three circuits are compared with no other.
     """
     center = {c: db for c, db in _standards(chain, readings[0].losses).items() if c not in beside}
-    if len(center) < _FEWEST_CHANGES:
-        return {}
     more = {
         circuit: math.fsum(one.losses[circuit] for one in seen) / len(seen) - db
         for circuit, db in center.items()
         if (seen := [one for one in readings if circuit in one.losses])
     }
-    usual = float(np.median(list(more.values())))
+    if not more:
+        return {}
+    several = len(more) >= _FEWEST_CHANGES
+    usual = float(np.median(list(more.values()))) if several else 0.0
     # Of the mean of the readings, of one at the references, and of the median of the circuits.
-    share = math.sqrt((1 + 1 / len(readings)) * (1 + math.pi / 2 / len(more)))
+    share = math.sqrt((1 + 1 / len(readings)) * (1 + several * math.pi / 2 / len(more)))
     found = {}
     for circuit, db in more.items():
         drifts = (part for plane in chain.ends(*circuit) for part in plane.components)
@@ -157,7 +171,7 @@ def changes(
                 for one in (noise, repeatability)
                 if one is not None
             ),
-            *(part for part in drifts if part.name == "drift"),
+            *(part for part in drifts if part.name in _SINCE),
         ]
         found[circuit] = db - usual, combine(parts)
     return found
@@ -206,6 +220,58 @@ def _half(
     return half
 
 
+def check_components(
+    chain: Chain,
+    readings: Sequence[CheckReading],
+    noise: Component,
+    repeatability: Component | None,
+) -> list[Component]:
+    """Return what a loss is uncertain by since the references, as the check standard shows it.
+
+    "check standard": the greatest median change of its circuits, of few the greatest of each. It is
+    not corrected, so that its size is its uncertainty (GUM, F.2.4.5). "meter scatter": by how much
+    the circuits differ from their median beyond noise, repeatability and drift, such as by monitors
+    that wander. Circuits that stand out by more than a fault would are none of it. Without
+    references there are none.
+
+    Arguments are those of `shifts`.
+    """
+    center = _standards(chain, readings[0].losses)
+    changed = [
+        {c: one.losses[c] - db for c, db in center.items() if c in one.losses} for one in readings
+    ]
+    changed = [one for one in changed if one]
+    if not changed:
+        return []
+    middles = [float(np.median([*one.values()])) for one in changed]
+    few = len(center) < _LEAST_SCATTER
+    sizes = [abs(db) for one in changed for db in one.values()] if few else map(abs, middles)
+    found = [Component("check standard", max(sizes))]
+    apart = [
+        {c: db - middle for c, db in one.items()}
+        for one, middle in zip(changed, middles, strict=True)
+    ]
+    means = {c: float(np.mean([one[c] for one in apart if c in one])) for c in center}
+    usual = _NORMAL_MAD * float(np.median(np.abs([*means.values()])))
+    alike = [c for c, db in means.items() if abs(db) <= max(FAULTY_DB, _STANDS_OUT * usual)]
+    if len(alike) >= _LEAST_SCATTER:
+        squares = [one[c] ** 2 for one in apart for c in alike if c in one]
+        drifts = [
+            part.standard**2
+            for c in alike
+            for plane in chain.ends(*c)
+            for part in plane.components
+            if part.name == "drift"
+        ]
+        expected = 2 * math.fsum(one.standard**2 for one in (noise, repeatability) if one)
+        expected += math.fsum(drifts) / len(alike)
+        degrees = len(alike) - 1
+        # One median is taken off all circuits of a reading.
+        beyond = math.fsum(squares) / len(squares) * len(alike) / degrees - expected
+        found.append(Component("meter scatter", math.sqrt(max(beyond, 0.0)), degrees))
+    return found
+
+
 def sentence(chain: Chain, shift: Shift, limit_db: float) -> str:
     """Return which meter shifted by how much, and what follows."""
     egress = "monitors at egress ports" if chain.method == "monitors" else _METERS[chain.method]
@@ -227,9 +293,89 @@ def sentence(chain: Chain, shift: Shift, limit_db: float) -> str:
             f"the monitors at ingress ports show {_change(shift.entering)}, and the {egress} "
             f"{_change(leaving)},",
         )
+    doubt = "" if is_of_meter(shift, limit_db) else f"; {_CAUSES}"
     return (
         f"check standard: {shift.reading.phase} the losses {who} than {since}, beyond the limit of "
-        f"{format_db(limit_db)}; the losses of this switch are void: take the references again"
+        f"{format_db(limit_db)}{doubt}; the losses of this switch are void: take the references "
+        "again"
+    )
+
+
+_CAUSES = (
+    "meters have shifted or take another range, connectors were mated anew, or the light has "
+    "another polarization or temperature: nothing read here tells which"
+)
+
+
+def is_of_meter(shift: Shift, limit_db: float) -> bool:
+    """Whether nothing but meters at ingress ports explains a shift.
+
+    What enters is shown to have changed by as much as the loss, and what leaves has not: neither
+    light nor a connector does that. Meters at egress ports that shift look like connectors behind
+    the ingress that were mated anew.
+    """
+    return (
+        shift.entering is not None
+        and abs(shift.entering) > limit_db
+        and abs(shift.entering - shift.value) <= limit_db
+    )
+
+
+def power_changes(chain: Chain, readings: Sequence[CheckReading]) -> dict[int, float]:
+    """Return by how much what enters has changed since the references, by ingress, in dB."""
+    found = {}
+    for ingress, (level, _) in chain.entering.items():
+        seen = [one.entering[ingress] for one in readings if ingress in one.entering]
+        if seen:
+            found[ingress] = math.fsum(seen) / len(seen) - level
+    return found
+
+
+def swapped_ingresses(
+    chain: Chain, readings: Sequence[CheckReading], since: Mapping[Circuit, float]
+) -> list[tuple[int, int]]:
+    """Return the pairs of ingress ports whose monitors show each other's light.
+
+    Each shows what is launched into the other, and the losses of both have changed by as much:
+    where fibers were swapped instead, the losses have not.
+
+    since: by how much the loss of each circuit has changed since the references, in dB.
+    """
+    changed = power_changes(chain, readings)
+    of_loss = {circuit.ingress: db for circuit, db in since.items()}
+    wrong = [
+        port
+        for port, db in changed.items()
+        if abs(db) > FAULTY_DB and abs(of_loss.get(port, 0.0) - db) < _SAME_LIGHT_DB
+    ]
+
+    def exchanged(port: int, seen: int) -> float:
+        """Return what the monitor of `seen` differs by from what `port` should get, in dB."""
+        raw = changed[seen] + chain.entering[seen][0] + chain.planes[seen].correction_db
+        return abs(raw - chain.planes[port].correction_db - chain.entering[port][0])
+
+    tried = {pair: max(exchanged(*pair), exchanged(*pair[::-1])) for pair in combinations(wrong, 2)}
+    found: list[tuple[int, int]] = []
+    for pair, apart in sorted(tried.items(), key=lambda item: item[1]):
+        if apart < _SAME_LIGHT_DB and {*pair}.isdisjoint(port for one in found for port in one):
+            found.append(pair)
+    return found
+
+
+def changed_sentence(
+    circuit: Circuit, change: float, entering: float | None, limit_db: float
+) -> str:
+    """Return what may have changed a circuit of the check standard, and what follows."""
+    where = f"at ingress {circuit.ingress} or egress {circuit.egress}"
+    if entering is not None and abs(entering) <= limit_db:
+        where = f"at egress {circuit.egress}"
+    elif entering is not None and abs(entering - change) <= limit_db:
+        where = f"at ingress {circuit.ingress}"
+    return (
+        "check standard: so much more than most others does it lose since its references were "
+        f"taken, beyond the limit of {format_db(limit_db)}: {where} a meter has shifted or takes "
+        "another range, a connector was mated anew, or the light's polarization is another one; "
+        "the losses of that port are left out: take its references again"
     )
 
 

@@ -12,13 +12,19 @@ import scipy
 from lightrig.harness.findings import Finding
 from lightrig.harness.measure.insertion_loss.chains import Chain, shared_components
 from lightrig.harness.measure.insertion_loss.check_standards import (
+    FAULTY_DB,
     Shift,
+    changed_sentence,
     changes,
+    is_of_meter,
+    power_changes,
     sentence,
     shifts,
+    swapped_ingresses,
 )
 from lightrig.harness.measure.insertion_loss.matrix import FIRST_READINGS, Losses
 from lightrig.harness.measure.insertion_loss.readings import Numbers
+from lightrig.harness.measure.insertion_loss.settings import swapped_egresses, unsteady_settings
 from lightrig.harness.statistics.loss_matrix import (
     Effects,
     Outlier,
@@ -42,11 +48,14 @@ FaultKind: TypeAlias = Literal[
     "drifting laser",
     "stuck monitor",
     "saturated monitor",
+    "swapped monitors",
+    "unsteady readings",
     "shifted meter",
+    "changed check standard",
     "no light",
 ]
 
-WORTH_DB = 0.3
+WORTH_DB = FAULTY_DB
 """Less than this is no reason to walk to the lab."""
 
 DRIFT_DB = 0.1
@@ -57,6 +66,14 @@ FEWEST_BEFORE = 3
 
 _RESOLUTION_DB = 0.005
 """Rounding of a reading at the end of a range: half of 0.01 dB."""
+
+_OF_ALL = frozenset({"shifted meter", "changed check standard"})
+"""Faults whose subject is a switch of which no loss is sure."""
+
+_OF_PORTS = frozenset({"stuck monitor", "swapped monitors", "changed check standard"})
+"""Faults whose subjects are ports whose losses say nothing."""
+
+_MISREADING = frozenset({"stuck monitor", "swapped monitors"})
 
 _ERROR = 0.01
 """Rate of false alarms of each kind of search, for all switches of a testbed together."""
@@ -71,31 +88,51 @@ def find_faults(
     matrices of the same losses in earlier nights.
     """
     search = _Search(losses, testbed, _ERROR / switches, before)
-    saturated = list(search.saturated_monitors())
-    stuck = list(search.stuck_monitors())
-    return [
-        *saturated,
-        *stuck,
-        *search.shifted_meters(stuck),
-        *search.drifting_lasers(),
-        *search.bent_fibers(),
-        *search.without_light(),
-        *search.lossy_ports_and_circuits(stuck),
-    ]
+    saturation = list(search.saturated_monitors())
+    misreading = [*search.stuck_monitors(), *search.swapped_monitors()]
+    unsteady = list(search.unsteady_readings())
+    shifted = list(search.shifted_meters(misreading))
+    found = [*saturation, *misreading, *(shifted or unsteady), *search.drifting_lasers()]
+    if not any(fault.kind == "shifted meter" for fault in shifted):
+        found += search.bent_fibers()
+    found += search.without_light()
+    lossy = list(search.lossy_ports_and_circuits(misreading))
+    found += lossy
+    if not shifted:
+        found += search.changed_circuits(misreading, lossy)
+    return found
 
 
 def misread(losses: Losses, faults: Iterable[Finding]) -> set[Circuit]:
-    """Return the circuits whose losses say nothing: their monitor is stuck, or was saturated.
+    """Return the circuits whose losses say nothing.
 
-    All of them, where the check standard shows that a meter has shifted.
+    Those whose monitor is stuck, swapped or was saturated, whose readings were unsteady, or whose
+    check standard has changed; all of them, where that of most circuits has.
     """
-    faults = list(faults)
-    if any(fault.kind == "shifted meter" for fault in faults):
+    faults, name = list(faults), losses.chain.switch
+    if any(fault.kind in _OF_ALL and fault.subject == name for fault in faults):
         return {*losses.losses}
-    stuck = {fault.subject for fault in faults if fault.kind == "stuck monitor"}
-    return {c for c in losses.losses if {f"{losses.chain.switch}.{port}" for port in c} & stuck} | {
-        circuit for _, circuits in saturated(losses) for circuit in circuits
-    }
+    wrong = {s for fault in faults if fault.kind in _OF_PORTS for s in fault.subjects}
+    found = {c for c in losses.losses if {f"{name}.{port}" for port in c} & wrong}
+    for _, circuits in saturated(losses):
+        found |= circuits
+    if any(fault.kind == "unsteady readings" for fault in faults):
+        for setting in unsteady_settings(losses, _matrix_without_misread(losses, faults)):
+            found |= set(setting.circuits)
+    return found
+
+
+def _matrix_without_misread(losses: Losses, faults: Iterable[Finding]) -> Numbers:
+    """Return the matrix of losses without those of misread ports and of saturated circuits."""
+    chain, matrix = losses.chain, losses.matrix()
+    wrong = {s for fault in faults if fault.kind in _MISREADING for s in fault.subjects}
+    for circuit in (c for _, circuits in saturated(losses) for c in circuits):
+        matrix[chain.ingress.index(circuit.ingress), chain.egress.index(circuit.egress)] = np.nan
+    for axis, ports in enumerate((chain.ingress, chain.egress)):
+        for index, port in enumerate(ports):
+            if f"{chain.switch}.{port}" in wrong:
+                matrix[(index, slice(None)) if axis == 0 else (slice(None), index)] = np.nan
+    return matrix
 
 
 def check_shifts(losses: Losses, faults: Iterable[Finding]) -> list[Shift]:
@@ -114,8 +151,8 @@ def _check_noise(losses: Losses) -> tuple[Component, Component | None]:
 
 
 def _misread_checks(losses: Losses, faults: Iterable[Finding]) -> set[Circuit]:
-    """Return the circuits of the check standard with a monitor that is stuck or saturated."""
-    stuck = {fault.subject for fault in faults if fault.kind == "stuck monitor"}
+    """Return the circuits of the check standard whose monitor is stuck, swapped or saturated."""
+    stuck = {s for fault in faults if fault.kind in _MISREADING for s in fault.subjects}
     name, ceilings = losses.chain.switch, _ceilings(losses)
     return {
         circuit
@@ -207,13 +244,96 @@ class _Search:
 
     def shifted_meters(self, faults: Iterable[Finding]) -> Iterator[Finding]:
         """Meters whose check standard is beyond the limit: the first time that it was."""
-        limit = self._testbed.switches[self._chain.switch].check_standard.limit_db
+        limit = self._limit()
         for shift in check_shifts(self._losses, faults):
             if shift.exceeds(limit):
                 ends = shift.value, shift.value - shift.half, shift.value + shift.half
                 about = sentence(self._chain, shift, limit)
-                yield _fault("shifted meter", self._chain.switch, about, ends)
+                kind: FaultKind = "changed check standard"
+                if is_of_meter(shift, limit):
+                    kind = "shifted meter"
+                yield _fault(kind, self._chain.switch, about, ends)
                 return
+
+    def swapped_monitors(self) -> Iterator[Finding]:
+        """Pairs of monitors of one side that show each other's light."""
+        chain = self._chain
+        since = {circuit: db for circuit, (db, _) in self._changes([]).items()}
+        pairs = [
+            (0, chain.ingress.index(first), chain.ingress.index(second))
+            for first, second in swapped_ingresses(chain, self._losses.checks, since)
+        ]
+        pairs += [
+            (1, *pair) for pair in swapped_egresses(self._losses, self._matrix, least=WORTH_DB)
+        ]
+        for axis, first, second in pairs:
+            for index in (first, second):
+                self._matrix[(index, slice(None)) if axis == 0 else (slice(None), index)] = np.nan
+            ports = chain.ingress if axis == 0 else chain.egress
+            pair = ports[first], ports[second]
+            self._odd.update(pair)
+            names = [f"{chain.switch}.{port}" for port in pair]
+            about = (
+                "each shows the light of the other: with their readings exchanged, losses are what "
+                "their ports explain; the losses of both are left out: exchange them, or their "
+                "numbers in the testbed file"
+            )
+            yield Finding(
+                "swapped monitors", f"{' and '.join(names)}: swapped monitors: {about}", (*names,)
+            )
+
+    def unsteady_readings(self) -> Iterator[Finding]:
+        """Settings in which all circuits lose more, or less, than in the first one."""
+        chain = self._chain
+        found = unsteady_settings(self._losses, self._matrix)
+        for setting in found:
+            for ingress, egress in setting.circuits:
+                self._matrix[chain.ingress.index(ingress), chain.egress.index(egress)] = np.nan
+        if found:
+            most = max(found, key=lambda one: abs(one.value))
+            numbers = ", ".join(str(one.number + 1) for one in found)
+            yield _fault(
+                "unsteady readings",
+                chain.switch,
+                f"so much more than in the first setting do all circuits lose in setting {numbers} "
+                f"of {self._losses.settings}, most in {most.number + 1}: meters, or light that is "
+                "not read, changed meanwhile; the losses of these settings are left out: measure "
+                "again",
+                (most.value, most.value - most.half, most.value + most.half),
+            )
+
+    def changed_circuits(
+        self, faults: Iterable[Finding], lossy: Iterable[Finding]
+    ) -> Iterator[Finding]:
+        """Circuits of the check standard that differ from the others since the references."""
+        chain, limit, changed = self._chain, self._limit(), self._changes(faults)
+        explained = {s for fault in lossy for s in fault.subjects}
+        powers = power_changes(chain, self._losses.checks)
+        for circuit, (change, budget) in changed.items():
+            names = [f"{chain.switch}.{port}" for port in circuit]
+            if explained & {*names, circuit_subject(chain.switch, circuit)}:
+                continue
+            error = self._error / len(changed)
+            factor = float(scipy.special.stdtrit(budget.degrees, 1 - error / 2))
+            if abs(change) <= max(limit, factor * budget.standard):
+                continue
+            entering = powers.get(circuit.ingress)
+            about = changed_sentence(circuit, change, entering, limit)
+            if entering is not None and abs(entering) <= limit:
+                names = names[1:]
+            elif entering is not None and abs(entering - change) <= limit:
+                names = names[:1]
+            ends = change - budget.expanded, change + budget.expanded
+            whole = _fault(
+                "changed check standard",
+                circuit_subject(chain.switch, circuit),
+                about,
+                (change, *ends),
+            )
+            yield replace(whole, subjects=(*names,))
+
+    def _limit(self) -> float:
+        return self._testbed.switches[self._chain.switch].check_standard.limit_db
 
     def drifting_lasers(self) -> Iterator[Finding]:
         """Lasers whose light becomes less, or more, from setting to setting."""

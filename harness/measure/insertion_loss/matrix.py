@@ -13,6 +13,7 @@ from lightrig.harness.measure.insertion_loss.chains import Chain, Method, shared
 from lightrig.harness.measure.insertion_loss.check_standards import (
     CheckReading,
     Phase,
+    check_components,
     power_budget,
 )
 from lightrig.harness.measure.insertion_loss.readings import (
@@ -145,6 +146,16 @@ def measure_losses(
         return _Measurement(fabric, chain).run(target, remade)
 
 
+def measure_check_standard(fabric: Fabric, chain: Chain) -> dict[Circuit, float]:
+    """Return the loss of each circuit of the check standard by the references of `chain`, in dB.
+
+    The first setting of a loss matrix is made; `fabric` puts back what was found. Raises what
+    `measure_losses` does.
+    """
+    with lit(chain):
+        return _Measurement(fabric, chain).check_standard()
+
+
 @contextlib.contextmanager
 def lit(chain: Chain) -> Iterator[None]:
     """Meanwhile the observers of `chain` are ready and its light is on."""
@@ -173,6 +184,13 @@ class _Measurement:
         self._established = established_circuits(fabric, chain)
         self._readings = Readings(chain, fabric.bench.clock)
 
+    def check_standard(self) -> dict[Circuit, float]:
+        """Make the first setting and return the losses of the check standard in it."""
+        setting = self._begin()[0]
+        return dict(
+            self._check("before", setting, self._readings.read(setting, FIRST_READINGS)).losses
+        )
+
     def run(self, target_db: float, remade: int) -> Losses:
         settings = self._begin()
         series = [self._readings.read(settings[0], FIRST_READINGS)]
@@ -198,11 +216,13 @@ class _Measurement:
         noise = self._noise([*made, *again])
         makings = self._makings([*made[:2], *again]) if again else {}
         repeatability = repeatability_of(makings, noise, most)
+        first = replace(noise, standard=noise.standard / math.sqrt(FIRST_READINGS))
+        since = check_components(self._chain, checks, first, repeatability)
         losses: dict[Circuit, Loss] = {}
         dark: list[Circuit] = []
         for (setting, each), at in zip(made, times, strict=True):
             for circuit in setting:
-                loss = self._loss(circuit, each, at, noise, repeatability)
+                loss = self._loss(circuit, each, at, noise, repeatability, since)
                 if loss is None:
                     dark.append(circuit)
                 else:
@@ -333,6 +353,7 @@ class _Measurement:
         at: int,
         noise: Component,
         repeatability: Component | None,
+        since: Sequence[Component],
     ) -> Loss | None:
         if not self._readings.lit(circuit, samples):
             return None
@@ -344,6 +365,7 @@ class _Measurement:
         if relative is None:
             parts += [part for plane in planes for part in plane.components]
             parts += shared_components(planes[0].of, planes[1].of)
+            parts += since
         return Loss(circuit, value, combine(parts), at, relative)
 
 

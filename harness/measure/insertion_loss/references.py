@@ -6,19 +6,26 @@ hardware would look; those in a file hold for hardware alone.
 
 import datetime
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from typing import TypeAlias
 
-from lightrig.harness.bench import Bench
-from lightrig.harness.measure.insertion_loss.chains import SOURCE_NM, monitored_ports
+from lightrig.harness.bench import Bench, Fabric
+from lightrig.harness.measure.insertion_loss.chains import (
+    SOURCE_NM,
+    NothingToMeasureError,
+    chains,
+    monitored_ports,
+)
+from lightrig.harness.measure.insertion_loss.matrix import measure_check_standard
 from lightrig.harness.measure.insertion_loss.observers import prepare_meter
 from lightrig.harness.measure.insertion_loss.readings import checked_first, cyclic_shifts
 from lightrig.harness.statistics.uncertainty import pooled
 from lightrig.instruments.clock import wall_time
 from lightrig.instruments.core.capabilities import LightSource, PowerMeter, Restorable
 from lightrig.testbeds import LightrigError, Port
+from lightrig.testbeds.plans import circuit_subject
 from lightrig.testbeds.references import (
     METER_DB,
     References,
@@ -39,6 +46,27 @@ CONNECTOR_DB = 0.02
 
 VALID_DAYS = 30
 """Default validity of a reference, in days; its file may state another date."""
+
+
+def with_checks(fabric: Fabric, found: Sequence[ReferenceSet]) -> list[ReferenceSet]:
+    """Return references by meters with the losses of the check standards by them.
+
+    All fibers are in their places again. A loss is noted where both of its references are of one
+    set. `fabric` puts back what was found. Raises what `measure_losses` does.
+    """
+    checks: dict[str, dict[str, float]] = {}
+    try:
+        measurable = chains(fabric.bench, References(tuple(found)))
+    except NothingToMeasureError:
+        return [*found]
+    for chain in measurable:
+        if chain.method != "meter":
+            continue
+        for circuit, db in measure_check_standard(fabric, chain).items():
+            first, second = (plane.of for plane in chain.ends(*circuit))
+            if first is not None and first is second:
+                checks.setdefault(first.name, {})[circuit_subject(chain.switch, circuit)] = db
+    return [replace(one, checks={**one.checks, **checks.get(one.name, {})}) for one in found]
 
 
 class NoReferenceError(LightrigError):
@@ -108,6 +136,11 @@ def simulated_references(bench: Bench) -> References:
 
     if can_take(bench):
         found += take_references(bench, plug, connector_db=book.uncertainty_db)
+        fabric = Fabric(bench)
+        try:
+            found = with_checks(fabric, found)
+        finally:
+            fabric.restore()
     return References(tuple(found), simulated=True)
 
 

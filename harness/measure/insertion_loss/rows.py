@@ -1,7 +1,7 @@
 """Insertion loss of every circuit, recorded: losses, budgets, faults and closure as rows."""
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 
 import numpy as np
@@ -30,8 +30,8 @@ from lightrig.testbeds.plans import circuit_subject
 from lightrig.testbeds.references import SAME_NM, Calibration, ReferenceSet
 
 LOSS, RELATIVE = "insertion_loss", "insertion_loss.relative"
-NOT_INCLUDED = ("polarization", "wavelength")
-"""Properties of light that a loss depends on, in its budget only where references state it."""
+NOT_INCLUDED = ("check standard", "drift", "linearity", "polarization", "wavelength")
+"""What a loss depends on that is in its budget only where references state or show it."""
 
 _C_NM_THZ = 299_792.458
 """Speed of light: wavelength in nm times frequency in THz."""
@@ -83,12 +83,19 @@ def quantity_of(loss: Loss) -> str:
 
 
 def loss_rows(losses: Losses, conditions: Mapping[str, Scalar]) -> Iterator[Row]:
-    """A row a circuit: its loss in dB with its 95 % interval."""
+    """A row a circuit: its loss in dB with its 95 % interval.
+
+    The condition `not_included` names what the budget of losses against a reference lacks.
+    """
     row_conditions = {"wavelength_nm": round(losses.chain.wavelength_nm), **conditions}
+    lacks = ", ".join(lacking_components(losses))
     for circuit, loss in losses.losses.items():
         ends = loss.value - loss.budget.expanded, loss.value + loss.budget.expanded
         subject = circuit_subject(losses.chain.switch, circuit)
-        yield Row(subject, quantity_of(loss), loss.value, *ends, "dB", loss.at, row_conditions)
+        of_loss = row_conditions
+        if lacks and loss.relative is None:
+            of_loss = {**row_conditions, "not_included": lacks}
+        yield Row(subject, quantity_of(loss), loss.value, *ends, "dB", loss.at, of_loss)
 
 
 def budget_rows(losses: Losses, conditions: Mapping[str, Scalar]) -> Iterator[Row]:
@@ -133,19 +140,40 @@ def _degrees(degrees: float) -> dict[str, Scalar]:
     return {"degrees": round(degrees, 1)} if math.isfinite(degrees) else {}
 
 
+def lacking(names: Collection[str]) -> list[str]:
+    """Return what a budget with components of these names does not include.
+
+    A check standard that is compared with its references shows how meters have drifted since.
+    """
+    shown = {*names, "drift"} if "check standard" in names else {*names}
+    return [name for name in NOT_INCLUDED if name not in shown]
+
+
+def lacking_components(losses: Losses) -> list[str]:
+    """Return what the budget of losses against a reference lacks; of modules nothing is stated."""
+    absolute = [loss for loss in losses.losses.values() if loss.relative is None]
+    if not absolute or losses.chain.method == "modules":
+        return []
+    return lacking({part.name for loss in absolute for part in loss.budget.components})
+
+
 def not_included(losses: Losses) -> str | None:
     """Return a sentence on what the budget of the losses lacks; None where it lacks nothing."""
-    absolute = [loss for loss in losses.losses.values() if loss.relative is None]
-    names = {part.name for loss in absolute for part in loss.budget.components}
-    lacking = [name for name in NOT_INCLUDED if name not in names]
-    if not absolute or not lacking or losses.chain.method == "modules":
+    names = lacking_components(losses)
+    if not names:
         return None
-    stated = ", ".join(f"{name}: ..." for name in lacking)
+    stated = ", ".join(f"{name}: ..." for name in names if name != "check standard")
+    ways = [f"state `uncertainty: {{{stated}}}` of the references"] if stated else []
+    if "check standard" in names:
+        ways.append("take the references with `lightrig reference`, which notes their `checks`")
+    light = [name for name in names if name in ("polarization", "wavelength")]
+    meter = [name for name in names if name not in light]
+    unlike = [f"by light of another {' or '.join(light)}"] if light else []
+    unlike += [f"by a meter whose {' or '.join(meter)} differs"] if meter else []
     return (
         f"insertion loss of {losses.chain.switch}: "
-        f"{', '.join(f'{name} not included' for name in lacking)}; a loss by light of another "
-        f"{' or '.join(lacking)} may lie outside its interval; state `uncertainty: {{{stated}}}` "
-        "of the references"
+        f"{', '.join(f'{name} not included' for name in names)}; a loss {', or '.join(unlike)} may "
+        f"lie outside its interval; {'; '.join(ways)}"
     )
 
 
