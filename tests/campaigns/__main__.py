@@ -29,6 +29,7 @@ CAMPAIGNS = {
     "orchestrations": "ORCHESTRATIONS (200)",
     "sequences": "SEQUENCES (500) for each system",
     "fault_trace": "FAULT_TRACES (40), FAULT_TRACES_SEED (0), FAULT_ORDERS (3)",
+    "service_replays": "SERVICE_DRAWS (20); writes suites/claims/infinitehbd/data",
     "wire_sequences": "WIRE_SEQUENCES (60), WIRE_UNHURT (10), WIRE_SYSTEMS, WIRE_LANES (2) of each",
     "labs": "LABS_SEEDS (500) or --seeds, LABS or --lab, LABS_SECONDS (7000), LABS_STORE",
     "mornings": "MORNINGS_SEEDS (10), MORNINGS_FIRST_SEED, MORNINGS_HEALTHY, _QUIET, _STORE",

@@ -12,85 +12,25 @@ once and one by one.
 
 import json
 import os
-import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from lightrig.harness.orchestration.orchestrator import Orchestrator
-from lightrig.harness.orchestration.switch_sessions import Outcomes, Reading
-from lightrig.harness.systems.infinitehbd.planning.traffic import cross_tor_share
 from lightrig.harness.systems.infinitehbd.planning.wiring import FatTree, k_hop
-from lightrig.harness.systems.infinitehbd.runtime.layout import Row, RowLayout
 from lightrig.suites.claims.infinitehbd.replay import cluster
+from lightrig.suites.claims.infinitehbd.service import GPUS, Service
 from lightrig.suites.claims.infinitehbd.trace import States
-from lightrig.testbeds import Circuit, LightrigError, Link, Plan, Testbed
-from tests.campaigns.records import log, reported
+from tests.campaigns.records import journals, log, reported
 from tests.campaigns.sequences import most_groups
 
-GPUS = 4
 LIMIT = 0.03
 POLICY = "repair"
 """Of the job under which nodes fail one by one."""
 ALLOWED = 0.001
 """Share of the time, 0.1 points, for which a job may miss groups that a fresh one would not."""
-
-_MEMORY = "/dev/shm" if Path("/dev/shm").is_dir() else None
-"""Where the journals are: virtual time waits for no disk."""
-
-MOST_PROBES = 400
-"""More than what fails again and again needs to be used again."""
-
-
-class Modules:
-    """The modules of a row in memory, as `Wiring` and as `Switches`.
-
-    Attributes:
-        dead: nodes whose modules do not answer.
-    """
-
-    def __init__(self, nodes: int, bundles: int) -> None:
-        self.of = {
-            node: [f"trx{bundle}-node{node}" for bundle in range(bundles)] for node in range(nodes)
-        }
-        self.switches: Mapping[str, str | None] = {
-            name: None for names in self.of.values() for name in names
-        }
-        self._present = {name: Reading(frozenset()) for name in self.switches}
-        self.dead: set[int] = set()
-
-    def probe(self, names: Any) -> Outcomes:
-        found: dict[str, Reading | LightrigError] = {name: self._present[name] for name in names}
-        for node in self.dead:
-            for name in self.of[node]:
-                if name in found:
-                    found[name] = LightrigError(f"{name} did not answer")
-        return found
-
-    def order(self, wanted: Mapping[str, frozenset[Circuit]]) -> Outcomes:
-        self._present.update({name: Reading(circuits) for name, circuits in wanted.items()})
-        return self.probe(wanted)
-
-    def close(self) -> None:
-        pass
-
-    def lights(self, switch: str) -> Mapping[int, str]:
-        return {}
-
-    def ingress(self, switch: str) -> frozenset[int]:
-        return frozenset({1})
-
-    def loops(self, switch: str) -> Mapping[str, Circuit]:
-        return {}
-
-    def links(self, plan: Plan) -> Iterator[Link]:
-        return iter(())
-
-    def testbed_of(self, switch: str) -> Testbed:
-        raise NotImplementedError
 
 
 @dataclass(frozen=True)
@@ -128,51 +68,6 @@ class Found:
         return {name: round(value, 5) for name, value in vars(self).items()}
 
 
-class Service:
-    """An orchestrator over a row of modules, with one job."""
-
-    def __init__(
-        self, folder: Path, nodes: int, hops: int, tree: FatTree | None, shape: Mapping[str, Any]
-    ) -> None:
-        self.nodes, self.tree = nodes, tree
-        row = Row(
-            k_hop(nodes, hops, closed=True), tuple(f"node{n}" for n in range(nodes)), tree, GPUS
-        )
-        self.room = Modules(nodes, hops)
-        self.running = Orchestrator(self.room, RowLayout(row), self.room, folder / "s.json")
-        self.running.start()
-        self.shape = shape
-
-    def submit(self) -> None:
-        self.running.request({"do": "submit", "job": "a", "shape": self.shape})
-
-    def lose(self, dead: set[int]) -> int:
-        """Let nodes be dead, probe until nothing changes, and return how many probes that took."""
-        self.room.dead = dead
-        faulty = {f"node{node}" for node in dead}
-        for probes in range(1, MOST_PROBES):
-            before = self.running.status()["epoch"]
-            self.running.step()
-            status = self.running.status()
-            if status["faulty"].keys() == faulty and status["epoch"] == before:
-                return probes
-        raise AssertionError(f"not settled after {MOST_PROBES} probes: {status['doubt']}")
-
-    def job(self) -> dict[str, Any]:
-        return dict(self.running.status()["jobs"]["a"])
-
-    def crossing(self) -> float:
-        """Return the share of the job's traffic across ToRs by the order of its groups alone."""
-        assert self.tree is not None
-        order = self.tree.order()
-        found = [
-            [order[int(node.removeprefix("node"))] for node in group["nodes"]]
-            for group in self.job()["groups"]
-            if group
-        ]
-        return cross_tor_share(self.tree, np.array(found)) if found else 0.0
-
-
 def moved_in(before: dict[str, Any], after: dict[str, Any], dead: set[int]) -> int:
     """Return how many groups have other nodes although theirs work."""
     lost = {f"node{node}" for node in dead}
@@ -187,13 +82,8 @@ def replay(draw: Draw, states: States, folder: Path) -> Found:
     nodes, size = states.faulty.shape[1], draw.group // GPUS
     count = max(1, int(draw.share * nodes) // size)
     tree = FatTree(nodes, 2, nodes // 4)
-    service = Service(
-        folder,
-        nodes,
-        draw.hops,
-        tree,
-        {"gpus": draw.group, "groups": count, "policy": draw.policy},
-    )
+    shape = {"gpus": draw.group, "groups": count, "policy": draw.policy}
+    service = Service(folder, k_hop(nodes, draw.hops, closed=True), tree, shape)
     found = Found()
     total = float(states.durations.sum())
     before: dict[str, Any] | None = None
@@ -236,18 +126,18 @@ def problems(draw: Draw, found: Found) -> list[str]:
 
 def orders(seed: int, folder: Path, *, nodes: int = 2048, faults: float = 0.06) -> dict[str, Any]:
     """Let nodes fail one by one under a job of 85 %, and return what it cost; see the module."""
-    tree, hops, group = FatTree(nodes, 2, nodes // 4), 3, 32
+    tree, row, group = FatTree(nodes, 2, nodes // 4), k_hop(nodes, 3, closed=True), 32
     count = int(0.85 * nodes * GPUS) // group
     shape = {"gpus": group, "groups": count, "policy": POLICY}
     dead = np.random.default_rng(seed).permutation(nodes)[: int(faults * nodes)].tolist()
     (folder / "at_once").mkdir()
-    known = Service(folder / "at_once", nodes, hops, tree, shape)
+    known = Service(folder / "at_once", row, tree, shape)
     for node in range(0, len(dead), 100):
         known.lose({*dead[: node + 100]})
     known.submit()
     at_once = known.job()
     (folder / "one_by_one").mkdir()
-    service = Service(folder / "one_by_one", nodes, hops, tree, shape)
+    service = Service(folder / "one_by_one", row, tree, shape)
     service.submit()
     moved, crossing, missing = [], [], []
     for number in range(1, len(dead) + 1):
@@ -322,21 +212,18 @@ def main(report: Callable[[str], object] = print) -> bool:
     first = int(os.environ.get("FAULT_TRACES_SEED", "0"))
     traces = range(first, first + int(os.environ.get("FAULT_TRACES", "40")))
     one_by_one = range(first, first + int(os.environ.get("FAULT_ORDERS", "3")))
-    with (
-        log("fault_trace") as file,
-        tempfile.TemporaryDirectory(prefix="lightrig-fault-trace-", dir=_MEMORY) as name,
-    ):
+    with log("fault_trace") as file, journals() as root:
         before = {("one_by_one" in each, each["seed"]) for each in file.done}
         for seed in one_by_one:
             if (True, seed) not in before:
-                folder = Path(name) / f"order{seed}"
+                folder = root / f"order{seed}"
                 folder.mkdir()
                 result = orders(seed, folder)
                 file.add({**result, "broken": over(result)})
                 report(json.dumps(file.done[-1]))
         for seed in traces:
             if (False, seed) not in before:
-                draw, folder = drawn(seed), Path(name) / str(seed)
+                draw, folder = drawn(seed), root / str(seed)
                 folder.mkdir()
                 found = replay(draw, cluster(np.random.default_rng(seed), gpus=GPUS), folder)
                 broken = problems(draw, found)

@@ -10,6 +10,7 @@ import datetime
 import fcntl
 import json
 import os
+import tempfile
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -31,6 +32,7 @@ NAMES = (
     "healthy_switches",
     "wire_sequences",
     "fault_trace",
+    "service_replays",
 )
 """Modules that write such a file, and offer `table(done)`: its lines, and whether all is well."""
 
@@ -115,6 +117,14 @@ def reported(printed: Iterable[str], good: bool, report: Callable[[str], object]
     for line in printed:
         report(line)
     return good
+
+
+@contextmanager
+def journals() -> Iterator[Path]:
+    """Give a folder for journals, in memory where it can be: virtual time waits for no disk."""
+    memory = "/dev/shm" if Path("/dev/shm").is_dir() else None
+    with tempfile.TemporaryDirectory(prefix="lightrig-journals-", dir=memory) as name:
+        yield Path(name)
 
 
 @contextmanager

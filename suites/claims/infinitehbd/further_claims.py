@@ -24,6 +24,7 @@ from lightrig.suites.claims.infinitehbd.replay import (
     largest_job,
     mean_waste,
 )
+from lightrig.suites.claims.infinitehbd.stored import replays
 from lightrig.suites.claims.infinitehbd.theory import (
     MODEL_USE,
     waste_bound,
@@ -69,18 +70,28 @@ def _reserved_64() -> Computed:
     return exactly(float(waste(Islands(36), none, 1, 64)[0]), "no faults: no group of 64 fits")
 
 
+def _of_row(hops: int, group: int, name: str) -> float:
+    """Mean `waste`, or `least` GPUs in groups, of the service, or of Algorithm 2 alone."""
+    if (found := replays(hops, group)) is not None:
+        return found.mean(name)
+    line = KHop(hops, closed=False)
+    if name == "waste":
+        return _wasted(line, group)
+    return float(np.mean([largest_job(each, line, 4, group) for each in _drawn()]))
+
+
 def _below(compared: Sequence[Architecture]) -> Computed:
     """The least quotient of another architecture's waste and that of three hops, of all groups."""
     ratios = {
-        group: min(_wasted(one, group) for one in compared) / _wasted(_LINE_3, group)
+        group: min(_wasted(one, group) for one in compared) / _of_row(3, group, "waste")
         for group in GROUPS
     }
     listed = ", ".join(f"TP {group}: {ratio:.1f}" for group, ratio in ratios.items())
     return exactly(min(ratios.values()), f"{_ON_TRACE}; {listed}")
 
 
-def _largest_waste(architecture: Architecture) -> Computed:
-    found = {group: _wasted(architecture, group) for group in GROUPS}
+def _largest_waste() -> Computed:
+    found = {group: _of_row(3, group, "waste") for group in GROUPS}
     listed = ", ".join(f"TP {group}: {share:.2%}" for group, share in found.items())
     return exactly(max(found.values()), f"{_ON_TRACE}; {listed}")
 
@@ -107,12 +118,13 @@ def _leading_jobs() -> Computed:
         return float(np.mean([largest_job(found, architecture, 4, group) for found in _drawn()]))
 
     leading = [
-        min(job(one, group) for one in (_LINE_2, _LINE_3, Islands(576)))
+        min(*(_of_row(hops, group, "least") for hops in (2, 3)), job(Islands(576), group))
         > max(job(one, group) for one in (Islands(36), Islands(72), StaticRings()))
         for group in GROUPS
     ]
     return exactly(
-        float(np.mean(leading)), f"{_ON_TRACE}, {GPUS:,} GPUs, against NVL-36, NVL-72 and SiP-Ring"
+        float(np.mean(leading)),
+        f"{_ON_TRACE}, {GPUS:,} GPUs, against NVL-36, NVL-72 and SiP-Ring",
     )
 
 
@@ -236,7 +248,7 @@ FURTHER: Registry = {
     "waste-nvl-reserved-64": _reserved_64,
     "waste-below-nvl-72": partial(_below, (Islands(72),)),
     "waste-below-tpuv4": partial(_below, (Cubes(),)),
-    "waste-near-zero": partial(_largest_waste, _LINE_3),
+    "waste-near-zero": _largest_waste,
     "less-fragmented": _less_fragmented,
     "tpuv4-degrades": _degrades,
     "leading-jobs": _leading_jobs,
