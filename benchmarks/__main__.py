@@ -23,6 +23,7 @@ NEEDS = {
     "gates": "",
     "error_rates": "statsmodels as a peer",
     "bit_errors": "",
+    "port_counters": "",
     "insertion_loss": "",
     "loss_coverage": "",
     "flows": "",
