@@ -59,6 +59,10 @@ loss.budget.module  dB lower unjudged hidden
     standard uncertainty: accuracy of transceiver readings
 loss.budget.reference  dB lower unjudged hidden
     standard uncertainty: stored reference
+loss.budget.check_standard  dB lower unjudged hidden
+    standard uncertainty: change of the check standard since its references, not corrected
+loss.budget.meter_scatter  dB lower unjudged hidden
+    standard uncertainty: scatter of the check standard's circuits since their references
 loss.budget.combined  dB lower unjudged hidden
     standard uncertainty: all contributions combined
 [{BIT_ERRORS}] 1 lower hidden

@@ -54,6 +54,7 @@ class Server:
         self.server, self.results, self.at = name, list(results), 0
         self.ran: list[Any] = []
         self.sleeps: list[int] = []
+        self.timeout_ns = 30_000_000_000
         self.clock = SimpleNamespace(now=lambda: self.at, sleep=self.sleep)
 
     def sleep(self, duration: int) -> None:

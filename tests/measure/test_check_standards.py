@@ -233,14 +233,16 @@ def test_changes_of_circuits_have_the_uncertainty_of_mean_and_median():
 
 
 def test_the_budget_has_what_the_check_standard_shows():
-    """By hand: five circuits have changed by 0.08, 0.10, 0.12, 0.04 and 0.16 dB: 0.10 dB by median.
+    """By hand: five circuits have changed by 0.06, 0.10, 0.14, -0.02, 0.22 dB: 0.10 dB by median.
 
-    Their deviations -0.02, 0, 0.02, -0.06 and 0.06 dB have the squares 0.008 dB² in all, 0.002 dB²
-    for four degrees of freedom. Noise 0.01 and repeatability 0.02 dB explain 0.001 dB² of a
-    difference: sqrt(0.001) = 0.0316228 dB are left. A sixth circuit that lost 1 dB is a fault.
+    Noise 0.01 and repeatability 0.02 dB explain 0.001 dB² of a difference, and pi / 10 of that of
+    the median: sqrt(0.01 - 0.000314159) = 0.0984167 dB are left. The deviations -0.04, 0, 0.04,
+    -0.12 and 0.12 dB have the squares 0.032 dB² in all, 0.008 dB² for four degrees of freedom,
+    beyond 2.372 times what is explained (chi squared, 95 %): sqrt(0.007) = 0.0836660 dB are left.
+    Half as large, they are within it. A sixth circuit that lost 1 dB is a fault.
     """
     day = datetime.date(2026, 11, 20)
-    more = (0.08, 0.10, 0.12, 0.04, 0.16)
+    more = (0.06, 0.10, 0.14, -0.02, 0.22)
     losses = {Circuit(n, n + 6): 1.0 for n in range(1, 7)}
     known = {f"ocs {circuit}": db for circuit, db in losses.items()}
     taken = ReferenceSet("r", day, day, 1310.0, ("meter",), 0.01, checks=known)
@@ -250,13 +252,16 @@ def test_the_budget_has_what_the_check_standard_shows():
     now = {c: 1.0 + db for c, db in zip(losses, more, strict=False)}
     parts = Component("noise", 0.01), Component("repeatability", 0.02)
     shift_of, scatter = check_components(chain, [CheckReading("before", 0, now, {})], *parts)
-    assert (shift_of.name, shift_of.standard) == ("check standard", pytest.approx(0.10))
+    assert (shift_of.name, shift_of.standard) == ("check standard", pytest.approx(0.0984167))
     assert (scatter.name, scatter.degrees) == ("meter scatter", 4)
-    assert scatter.standard == pytest.approx(0.0316228, abs=1e-6)
+    assert scatter.standard == pytest.approx(0.0836660, abs=1e-6)
+    half = {c: 1.0 + 0.10 + (db - 1.10) / 2 for c, db in now.items()}
+    _, scatter = check_components(chain, [CheckReading("before", 0, half, {})], *parts)
+    assert scatter.standard == 0.0
     now[Circuit(6, 12)] = 2.1
     now[Circuit(4, 10)] = 1.1  # so that the median is the same
     faulty = check_components(chain, [CheckReading("before", 0, now, {})], *parts)
-    assert [one.standard for one in faulty] == pytest.approx([0.11, 0.0], abs=0.02)
+    assert [one.standard for one in faulty] == pytest.approx([0.1189, 0.0520], abs=1e-3)
     unknown = Chain("ocs", "monitors", *ports, (), {}, {n: Plane() for n in planes}, 1310.0)
     assert check_components(unknown, [CheckReading("before", 0, now, {})], *parts) == []
 

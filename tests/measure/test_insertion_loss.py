@@ -210,7 +210,9 @@ def test_each_cause_of_doubt_is_named(tmp_path):
         losses = measured(bench)
     (one, *_) = losses.losses.values()
     parts = {part.name: part.standard for part in one.budget.components}
-    assert parts.keys() == {"noise", "repeatability", "reference"}
+    assert parts.keys() == {
+        "noise", "repeatability", "reference", "check standard", "meter scatter",
+    }  # fmt: skip
     assert losses.noise.standard == pytest.approx(0.03 * math.sqrt(2), rel=0.15)
     assert losses.repeatability.standard == pytest.approx(0.02, abs=0.008)
     assert parts["noise"] <= 0.016
@@ -399,7 +401,12 @@ def test_rows_state_their_conditions(tmp_path):
         by_name.setdefault(row.quantity, []).append(row)
     assert len(by_name["insertion_loss"]) == 64
     one = by_name["insertion_loss"][0]
-    assert one.conditions == {"wavelength_nm": 1310, "temperature_c": 25}
+    assert one.conditions == {
+        "wavelength_nm": 1310,
+        "temperature_c": 25,
+        # Simulated monitors have check standards and read in one range.
+        "not_included": "linearity, polarization, wavelength",
+    }
     assert (one.unit, one.subject) == ("dB", "ocs 1>9")
     assert one.lower < one.value < one.upper
     assert len(by_name["loss.remade"]) == 64

@@ -62,7 +62,9 @@ def test_loss_through_three_switches_holds_the_true_one(fabric):
     assert 4.7 < loss.budget.expanded < 5.2
     whole, closed = rows
     assert (whole.subject, whole.quantity) == ("server0.nic0 -> server1.nic0", "path_loss")
-    assert whole.conditions == {"event": 0, "plan": "whole", "stages": 3}
+    assert whole.conditions == {
+        "event": 0, "plan": "whole", "stages": 3, "wavelength_nm": 1310,
+    }  # fmt: skip
     assert whole.lower == pytest.approx(loss.value - loss.budget.expanded)
     assert (closed.quantity, closed.value, closed.conditions["n"]) == ("loss.path_closure", 1.0, 1)
 

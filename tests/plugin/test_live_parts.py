@@ -162,15 +162,15 @@ def loss(decibel: float, **conditions: float) -> Row:
 
 def test_a_loss_has_its_wavelength_and_its_temperature_beside_it() -> None:
     found = Quantities()
-    found.add(False, [loss(1.4, wavelength_nm=1310, temperature_c=c) for c in (24.9, 25.2)])
+    found.add(False, [loss(1.4, wavelength_nm=1310, temperature_c=c) for c in (24.9, 25.2) * 3])
     (figure,) = found.figures()
     assert figure.beside == {"wavelength": "1310 nm", "temperature": "24.9, 25.2 °C"}
-    assert in_a_line([figure]) == "insertion_loss 1.4 dB (median of 2; 1310 nm; 24.9, 25.2 °C)"
+    assert in_a_line([figure]).endswith("] (median of 6; 1310 nm; 24.9, 25.2 °C)")
 
 
 def test_what_no_row_states_is_empty() -> None:
     found = Quantities()
-    found.add(False, [loss(1.4, wavelength_nm=1310), loss(1.4)])
+    found.add(False, [loss(1.4, wavelength_nm=1310), loss(1.4)] * 3)
     (figure,) = found.figures()
     assert figure.beside == {"wavelength": "1310 nm, not of all", "temperature": ""}
     assert in_a_line([figure]).endswith("; 1310 nm, not of all; temperature not stated)")

@@ -13,6 +13,7 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
+import scipy
 
 from lightrig.harness.measure.insertion_loss.chains import Chain, Plane, shared_components
 from lightrig.harness.record import Row, Scalar
@@ -42,6 +43,9 @@ _SINCE = frozenset({"drift", "source"})
 
 _SAME_LIGHT_DB = 0.25
 """Difference of two powers that may be the same: the errors of their references are in it."""
+
+_CHANCE = 0.05
+"""Probability with which a healthy lab's check standard shows a component of its own."""
 
 _STANDS_OUT = 3.0
 """Standard deviations beyond which a circuit is unlike the others."""
@@ -228,11 +232,12 @@ def check_components(
 ) -> list[Component]:
     """Return what a loss is uncertain by since the references, as the check standard shows it.
 
-    "check standard": the greatest median change of its circuits, of few the greatest of each. It is
-    not corrected, so that its size is its uncertainty (GUM, F.2.4.5). "meter scatter": by how much
-    the circuits differ from their median beyond noise, repeatability and drift, such as by monitors
-    that wander. Circuits that stand out by more than a fault would are none of it. Without
-    references there are none.
+    "check standard": the greatest median change of its circuits, of few the greatest of each,
+    beyond what noise, repeatability and drift explain. It is not corrected, so that its size is its
+    uncertainty (GUM, F.2.4.5). "meter scatter": by how much the circuits differ from their median
+    beyond the same, such as by monitors that wander. Either is 0 where chance explains it at 5 %,
+    since the part beyond would widen the losses of a healthy lab. Circuits that stand out by more
+    than a fault would are none of it. Without references there are none.
 
     Arguments are those of `shifts`.
     """
@@ -246,7 +251,11 @@ def check_components(
     middles = [float(np.median([*one.values()])) for one in changed]
     few = len(center) < _LEAST_SCATTER
     sizes = [abs(db) for one in changed for db in one.values()] if few else map(abs, middles)
-    found = [Component("check standard", max(sizes))]
+    of_noise = 2 * math.fsum(one.standard**2 for one in (noise, repeatability) if one)
+    explained = of_noise + _drifts(chain, center)
+    # The variance of a median is greater than that of a mean by pi / 2.
+    least = explained if few else explained * math.pi / 2 / len(center)
+    found = [Component("check standard", _beyond(max(sizes) ** 2, least, 1))]
     apart = [
         {c: db - middle for c, db in one.items()}
         for one, middle in zip(changed, middles, strict=True)
@@ -256,20 +265,27 @@ def check_components(
     alike = [c for c, db in means.items() if abs(db) <= max(FAULTY_DB, _STANDS_OUT * usual)]
     if len(alike) >= _LEAST_SCATTER:
         squares = [one[c] ** 2 for one in apart for c in alike if c in one]
-        drifts = [
-            part.standard**2
-            for c in alike
-            for plane in chain.ends(*c)
-            for part in plane.components
-            if part.name == "drift"
-        ]
-        expected = 2 * math.fsum(one.standard**2 for one in (noise, repeatability) if one)
-        expected += math.fsum(drifts) / len(alike)
         degrees = len(alike) - 1
         # One median is taken off all circuits of a reading.
-        beyond = math.fsum(squares) / len(squares) * len(alike) / degrees - expected
-        found.append(Component("meter scatter", math.sqrt(max(beyond, 0.0)), degrees))
+        seen = math.fsum(squares) / len(squares) * len(alike) / degrees
+        beyond = _beyond(seen, of_noise + _drifts(chain, alike), degrees)
+        found.append(Component("meter scatter", beyond, degrees))
     return found
+
+
+def _beyond(variance: float, explained: float, degrees: int) -> float:
+    """Return the standard uncertainty of what is not explained; 0 where that may be chance."""
+    by_chance = float(scipy.special.chdtri(degrees, _CHANCE)) / degrees
+    if variance <= explained * by_chance:
+        return 0.0
+    return math.sqrt(variance - explained)
+
+
+def _drifts(chain: Chain, circuits: Collection[Circuit]) -> float:
+    """Return the mean variance of the circuits' losses by the drift that references state."""
+    planes = (plane for c in circuits for plane in chain.ends(*c))
+    parts = (part for plane in planes for part in plane.components if part.name == "drift")
+    return math.fsum(part.standard**2 for part in parts) / len(circuits)
 
 
 def sentence(chain: Chain, shift: Shift, limit_db: float) -> str:
