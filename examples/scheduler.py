@@ -60,7 +60,7 @@ class Scheduler:
                 self._waited.add(name)
             elif job["ready"] and name not in self._ends:
                 self._ends[name] = time.monotonic() + self._dice.uniform(0, 2 * seconds)
-            elif self._ends.get(name, time.monotonic()) < time.monotonic():
+            elif self._ends.get(name, float("inf")) < time.monotonic():
                 self._client.delete(f"/v1/jobs/{name}").raise_for_status()
                 self.counts["ran"] += 1
                 del self._epochs[name], self._ends[name]

@@ -110,13 +110,14 @@ def test_200_jobs_run_on_served_switches(grid: tuple[ServedRoom, Process, Path])
     try:
         done = subprocess.run(
             [*words, "--jobs", "200", "--seconds", "0.3"],
-            check=True,
+            check=False,
             capture_output=True,
             text=True,
             timeout=900,
         )
     finally:
         hangs.cancel()
+    assert done.returncode == 0, done.stderr
     counts: dict[str, Any] = json.loads(done.stdout)
     print(counts)
     assert counts["ran"] + counts["refused"] == 200
