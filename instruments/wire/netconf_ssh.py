@@ -1,8 +1,8 @@
 """One NETCONF session over SSH (RFC 6242): ncclient's, over our TCP connection.
 
 ncclient's loop looks for something to send ten times a second, and drops a message that it cannot
-parse without an error. Here the querying thread writes, a reader thread only reads, and every
-message goes to a listener first. The bytes on the SSH channel are counted as on any other wire.
+parse without an error. Here the querying thread writes, a reader thread only reads and cuts the
+messages (`netconf_framing`), and each goes to a listener first. The bytes on the SSH channel are counted as on any other wire.
 """
 
 import contextlib
@@ -21,6 +21,7 @@ from ncclient.transport.ssh import SSHSession
 from lightrig.instruments.clock import Clock, Flight
 from lightrig.instruments.core.errors import UnreachableError
 from lightrig.instruments.wire.known_hosts import HostKeys, RefusedHostKeyError, host_keys
+from lightrig.instruments.wire.netconf_framing import NetconfFraming
 from lightrig.instruments.wire.ssh_connection import SshLogin
 from lightrig.instruments.wire.tcp import BurstSocket, connect
 
@@ -29,6 +30,8 @@ logging.getLogger("ncclient").addHandler(logging.NullHandler())
 
 CONNECT_TIMEOUT = 5.0
 """Time allowed for the connection, and for the hello, in s of real time."""
+
+_BASE_11 = "urn:ietf:params:netconf:base:1.1"
 
 
 class MessageListener(Protocol):
@@ -146,6 +149,7 @@ class NcSession(SSHSession):
         self._listener = listener
         self._writing = threading.Lock()
         self._flight: Flight | None = None
+        self._framing = NetconfFraming()
         self.over = False
 
     def load_known_hosts(self, filename: str | None = None) -> None:
@@ -178,7 +182,10 @@ class NcSession(SSHSession):
         error: Exception = EOFError("the switch closed the session")
         try:
             while data := self._receive(channel):
-                self.parser.parse(data)
+                for message in self._framing.received(data):
+                    self._dispatch_message(message)
+                    if self._both_state_chunks():
+                        self._framing.begin_chunks()
                 flight.landed(len(data))
         except Exception as failure:  # framing, encoding: reported to all waiting commands
             error = failure
@@ -188,6 +195,11 @@ class NcSession(SSHSession):
         flight.close()
         _hang_up(channel)
         self._connected = False
+
+    def _both_state_chunks(self) -> bool:
+        """Whether the hellos, of which the server's came, agree on base:1.1."""
+        stated = (self._server_capabilities or (), self._client_capabilities)
+        return all(_BASE_11 in each for each in stated)
 
     def _receive(self, channel: paramiko.Channel) -> bytes:
         complete = self.bursts.handed_out()  # asked first: more may come meanwhile
