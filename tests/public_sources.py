@@ -16,6 +16,7 @@ import yaml
 
 FILE = Path(__file__).parent / "public_clients" / "programs.yaml"
 VARIABLE = "LIGHTRIG_PUBLIC_SOURCES"
+GITHUB = "https://github.com"
 PROGRAMS: list[dict[str, Any]] = yaml.safe_load(FILE.read_text())
 
 
@@ -32,6 +33,24 @@ def fetched(repository: str, path: str) -> Path | None:
     return file if file and file.is_file() else None
 
 
+def content_at(repository: str, path: str, commit: str, base: str = GITHUB) -> bytes:
+    """Return one file of a repository; raises `subprocess.SubprocessError` where it cannot be had.
+
+    A call of git ends after a minute at the latest.
+    """
+    with tempfile.TemporaryDirectory() as clone:
+
+        def git(*arguments: str) -> bytes:
+            command = ["git", "-C", clone, *arguments]
+            ran = subprocess.run(command, check=True, stdout=subprocess.PIPE, timeout=60)
+            return ran.stdout
+
+        git("init", "--quiet", "--bare")
+        git("remote", "add", "origin", f"{base}/{repository}")
+        git("fetch", "--quiet", "--depth=1", "--filter=blob:none", "origin", commit)
+        return git("show", f"{commit}:{path}")
+
+
 def fetch(folder: Path, base: str) -> int:
     """Fetch every program's file into `folder`; return how many could not be had."""
     missing = 0
@@ -40,22 +59,12 @@ def fetch(folder: Path, base: str) -> int:
         if "repository" not in source:
             continue
         repository, path, commit = source["repository"], source["path"], source["commit"]
-        with tempfile.TemporaryDirectory() as clone:
-            git = ["git", "-C", clone]
-            one = ["--quiet", "--depth=1", "--filter=blob:none"]
-            try:
-                subprocess.run([*git, "init", "--quiet", "--bare"], check=True)
-                subprocess.run(
-                    [*git, "remote", "add", "origin", f"{base}/{repository}"], check=True
-                )
-                subprocess.run([*git, "fetch", *one, "origin", commit], check=True)
-                content = subprocess.run(
-                    [*git, "show", f"{commit}:{path}"], check=True, stdout=subprocess.PIPE
-                ).stdout
-            except subprocess.CalledProcessError as error:
-                print(f"{repository}: {path} at {commit} could not be fetched: {error}")
-                missing += 1
-                continue
+        try:
+            content = content_at(repository, path, commit, base)
+        except subprocess.SubprocessError as error:
+            print(f"{repository}: {path} at {commit} could not be fetched: {error}")
+            missing += 1
+            continue
         file = folder / repository / path
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_bytes(content)
@@ -64,4 +73,4 @@ def fetch(folder: Path, base: str) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(fetch(Path(sys.argv[1]), *(sys.argv[2:] or ["https://github.com"])) > 0)
+    sys.exit(fetch(Path(sys.argv[1]), *(sys.argv[2:] or [GITHUB])) > 0)

@@ -2,7 +2,8 @@
 
 ncclient's loop looks for something to send ten times a second, and drops a message that it cannot
 parse without an error. Here the querying thread writes, a reader thread only reads and cuts the
-messages (`netconf_framing`), and each goes to a listener first. The bytes on the SSH channel are counted as on any other wire.
+messages (`netconf_framing`), and each goes to a listener first. The bytes on the SSH channel are
+counted as on any other wire.
 """
 
 import contextlib
