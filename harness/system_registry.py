@@ -75,6 +75,10 @@ class System:
         quantities: the quantities that only this system records.
         orchestrator: what `lightrig orchestrate NAME` places jobs by, a function of a testbed
             or `Wiring` that returns a `lightrig.harness.orchestration.Layout`.
+        rank_messages: what takes messages of the ranks of jobs of `orchestrator`, where ranks ask
+            for circuits: a function of the `Orchestrator`, a file of what was heard and the
+            `Control` by which it leads, that returns a
+            `lightrig.harness.orchestration.rank_messages.RankMessages`.
         structure: what reads a testbed file that has the sizes of such a fabric instead of its
             parts, a function of its path and a `Vocabulary` that returns a
             `lightrig.harness.orchestration.wiring.Structure` or raises `TestbedError`.
@@ -97,6 +101,7 @@ class System:
     generator: str | None = None
     quantities: str | None = None
     orchestrator: str | None = None
+    rank_messages: str | None = None
     structure: str | None = None
     trainer: str | None = None
     served_fabric: str | None = None

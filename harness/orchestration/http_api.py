@@ -46,7 +46,13 @@ from lightrig.harness.orchestration.jobs import (
     UnknownJobError,
 )
 from lightrig.harness.orchestration.orchestrator import Orchestrator
-from lightrig.harness.orchestration.requests import NAME, request_schema
+from lightrig.harness.orchestration.rank_messages import NotOwnError, RankMessages
+from lightrig.harness.orchestration.requests import (
+    NAME,
+    message_schema,
+    read_message,
+    request_schema,
+)
 from lightrig.testbeds import LightrigError
 from lightrig.testbeds.json_text import from_strict_json
 from lightrig.testbeds.private_files import PrivateFileError, read_private
@@ -78,6 +84,7 @@ class _BodyTooLongError(LightrigError):
 
 _CODES: Mapping[type[Exception], int] = {
     UnknownJobError: 404,
+    NotOwnError: 403,
     JobConflictError: 409,
     _BodyTooLongError: 413,
     ImpossibleError: 422,
@@ -138,10 +145,13 @@ def tls(key_file: Path, *, server: bool) -> ssl.SSLContext:
     return context
 
 
-def application(running: Orchestrator, token: str | None) -> fastapi.FastAPI:
+def application(
+    running: Orchestrator, token: str | None, ranks: RankMessages | None = None
+) -> fastapi.FastAPI:
     """Return the API of an orchestrator; all but `/healthz` asks for `Bearer TOKEN`.
 
-    token: None where the server lets in those alone who may ask.
+    token: None where the server lets in those alone who may ask. ranks: what takes messages of
+    ranks; None where the system's ranks send none.
     """
     app = fastapi.FastAPI(title="Lightrig orchestrator", version="1", redoc_url=None, docs_url=None)
     schema = request_schema(running.layout.shape, running.layout.nodes)
@@ -161,12 +171,17 @@ def application(running: Orchestrator, token: str | None) -> fastapi.FastAPI:
         document = from_strict_json(await read_body(request))
         if isinstance(document, dict) and document.get("do") == "withdraw":
             raise OrchestrationError("a job is withdrawn by DELETE /v1/jobs/NAME")
+        if ranks is not None:
+            ranks.check(document)
         return JSONResponse(await run_in_threadpool(running.request, document))
 
     async def withdraw(name: _Name, dry_run: bool = False) -> fastapi.Response:
         """Withdraw a job, and return the status afterwards, or what it would change."""
         wish = {"do": "withdraw", "job": name, "dry_run": dry_run}
-        return JSONResponse(await run_in_threadpool(running.request, wish))
+        found = await run_in_threadpool(running.request, wish)
+        if ranks is not None and not dry_run:
+            await run_in_threadpool(ranks.forget, name)
+        return JSONResponse(found)
 
     async def jobs() -> fastapi.Response:
         """Return all jobs, and why each waits that does."""
@@ -192,6 +207,25 @@ def application(running: Orchestrator, token: str | None) -> fastapi.FastAPI:
         if await _waited(changed, wait):
             rings = await run_in_threadpool(running.links, name)
         return JSONResponse({"job": name, **running.status()["jobs"][name], "rings": rings})
+
+    async def message(
+        request: fastapi.Request, name: _Name, wait: _Seconds = 0.0
+    ) -> fastapi.Response:
+        """Take a message of a rank, and answer it: at once, or within `wait` seconds.
+
+        One whose answer is that it waits is sent again.
+        """
+        assert ranks is not None
+        sent = read_message(from_strict_json(await read_body(request)), ranks.messages)
+        answered = await run_in_threadpool(ranks.receive, name, sent)
+        if answered.done():
+            return JSONResponse(answered.result())
+        # Shielded: another connection may wait for the same answer.
+        coming = asyncio.shield(asyncio.wrap_future(answered))
+        try:
+            return JSONResponse(await asyncio.wait_for(coming, min(wait, LONGEST_WAIT_S)))
+        except TimeoutError:
+            return JSONResponse(ranks.waiting(sent))
 
     async def history(after: _Epoch = -1) -> fastapi.Response:
         """Return the events since the epoch `after`, oldest first."""
@@ -222,7 +256,8 @@ def application(running: Orchestrator, token: str | None) -> fastapi.FastAPI:
             answered.headers[EPOCH] = str(running.status()["epoch"])
         return answered
 
-    for path, call, method, answers, codes in (
+    bodies: dict[_Endpoint, dict[str, Any]] = {request: body}
+    paths: list[tuple[str, Any, str, Any, tuple[int, ...]]] = [
         ("/v1/requests", request, "POST", FabricStatus | Outlook, (400, 404, 409, 413, 422, 503)),
         ("/v1/status", status, "GET", FabricStatus, (400,)),
         ("/v1/jobs", jobs, "GET", Jobs, ()),
@@ -231,7 +266,14 @@ def application(running: Orchestrator, token: str | None) -> fastapi.FastAPI:
         ("/v1/history", history, "GET", list[Event], (400,)),
         ("/metrics", metrics, "GET", None, ()),
         ("/healthz", healthz, "GET", Health, ()),
-    ):
+    ]
+    if ranks is not None:
+        found = message_schema(ranks.messages)
+        parts |= found.pop("$defs")
+        bodies[message] = {"required": True, "content": {"application/json": {"schema": found}}}
+        path = "/v1/jobs/{name}/messages"
+        paths.append((path, message, "POST", ranks.answer, (400, 403, 404, 409, 413, 503)))
+    for path, call, method, answers, codes in paths:
         app.add_api_route(
             path,
             call,
@@ -242,7 +284,7 @@ def application(running: Orchestrator, token: str | None) -> fastapi.FastAPI:
             responses={200: {"headers": _EPOCH_HEADER}, **_problems(codes, token)}
             if call is not healthz
             else {503: {"model": Health}},
-            openapi_extra={"requestBody": body} if call is request else None,
+            openapi_extra={"requestBody": bodies[call]} if call in bodies else None,
         )
     app.middleware("http")(guarded)
     answer_problems(app)
@@ -257,6 +299,7 @@ class HttpServer:
 
     running: the orchestrator, or another application, which asks for no token.
     token: that requests have; None for a Unix socket, and with `context`, for TLS.
+    ranks: see `application`.
     """
 
     def __init__(
@@ -265,11 +308,12 @@ class HttpServer:
         listening: socket.socket,
         token: str | None,
         context: ssl.SSLContext | None = None,
+        ranks: RankMessages | None = None,
     ) -> None:
         if token is None and context is None and listening.family != socket.AF_UNIX:
             raise OrchestrationError("expected a token, a Unix socket or TLS")
         config = uvicorn.Config(
-            application(running, token) if isinstance(running, Orchestrator) else running,
+            application(running, token, ranks) if isinstance(running, Orchestrator) else running,
             ws="none",
             log_level="critical",
             access_log=False,

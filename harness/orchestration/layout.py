@@ -17,6 +17,9 @@ class Shape(BaseModel):
     CHANGEABLE: ClassVar[frozenset[str]] = frozenset()
     """Fields that another `submit` of a job may change while the job is there."""
 
+    KEPT: ClassVar[frozenset[str]] = frozenset()
+    """Those of them that stay as they are where another `submit` states null or nothing."""
+
 
 class Layout(Protocol):
     """Nodes of a fabric, and the groups that they can make. Values in, values out."""

@@ -137,6 +137,21 @@ class Orchestrator:
                 self._order()
         return self.status()
 
+    def change(self, name: str, fields: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Change fields of a job's shape that are `CHANGEABLE`; return the status afterwards.
+
+        Raises `UnknownJobError` where the job has ended, `LeaseLostError`.
+        """
+        with self._lock:
+            jobs = {job.name: job for job in self.wanted.jobs}
+            if name not in jobs:
+                raise self._without(name)
+            jobs[name] = replace(jobs[name], shape={**jobs[name].shape, **fields})
+            events = (f"job {name}: {key} is {new}" for key, new in sorted(fields.items()))
+            self._want(replace(self.wanted, jobs=tuple(jobs.values())).noting(*events))
+            self._order()
+            return self.status()
+
     @property
     def switches(self) -> Collection[str]:
         """Names of the switches of the fabric."""
@@ -482,6 +497,8 @@ class Orchestrator:
         for number, job in enumerate(wanted.jobs):
             if job.name == wish.job:
                 changeable = self.layout.shape.CHANGEABLE
+                unsaid = {key for key in self.layout.shape.KEPT if shape[key] is None}
+                shape |= {key: job.shape.get(key) for key in unsaid}
                 changes = {
                     key: shape[key] for key in changeable if job.shape.get(key) != shape[key]
                 }

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from functools import cache
+from functools import cache, reduce
+from operator import or_
 from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import (
@@ -131,16 +132,37 @@ def parsed(request: Mapping[str, Any], shape: type[Shape]) -> Request:
 
     A number without a fraction is an integer, as in JSON Schema: 2.0 is 2.
     """
-    text = json.dumps(json.loads(json.dumps(request), parse_float=_number))
+    found: Request = _validated(_adapter(shape), request)
+    return found
+
+
+@cache
+def _messages(models: tuple[type[BaseModel], ...]) -> TypeAdapter[Any]:
+    kinds: Any = reduce(or_, models)
+    return TypeAdapter(Annotated[kinds, Field(discriminator="do")])
+
+
+def message_schema(models: tuple[type[BaseModel], ...]) -> dict[str, Any]:
+    """Return the JSON Schema of messages, whose `$defs` are those of an OpenAPI document."""
+    return _messages(models).json_schema(ref_template="#/components/schemas/{model}")
+
+
+def read_message(message: object, models: tuple[type[BaseModel], ...]) -> BaseModel:
+    """Return the message that a JSON value states; raises `OrchestrationError`."""
+    found: BaseModel = _validated(_messages(models), message)
+    return found
+
+
+def _validated(adapter: TypeAdapter[Any], document: object) -> Any:
+    text = json.dumps(json.loads(json.dumps(document), parse_float=_number))
     try:
-        found: Request = _adapter(shape).validate_json(text)
+        return adapter.validate_json(text)
     except ValidationError as error:
         problems = (
             f"{'.'.join(map(str, each['loc'])) or 'request'}: {each['msg']}"
             for each in error.errors(include_url=False, include_input=False)
         )
         raise OrchestrationError("; ".join(problems)) from error
-    return found
 
 
 def _number(text: str) -> float:

@@ -41,6 +41,7 @@ from lightrig.harness.orchestration.control import Control
 from lightrig.harness.orchestration.layout import Layout
 from lightrig.harness.orchestration.listener_account import AccountTransport
 from lightrig.harness.orchestration.orchestrator import Orchestrator
+from lightrig.harness.orchestration.rank_messages import RankMessages
 from lightrig.harness.orchestration.status_page import PageWriter
 from lightrig.harness.orchestration.switch_sessions import (
     SimulatedSwitches,
@@ -221,7 +222,13 @@ def _serve(system: System, options: OrchestrateOptions, state: Path, place: "Ser
         stack.callback(control.release)
         stack.callback(running.close)
         lab(running.start)
-        server = lab(lambda: place.server(serving, running))
+        ranks = None
+        if (taking := system.load("rank_messages")) is not None:
+            heard = state.with_name(f"{state.stem}-ranks.json")
+            ranks = lab(lambda: taking(running, heard, control))
+            stack.callback(ranks.close)
+            ranks.start()
+        server = lab(lambda: place.server(serving, running, ranks))
         with contextlib.closing(server), options.written(running):
             loop = threading.Thread(target=running.run, args=(over, options.period), daemon=True)
             loop.start()
@@ -326,8 +333,11 @@ class ServicePlace:
         address = f"unix:{self._path}" if self._path else self._host()
         return {"address": address, "token": str(self._token) if self._token else None}
 
-    def server(self, api: ModuleType, running: Any) -> Any:
-        """Serve an orchestrator, or an application, there; raises `LightrigError`."""
+    def server(self, api: ModuleType, running: Any, ranks: RankMessages | None = None) -> Any:
+        """Serve an orchestrator, or an application, there; raises `LightrigError`.
+
+        ranks: what takes messages of ranks of the orchestrator's jobs.
+        """
         token = api.read_token(self._token, make=True) if self._token else None
         context = tls_of(self._key, server=True) if self._key else None
         try:
@@ -339,7 +349,7 @@ class ServicePlace:
                 self._port = listening.getsockname()[1]
         except OSError as error:
             give_up(f"{self}: {error.strerror}; try another place", BAD_INPUT)
-        return api.HttpServer(running, listening, token, context)
+        return api.HttpServer(running, listening, token, context, ranks)
 
     def client(self) -> httpx.Client:
         """Return a client of the service; raises `LightrigError`."""

@@ -15,6 +15,7 @@ SYSTEM = System(
     sections=f"{_PACKAGE}.report:SECTIONS",
     generator=f"{_PACKAGE}.generator:generate",
     orchestrator=f"{_PACKAGE}.runtime.rail_layout:RailLayout",
+    rank_messages=f"{_PACKAGE}.runtime.job_controllers:JobControllers",
     trainer=f"{_PACKAGE}.measurements.train_script:train",
     served_fabric=f"{_PACKAGE}.runtime.served_rails:served_fabric",
     simulated_fabric=f"{_PACKAGE}.planning.simulated_fabric:rails",

@@ -211,6 +211,14 @@ class Controller:
         controller = self._with(rail, begun)
         return controller, (controller._program(rail, change),)
 
+    def under_way(self) -> tuple[Program, ...]:
+        """Return the orders of all changes under way, for rails that may not have had them."""
+        return tuple(
+            self._program(rail, change)
+            for rail, status in enumerate(self.rails)
+            for change in status.changes
+        )
+
     def _asked(self, request: TopoWrite) -> tuple["Controller", Sent]:
         rank = request.rank
         if request.turn > self.turns[rank]:

@@ -20,7 +20,12 @@ from lightrig.harness.orchestration.jobs import Group, Job, OrchestrationError
 from lightrig.harness.orchestration.layout import Shape
 from lightrig.harness.orchestration.wiring import Wiring
 from lightrig.harness.systems.opus.planning.operations import OpusError, RailJob
-from lightrig.harness.systems.opus.planning.topology import GIANT_RING, Topology, TopologyId
+from lightrig.harness.systems.opus.planning.topology import (
+    GIANT_RING,
+    GiantRing,
+    Topology,
+    TopologyId,
+)
 from lightrig.harness.systems.opus.planning.wiring import RailWiring
 from lightrig.harness.systems.opus.runtime.on_fabric import attachments_of
 from lightrig.testbeds import Circuit, Testbed
@@ -35,6 +40,7 @@ class RailShape(Shape):
     """Stages of servers, and the topology of each rail."""
 
     CHANGEABLE: ClassVar[frozenset[str]] = frozenset({"topologies"})
+    KEPT: ClassVar[frozenset[str]] = CHANGEABLE
 
     stages: Annotated[int, Field(ge=1, description="Stages of the pipeline")] = 2
     widths: Annotated[
@@ -47,16 +53,18 @@ class RailShape(Shape):
         ),
     ]
     topologies: Annotated[
-        list[str],
+        list[str] | None,
         Field(
-            default_factory=list,
-            description="Of each rail a digit a stage, 0 for the pipeline, or ring; none: all ring",
+            description="Of each rail a digit a stage, 0 for the pipeline, or ring; none: all "
+            "ring; null: as they are, ring at first",
         ),
-    ]
+    ] = None
 
 
 class RailLayout:
     """The servers of a testbed on photonic rails.
+
+    rails: how many there are. rail_switches: the switch of each.
 
     Raises `OrchestrationError` for a testbed whose servers are not all on the same rails.
     """
@@ -73,12 +81,13 @@ class RailLayout:
                 f"{fabric.path} has servers with {sorted(rails)} NICs, expected as many each, one "
                 "a rail"
             )
-        (self._rails,) = rails
-        everything = RailJob.grid("all", 1, [len(self.nodes)], self._rails)
+        (self.rails,) = rails
+        everything = RailJob.grid("all", 1, [len(self.nodes)], self.rails)
         try:
-            self._attached = [attachments_of(fabric, everything, n) for n in range(self._rails)]
+            self._attached = [attachments_of(fabric, everything, n) for n in range(self.rails)]
         except OpusError as error:
             raise OrchestrationError(f"{fabric.path}: {error}") from error
+        self.rail_switches = tuple(switch for switch, _ in self._attached)
         self._place_of = {node: place for place, node in enumerate(self.nodes)}
         self._wirings = lru_cache(maxsize=256)(self._wired)
 
@@ -140,26 +149,30 @@ class RailLayout:
         """Return nothing: all places are alike."""
         return {}
 
+    def topologies_of(self, job: Job) -> list[Topology]:
+        """Return the topology of each rail of a job."""
+        return self._topologies(RailShape.model_validate(job.shape))
+
     def idle(self, switch: str) -> frozenset[Circuit]:
         """Return no circuit: ports of no job are dark."""
         return frozenset()
 
     def _topologies(self, wanted: RailShape) -> list[Topology]:
         """Return the topology of each rail; raises `OrchestrationError`."""
-        texts = wanted.topologies or [RING] * self._rails
-        if len(texts) != self._rails:
-            raise OrchestrationError(f"found {len(texts)} topologies, expected {self._rails} rails")
+        texts = wanted.topologies or [RING] * self.rails
+        if len(texts) != self.rails:
+            raise OrchestrationError(f"found {len(texts)} topologies, expected {self.rails} rails")
         return [_topology(text, wanted) for text in texts]
 
     def _wired(
         self, stages: int, widths: tuple[int, ...], nodes: tuple[str, ...]
     ) -> list[tuple[str, RailWiring]]:
-        job = RailJob.grid("job", stages, widths, self._rails)
+        job = RailJob.grid("job", stages, widths, self.rails)
         found = []
         for rail, (switch, ports) in enumerate(self._attached):
-            places = [self._place_of[nodes[rank // self._rails]] for rank in job.ranks(rail)]
+            places = [self._place_of[nodes[rank // self.rails]] for rank in job.ranks(rail)]
             attached = {
-                rank: ports[place * self._rails + rail]
+                rank: ports[place * self.rails + rail]
                 for rank, place in zip(job.ranks(rail), places, strict=True)
             }
             found.append((switch, RailWiring.of(job, rail, attached)))
@@ -169,6 +182,13 @@ class RailLayout:
 def topology_text(topology: Topology) -> str:
     """Return a topology as a shape has it."""
     return str(topology) if isinstance(topology, TopologyId) else RING
+
+
+def changed_topology(before: Topology, after: Topology, stages: Collection[int]) -> Topology:
+    """Return a rail's topology after a change of some of its stages, or of all to the ring."""
+    if isinstance(before, GiantRing) or isinstance(after, GiantRing):
+        return after
+    return before.with_stages({stage: after[stage] for stage in stages})
 
 
 def _topology(text: str, wanted: RailShape) -> Topology:

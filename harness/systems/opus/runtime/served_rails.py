@@ -28,11 +28,10 @@ from lightrig.harness.systems.opus.planning.messages import Rewire
 from lightrig.harness.systems.opus.planning.operations import RailJob
 from lightrig.harness.systems.opus.planning.topology import (
     GIANT_RING,
-    GiantRing,
     Topology,
 )
 from lightrig.harness.systems.opus.runtime.on_fabric import FabricRails
-from lightrig.harness.systems.opus.runtime.rail_layout import topology_text
+from lightrig.harness.systems.opus.runtime.rail_layout import changed_topology, topology_text
 from lightrig.instruments.clock import Span, boot_time
 from lightrig.testbeds import Circuit, LightrigError, Testbed
 
@@ -184,7 +183,8 @@ class ServedRails(FabricRails):
         with self._turn:
             topologies = list(self._topologies)
             for rewire in rewires:
-                topologies[rewire.rail] = _changed(topologies[rewire.rail], rewire)
+                before = topologies[rewire.rail]
+                topologies[rewire.rail] = changed_topology(before, rewire.topology, rewire.stages)
             self._moving[switch] = self._circuits[switch] ^ wanted
             try:
                 self._bring(topologies)
@@ -264,14 +264,6 @@ def served_fabric(
 def _uninterrupted(action: Callable[[], None]) -> None:
     with uninterrupted():
         action()
-
-
-def _changed(before: Topology, rewire: Rewire) -> Topology:
-    """Return a rail's topology after a change of some of its stages, or of all to the ring."""
-    after = rewire.topology
-    if isinstance(before, GiantRing) or isinstance(after, GiantRing):
-        return after
-    return before.with_stages({stage: after[stage] for stage in rewire.stages})
 
 
 def _detail(answered: httpx.Response) -> str:
