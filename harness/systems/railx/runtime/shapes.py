@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, ClassVar, Literal, TypeAlias
+from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 
-from pydantic import Field, model_validator
+from pydantic import ConfigDict, Field, model_validator
 
 from lightrig.harness.orchestration.jobs import OrchestrationError
 from lightrig.harness.orchestration.layout import Shape
@@ -81,11 +81,36 @@ class ModelSizes(Shape):
         return found
 
 
+_ALTERNATIVES = (("columns", "rows"), ("nodes",), ("parallelism",))
+_OF_PARALLELISM = ("volumes", "model", "overlap_ms")
+
+
+def _one_of(stated: tuple[str, ...]) -> dict[str, Any]:
+    """Return the JSON Schema of a shape that is stated by these fields."""
+    others = [name for each in _ALTERNATIVES for name in each if name not in stated]
+    fixed: dict[str, Any] = {}
+    if "parallelism" in others:
+        others += _OF_PARALLELISM
+        fixed = {"even": {"const": True}, "phase": {"const": _STATIC}}
+    properties = {
+        **{name: {"not": {"type": "null"}} for name in stated},
+        **{name: {"type": "null"} for name in others},
+        **fixed,
+    }
+    return {"required": [*stated], "properties": properties}
+
+
+_ONE_STATEMENT: dict[str, Any] = {"oneOf": [_one_of(stated) for stated in _ALTERNATIVES]}
+"""What `GridShape` refuses beyond its fields, for its JSON Schema."""
+
+
 class GridShape(Shape):
     """Rows and columns of nodes, a number of nodes, or parallelism.
 
     Rows and columns need not be neighbours: a circuit switch joins any.
     """
+
+    model_config = ConfigDict(json_schema_extra=_ONE_STATEMENT)
 
     columns: Annotated[
         int | None,
