@@ -58,7 +58,10 @@ _UNSEEN_OF: tuple[tuple[frozenset[StageName], str], ...] = (
         frozenset({FIRMWARE_DOWN.name, FIRMWARE_UP.name}),
         "{where} lost carrier, and no change of the firmware's link was seen there",
     ),
-    (frozenset({CARRIER_DOWN.name, CARRIER_UP.name}), "the carrier of {where} was read too late"),
+    (
+        frozenset({CARRIER_DOWN.name, CARRIER_UP.name}),
+        "nothing shows when the carrier of {where} changed",
+    ),
     (
         frozenset({DATAGRAMS_LOST.name, FIRST_DATAGRAM.name}),
         "nothing shows when datagrams came to {where} over the new link",
@@ -351,6 +354,8 @@ def reconfigure(
         missing = dark + missing
     slow_ports = [s.port for s in fabric.testbed.nic_ports if s.port.owner in observed.slow()]
     unseen += unseen_ports(rising, slow_ports, seen, missing, links.stages)
+    darkened = {p for p in rising if not _keeps_its_light(fabric.testbed, transition, p)}
+    unseen += unnoticed_carriers(darkened, seen, [*missing, *unseen])
     before = plan_before(transition)
     tolerances = {name: watch.point_error for name, watch in watches.items()}
     late = late_monitors(seen, fabric.links(before), fabric.testbed.cabling, tolerances)
@@ -461,7 +466,7 @@ def unseen_ports(
 
     A port of a new link hears another port than before, so a first datagram was there. Its carrier
     and its firmware's link may have stayed up, and that nothing was seen shows it, but for those
-    that were not read lately.
+    that were not read lately, and see `unnoticed_carriers`.
 
     rising: ports of new links. slow: ports whose last readings are old.
     """
@@ -475,6 +480,29 @@ def unseen_ports(
     ]
     unseen = dict.fromkeys((str(port), stage.name) for port, stage in wanted)
     return [each for each in unseen if each not in known]
+
+
+def unnoticed_carriers(
+    darkened: Collection[Port],
+    seen: Iterable[Seen],
+    known: Collection[tuple[str, StageName]],
+) -> list[tuple[str, StageName]]:
+    """Return the carrier's stages of ports that show none of them, though others' carriers went.
+
+    A kernel that did not run until the link was back has noticed nothing, and counts nothing:
+    that port may have been the first, or the last, of all.
+
+    darkened: ports that lost their light. known: what is missing or unseen already.
+    """
+    stages = CARRIER_DOWN.name, CARRIER_UP.name
+    of_carriers = {one.subject for one in seen if one.stage in stages}
+    quiet = sorted(str(port) for port in darkened) if of_carriers else []
+    return [
+        (port, stage)
+        for port in quiet
+        for stage in stages
+        if port not in of_carriers and (port, stage) not in known
+    ]
 
 
 def flaps(changes: Iterable[tuple[Port, LinkEvent]]) -> list[Flap]:

@@ -1,5 +1,6 @@
 """A measurement on a small lab: links, what is recorded, and how it is judged."""
 
+import dataclasses
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from lightrig.harness.measure.recording import (
 )
 from lightrig.harness.measure.stages import Reconfiguration
 from lightrig.harness.record import Row
+from lightrig.instruments.core.capabilities import Settled
 from lightrig.instruments.simulated.faults.lab_faults import LabFaults
 from lightrig.instruments.simulated.hosts.simulated_clock import ClockSlew
 from lightrig.testbeds import Circuit, Plan, Port
@@ -328,6 +330,40 @@ def test_a_server_that_answers_before_it_has_read_its_ports_is_asked_again(
         map(str, PORTS)
     )
     assert (event.unseen, event.slow) == ((), {})
+
+
+def test_of_an_event_a_carrier_that_its_kernel_did_not_notice_is_unknown(
+    rig: Callable[..., Rig], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A virtual machine that does not run until its link is back counts no change of it."""
+    lab = rig()
+    lab.bring_up(lab.straight)
+    server, settle = lab.bench.servers["server1"], lab.bench.servers["server1"].settle
+
+    def without_carrier(*args: Any, **options: Any) -> Any:
+        settlement = settle(*args, **options)
+        result = settlement.result
+
+        def noticed() -> Settled:
+            found = result()
+            left = [e for e in found.events if (e.port, e.stage) != ("ens1f0", "carrier")]
+            return dataclasses.replace(found, events=tuple(left))
+
+        monkeypatch.setattr(settlement, "result", noticed)
+        return settlement
+
+    monkeypatch.setattr(server, "settle", without_carrier)
+    event = lab.change_to(lab.crossed)
+    port = "server1.nic0.p0"
+    assert event.unseen == ((port, "carrier_down"), (port, "carrier_up"))
+    of_all = {q for q in lab.quantities() if q.startswith("reconfiguration.")}
+    assert not of_all & {"reconfiguration.carrier_down", "reconfiguration.carrier_up"}
+    assert "reconfiguration.first_datagram" in of_all
+    assert {row.subject for row in lab.rows if row.quantity == "carrier_up"} == {
+        str(each) for each in PORTS if str(each) != port
+    }
+    (note,) = [note for note in lab.notes if port in note]
+    assert "nothing shows when the carrier of server1.nic0.p0 changed" in note
 
 
 def test_ports_that_were_not_read_are_unknown_and_the_watch_was_slow(

@@ -9,6 +9,7 @@ import pytest
 from lightrig.harness.measure.reconfiguration import (
     link_stages,
     rising_ports,
+    unnoticed_carriers,
     unseen_firmware,
     unseen_ports,
 )
@@ -269,6 +270,19 @@ def test_stages_of_new_links_and_of_ports_that_were_not_read_are_unknown_unless_
     assert found == [
         *(("server1.nic0.p0", "first_datagram"), ("server1.nic0.p0", "firmware_up")),
         ("server1.nic0.p0", "carrier_up"),
+    ]
+
+
+def test_a_port_whose_carrier_never_changed_is_unknown_only_where_others_changed() -> None:
+    """Where none changed, the darkness was too short for all of them."""
+    other, third = Port("server1", "nic0.p0"), Port("server2", "nic0.p0")
+    light = Seen("ocs.9", "los", ms(3))
+    assert unnoticed_carriers([third, other], [light], []) == []
+    went = [light, Seen(str(PORT), "carrier_down", ms(5))]
+    known: Any = [(str(other), "carrier_up"), (str(third), "first_datagram")]
+    assert unnoticed_carriers([third, other, PORT], went, known) == [
+        ("server1.nic0.p0", "carrier_down"),
+        *(("server2.nic0.p0", "carrier_down"), ("server2.nic0.p0", "carrier_up")),
     ]
 
 
