@@ -46,7 +46,7 @@ from lightrig.harness.orchestration.jobs import (
     UnknownJobError,
 )
 from lightrig.harness.orchestration.orchestrator import Orchestrator
-from lightrig.harness.orchestration.rank_messages import NotOwnError, RankMessages
+from lightrig.harness.orchestration.rank_messages import ForeignError, RankMessages
 from lightrig.harness.orchestration.requests import (
     NAME,
     message_schema,
@@ -84,7 +84,7 @@ class _BodyTooLongError(LightrigError):
 
 _CODES: Mapping[type[Exception], int] = {
     UnknownJobError: 404,
-    NotOwnError: 403,
+    ForeignError: 403,
     JobConflictError: 409,
     _BodyTooLongError: 413,
     ImpossibleError: 422,

@@ -17,7 +17,7 @@ class Shape(BaseModel):
     CHANGEABLE: ClassVar[frozenset[str]] = frozenset()
     """Fields that another `submit` of a job may change while the job is there."""
 
-    KEPT: ClassVar[frozenset[str]] = frozenset()
+    UNCHANGED_BY_NULL: ClassVar[frozenset[str]] = frozenset()
     """Those of them that stay as they are where another `submit` states null or nothing."""
 
 

@@ -497,7 +497,7 @@ class Orchestrator:
         for number, job in enumerate(wanted.jobs):
             if job.name == wish.job:
                 changeable = self.layout.shape.CHANGEABLE
-                unsaid = {key for key in self.layout.shape.KEPT if shape[key] is None}
+                unsaid = {key for key in self.layout.shape.UNCHANGED_BY_NULL if shape[key] is None}
                 shape |= {key: job.shape.get(key) for key in unsaid}
                 changes = {
                     key: shape[key] for key in changeable if job.shape.get(key) != shape[key]

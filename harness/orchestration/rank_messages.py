@@ -9,7 +9,7 @@ from pydantic import BaseModel
 from lightrig.harness.orchestration.jobs import OrchestrationError
 
 
-class NotOwnError(OrchestrationError):
+class ForeignError(OrchestrationError):
     """A message about circuits, ranks or nodes that are not its job's."""
 
 
@@ -33,7 +33,7 @@ class RankMessages(Protocol):
     def receive(self, job: str, message: BaseModel) -> Future[Mapping[str, Any]]:
         """Take a message; its answer comes later.
 
-        Raises `UnknownJobError`, `NotOwnError`, `JobConflictError` and `OrchestrationError`.
+        Raises `UnknownJobError`, `ForeignError`, `JobConflictError` and `OrchestrationError`.
         """
 
     def waiting(self, message: BaseModel) -> Mapping[str, Any]:

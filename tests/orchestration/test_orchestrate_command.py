@@ -32,6 +32,7 @@ class Service:
         self.noted: list[object] = []
         self.handlers: dict[int, object] = {}
         self.alive, self.ended, self.leads = True, "", False
+        self.takes_messages = False
         self.end = lambda: self.handlers[signal.SIGTERM](15, None)  # type: ignore[operator]
 
     # The control.
@@ -62,6 +63,16 @@ class Service:
     def close(self) -> None:
         self.noted.append("gives up the switches")
 
+    # What takes messages of ranks.
+
+    def rank_messages(self, running, heard, control):
+        assert running is control is self
+        self.noted.append(("hears", Path(heard).name))
+        return SimpleNamespace(
+            start=lambda: self.noted.append("listens to ranks"),
+            close=lambda: self.noted.append("listens no more"),
+        )
+
     # The API.
 
     def read_token(self, file, *, make):
@@ -74,8 +85,9 @@ class Service:
     def tls(self, key, *, server):
         return f"tls {key.name} {server}"
 
-    def http_server(self, running, listening, token, context):
+    def http_server(self, running, listening, token, context, ranks):
         assert running is self
+        assert (ranks is not None) == self.takes_messages
         if isinstance(listening, socket.socket):
             listening.close()
             listening = "port"
@@ -115,9 +127,11 @@ def service(monkeypatch):
 def run(tmp_path, service, monkeypatch):
     monkeypatch.setenv("LIGHTRIG_STATE", str(tmp_path / "states"))
     file = describe(tmp_path)
-    system = SimpleNamespace(
-        title=TITLE, load=lambda part: lambda fabric: f"{part} of {fabric}", orchestrator="there"
-    )
+    parts = {
+        "orchestrator": lambda: lambda fabric: f"orchestrator of {fabric}",
+        "rank_messages": lambda: service.rank_messages if service.takes_messages else None,
+    }
+    system = SimpleNamespace(title=TITLE, load=lambda part: parts[part](), orchestrator="there")
     app = typer.Typer()
     app.command()(COMMAND.command_of(system))
     return lambda *options: CliRunner().invoke(app, [str(file), *map(str, options)])
@@ -145,6 +159,20 @@ def test_switches_are_given_up_before_the_lead_and_after_the_last_request(run, s
     assert (host, document["simulated"]) == ("127.0.0.1", False)
     assert 1024 < int(port) < 65536
     assert document["token"].endswith(f"{Path(state).stem}.token")
+
+
+def test_ranks_are_heard_after_the_switches_are_set_and_not_after_the_last_request(run, service):
+    service.takes_messages = True
+    done = run("--period", "2.5", "--port", "0", "--state", "mine.json")
+    assert done.exit_code == 0, done.output
+    assert service.noted[2:] == [
+        "starts",
+        ("hears", "mine-ranks.json"),
+        "listens to ranks",
+        ("serves", "port", "token of mine.token", None),
+        ("runs", 2.5),
+        *("serves no more", "listens no more", "gives up the switches", "gives up the lead"),
+    ]
 
 
 def test_simulated_switches_are_named_and_have_a_state_of_their_own(run, service, tmp_path):

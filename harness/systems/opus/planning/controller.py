@@ -211,7 +211,7 @@ class Controller:
         controller = self._with(rail, begun)
         return controller, (controller._program(rail, change),)
 
-    def under_way(self) -> tuple[Program, ...]:
+    def unacknowledged(self) -> tuple[Program, ...]:
         """Return the orders of all changes under way, for rails that may not have had them."""
         return tuple(
             self._program(rail, change)

@@ -27,7 +27,7 @@ from lightrig.harness.orchestration.jobs import (
     UnknownJobError,
 )
 from lightrig.harness.orchestration.orchestrator import Orchestrator
-from lightrig.harness.orchestration.rank_messages import NotOwnError
+from lightrig.harness.orchestration.rank_messages import ForeignError
 from lightrig.harness.systems.opus.planning.controller import Controller
 from lightrig.harness.systems.opus.planning.messages import (
     Failed,
@@ -185,7 +185,7 @@ class JobControllers:
         assert isinstance(message, Write | GiveBack)
         with self._turn:
             controlled = self._of(job, message)
-            self._check_own(controlled, message)
+            self._check_sender(controlled, message)
             key, rank = (message.turn, message.do), message.rank
             known = controlled.answers.get(rank)
             if known is not None and known[0] == key:
@@ -233,15 +233,15 @@ class JobControllers:
             )
         return known
 
-    def _check_own(self, controlled: _Controlled, message: Write | GiveBack) -> None:
-        """Raise `NotOwnError` for what is not the rank's, `JobConflictError` for an old turn."""
+    def _check_sender(self, controlled: _Controlled, message: Write | GiveBack) -> None:
+        """Raise `ForeignError` for what is not the rank's, `JobConflictError` for an old turn."""
         job, rank = controlled.job, message.rank
         who = f"rank {rank} of job {job.name}"
         if rank >= len(job.stage_of):
-            raise NotOwnError(f"job {job.name} has {len(job.stage_of)} ranks, and none is {rank}")
+            raise ForeignError(f"job {job.name} has {len(job.stage_of)} ranks, and none is {rank}")
         node = controlled.nodes[rank // self._rails]
         if message.node != node:
-            raise NotOwnError(f"{who} is on {node}; {self._owner(message.node)}")
+            raise ForeignError(f"{who} is on {node}; {self._owner(message.node)}")
         if message.turn < controlled.controller.turns[rank]:
             raise JobConflictError(
                 f"{who} was at turn {controlled.controller.turns[rank]} before turn {message.turn} "
@@ -251,12 +251,12 @@ class JobControllers:
             return
         group = job.groups.get(message.group)
         if group is None:
-            raise NotOwnError(f"job {job.name} has no group {message.group}")
+            raise ForeignError(f"job {job.name} has no group {message.group}")
         if rank not in group.ranks:
             members = ", ".join(map(str, group.ranks))
-            raise NotOwnError(f"{who} is not in group {message.group}, whose ranks are {members}")
+            raise ForeignError(f"{who} is not in group {message.group}, whose ranks are {members}")
         if message.stage != job.stage_of[rank]:
-            raise NotOwnError(f"{who} is in stage {job.stage_of[rank]}, not {message.stage}")
+            raise ForeignError(f"{who} is in stage {job.stage_of[rank]}, not {message.stage}")
 
     def _owner(self, node: str) -> str:
         for job in self._running.wanted.jobs:
@@ -454,7 +454,7 @@ class JobControllers:
                     known = _Controlled(
                         grid, tuple(each.nodes), each.run, each.of(grid), begun=True
                     )
-                    known.programs.extend(known.controller.under_way())
+                    known.programs.extend(known.controller.unacknowledged())
                     self._jobs[each.job] = known
         except OrchestrationError as error:
             raise OrchestrationError(f"{self._file} is no state of controllers: {error}") from error

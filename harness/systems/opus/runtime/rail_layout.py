@@ -40,7 +40,7 @@ class RailShape(Shape):
     """Stages of servers, and the topology of each rail."""
 
     CHANGEABLE: ClassVar[frozenset[str]] = frozenset({"topologies"})
-    KEPT: ClassVar[frozenset[str]] = CHANGEABLE
+    UNCHANGED_BY_NULL: ClassVar[frozenset[str]] = CHANGEABLE
 
     stages: Annotated[int, Field(ge=1, description="Stages of the pipeline")] = 2
     widths: Annotated[

@@ -87,14 +87,14 @@ _OF_PARALLELISM = ("volumes", "model", "overlap_ms")
 
 def _one_of(stated: tuple[str, ...]) -> dict[str, Any]:
     """Return the JSON Schema of a shape that is stated by these fields."""
-    others = [name for each in _ALTERNATIVES for name in each if name not in stated]
+    absent = [name for each in _ALTERNATIVES for name in each if name not in stated]
     fixed: dict[str, Any] = {}
-    if "parallelism" in others:
-        others += _OF_PARALLELISM
+    if "parallelism" in absent:
+        absent += _OF_PARALLELISM
         fixed = {"even": {"const": True}, "phase": {"const": _STATIC}}
     properties = {
         **{name: {"not": {"type": "null"}} for name in stated},
-        **{name: {"type": "null"} for name in others},
+        **{name: {"type": "null"} for name in absent},
         **fixed,
     }
     return {"required": [*stated], "properties": properties}
