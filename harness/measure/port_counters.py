@@ -2,13 +2,14 @@
 
 Counters are read after a test; the reading after the test before is where its differences begin, so
 a test costs one reading, never within an event. It is left out where it would take more than 2 % of
-the time since the last one; the next reading covers both tests then. The firmware's counters take
-longer: in what is left of these 2 % as many ports are read as fit, those first whose reading is the
-oldest. Modules are read at most every 30 s: their bus is slow, and a reading occupies it.
+the time since the last one; the next reading covers both tests then. The firmware's counters and
+the modules take longer: all are read before the first test, and after each test, in what is left of
+these 2 %, as many as fit, those first whose reading is the oldest. Modules are read at most every
+30 s: their bus is slow, and a reading occupies it.
 """
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -39,7 +40,10 @@ class PortCounters:
     _last: dict[str, PortCounts] = field(default_factory=dict)
     _at: int = 0
     _cost: int = 0
-    _modules_at: int | None = None
+    _modules_at: int = 0
+    _module_at: dict[str, int] = field(default_factory=dict)
+    _first_of_modules: list[Row] = field(default_factory=list)
+    _cost_of_module: int = 0
     _firmware: dict[str, tuple[PortCounts, int]] = field(default_factory=dict)
     _cost_of_firmware: int = 0
 
@@ -55,10 +59,11 @@ class PortCounters:
         return tuple(sorted(asked & {FAMILY, MODULE}))
 
     def begin(self) -> None:
-        """Read the counters before the first test."""
+        """Read the counters, and the modules, before the first test."""
         if self.is_wanted and not self._at:
             for spec in self.bench.testbed.nic_ports:
                 self._read_firmware(spec)
+            self._first_of_modules = list(self._module_rows())
             self._read()
 
     def record(self, recording: Recording) -> None:
@@ -71,18 +76,23 @@ class PortCounters:
             return
         before, since = self._last, self._at
         self._read()
-        number = recording.next_event()
-        conditions: dict[str, Scalar] = {"event": number, "window_s": (self._at - since) / 1e9}
-        recording.record(list(self._rows(before, conditions)))
-        recording.record(
-            list(self._firmware_rows(began + int(MOST_COST * (began - since)), number))
-        )
-        now = self.bench.clock.now()
-        if self._modules_at is None or now - self._modules_at >= MODULES_APART:
-            recording.record(list(self._module_rows(number)))
-            self._modules_at = self.bench.clock.now()
+        of_all = {"event": recording.next_event()}
+        recording.record(self._first_of_modules, of_all)
+        self._first_of_modules = []
+        recording.record(list(self._rows(before, {"window_s": (self._at - since) / 1e9})), of_all)
+        for read in self._slow_readings():
+            recording.record(list(read(began + int(MOST_COST * (began - since)))), of_all)
         if families := self.judged_families:
             recording.judge(*families)
+
+    def _slow_readings(self) -> Sequence[Callable[[int], Iterator[Row]]]:
+        """Return what reads until a time, in ns: first what was read the longest ago."""
+        found = [(self._modules_at, self._module_rows)]
+        if self.bench.clock.now() - self._modules_at < MODULES_APART:
+            found.clear()
+        if self._firmware:
+            found.append((min(at for _, at in self._firmware.values()), self._firmware_rows))
+        return [read for _, read in sorted(found, key=lambda each: each[0])]
 
     def _rows(
         self, before: Mapping[str, PortCounts], conditions: Mapping[str, Scalar]
@@ -91,7 +101,7 @@ class PortCounters:
             if port in before:
                 yield from _grown(port, before[port], counts, self._at, conditions)
 
-    def _firmware_rows(self, end: int, number: int) -> Iterator[Row]:
+    def _firmware_rows(self, end: int) -> Iterator[Row]:
         """Read the firmware of as many ports as can be read until `end`, in ns."""
         specs = {str(spec.port): spec for spec in self.bench.testbed.nic_ports}
         for port in sorted(self._firmware, key=lambda each: self._firmware[each][1]):
@@ -101,7 +111,7 @@ class PortCounters:
             self._read_firmware(specs[port])
             if port in self._firmware:
                 counts, at = self._firmware[port]
-                conditions = {"event": number, "window_s": (at - since) / 1e9}
+                conditions = {"window_s": (at - since) / 1e9}
                 yield from _grown(port, before, counts, at, conditions)
 
     def _read_firmware(self, spec: NicPortSpec) -> None:
@@ -136,29 +146,48 @@ class PortCounters:
         self._at = self.bench.clock.now()
         self._cost = self._at - began
 
-    def _module_rows(self, number: int) -> Iterator[Row]:
+    def _module_rows(self, end: int | None = None) -> Iterator[Row]:
+        """Read modules, one of each server at a time, until `end`, in ns; all of them without."""
+        clock, waiting = self.bench.clock, dict[str, list[NicPortSpec]]()
         for spec in self.bench.testbed.nic_ports:
-            server, port = self.bench.servers.get(spec.port.owner), str(spec.port)
-            if server is None or not isinstance(server, HasNic):
-                continue
-            try:
-                module = server.nic.module(spec.netdev).value
-            except LightrigError:
-                continue  # a cable, or a tool that is not there
-            found = [(port, "temperature", module.temperature_c, "°C")]
-            for lane in module.lanes_in_use:
-                of_lane = f"{port}.lane{lane.number}"
-                found += [
-                    (of_lane, "received_power", lane.rx_power_dbm, "dBm"),
-                    (of_lane, "sent_power", lane.tx_power_dbm, "dBm"),
-                    (of_lane, "bias", lane.tx_bias_ma, "mA"),
-                ]
-            at = self.bench.clock.now()
-            for subject, name, value, unit in found:
-                # Without light there is no power in dBm: `doctor` and the links say that.
-                if value is not None and math.isfinite(value):
-                    quantity, of_event = f"{MODULE}.{name}", {"event": number}
-                    yield Row(subject, quantity, value, value, value, unit, at, of_event)
+            waiting.setdefault(spec.port.owner, []).append(spec)
+        for specs in waiting.values():
+            specs.sort(key=lambda spec: self._module_at.get(str(spec.port), 0), reverse=True)
+        while any(waiting.values()):
+            began = clock.now()
+            if end is not None and began + self._cost_of_module > end:
+                return
+            these = [specs.pop() for specs in waiting.values() if specs]
+            found = clock.parallel(*(partial(self._read_module, spec) for spec in these))
+            self._modules_at = clock.now()
+            self._module_at |= {str(spec.port): self._modules_at for spec in these}
+            self._cost_of_module = max(self._cost_of_module, self._modules_at - began)
+            for rows in found:
+                yield from rows
+
+    def _read_module(self, spec: NicPortSpec) -> list[Row]:
+        server, port = self.bench.servers.get(spec.port.owner), str(spec.port)
+        if server is None or not isinstance(server, HasNic):
+            return []
+        try:
+            module = server.nic.module(spec.netdev).value
+        except LightrigError:
+            return []  # a cable, or a tool that is not there
+        found = [(port, "temperature", module.temperature_c, "°C")]
+        for lane in module.lanes_in_use:
+            of_lane = f"{port}.lane{lane.number}"
+            found += [
+                (of_lane, "received_power", lane.rx_power_dbm, "dBm"),
+                (of_lane, "sent_power", lane.tx_power_dbm, "dBm"),
+                (of_lane, "bias", lane.tx_bias_ma, "mA"),
+            ]
+        at = self.bench.clock.now()
+        # Without light there is no power in dBm: `doctor` and the links say that.
+        return [
+            Row(subject, f"{MODULE}.{name}", value, value, value, unit, at)
+            for subject, name, value, unit in found
+            if value is not None and math.isfinite(value)
+        ]
 
 
 def _grown(
