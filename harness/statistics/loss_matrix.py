@@ -165,8 +165,9 @@ def _beyond(
 def slope(seconds: npt.ArrayLike, levels: npt.ArrayLike, *, error: float = 0.01) -> Slope:
     """Slope of a level, robust to outliers: the median of the slopes of all pairs.
 
-    The interval is by ranks and needs no normal samples (Theil 1950; Sen 1968). Raises
-    `SampleError` for fewer than five levels.
+    The interval is by ranks and needs no normal samples (Theil 1950; Sen 1968); it has no ends
+    where even all slopes of one sign are likelier than `error`. Raises `SampleError` for fewer than
+    five levels.
     """
     x, y = np.asarray(seconds, dtype=np.float64), np.asarray(levels, dtype=np.float64)
     retained = np.isfinite(y)
@@ -178,9 +179,12 @@ def slope(seconds: npt.ArrayLike, levels: npt.ArrayLike, *, error: float = 0.01)
     slopes = np.sort((y[second] - y[first])[apart != 0] / apart[apart != 0])
     count, n = slopes.size, y.size
     width = -float(scipy.special.ndtri(error / 2)) * math.sqrt(n * (n - 1) * (2 * n + 5) / 18)
-    low = max(round((count - width) / 2) - 1, 0)
-    high = min(round((count + width) / 2), count - 1)
-    return Slope(float(np.median(slopes)), float(slopes[low]), float(slopes[high]))
+    low, high = round((count - width) / 2) - 1, round((count + width) / 2)
+    return Slope(
+        float(np.median(slopes)),
+        float(slopes[low]) if low >= 0 else -math.inf,
+        float(slopes[high]) if high < count else math.inf,
+    )
 
 
 def standing_still(readings: npt.ArrayLike, *, share: float = 0.1) -> list[int]:

@@ -30,6 +30,21 @@ def test_intervals_hold_the_truths_where_nothing_is_named(name: str) -> None:
     assert outcome.missed <= 0.1 * outcome.n
 
 
+@pytest.mark.parametrize(
+    ("name", "seed"), [("0.3 dB that comes and goes", 16), ("two ingress monitors swapped", 18)]
+)
+def test_what_is_left_of_a_wrong_meter_is_no_other_fault(name: str, seed: int) -> None:
+    """Five settings that are left show no drift; a monitor that shows more has no dirt behind."""
+    assert tried(name, range(seed, seed + 1)).false == []
+
+
+def test_monitors_that_wander_while_all_is_measured_are_in_the_budget() -> None:
+    """A wander of 1 s, as long as the measurement, is in no more than half of the makings."""
+    outcome = tried("noise that wanders, 0.1 dB in 1 s", range(2, 4))
+    assert (outcome.n, outcome.false) == (128, [])
+    assert outcome.missed <= 0.06 * outcome.n
+
+
 @pytest.mark.parametrize("name", ["range switching, 0.15 dB", "range switching, 0.3 dB"])
 def test_another_range_is_named_or_not_included(name: str) -> None:
     outcome = tried(name, SEEDS)

@@ -310,3 +310,13 @@ def test_a_fault_of_one_night_before_and_unmeasured_circuits_are_no_matter() -> 
     (one,) = outliers_since(tonight, before)
     assert (one.row, one.column) == (None, 3)
     assert outliers_since(np.full((4, 4), np.nan), before) == []
+
+
+def test_a_slope_of_few_levels_has_no_interval_at_a_small_error() -> None:
+    """Kendall's distribution: five levels in order by chance, 2 in 120, are likelier than 1 %."""
+    rising = slope(np.arange(5.0), np.arange(5.0))
+    assert (rising.value, rising.lower, rising.upper) == (1.0, -np.inf, np.inf)
+    fair = slope(np.arange(5.0), np.arange(5.0), error=0.05)
+    assert (fair.lower, fair.upper) == (1.0, 1.0)
+    # Eight in order, 2 in 40,320, are not.
+    assert slope(np.arange(8.0), np.arange(8.0)).lower == 1.0

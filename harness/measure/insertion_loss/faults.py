@@ -421,11 +421,15 @@ class _Search:
             since_nights = outliers_since(matrix, self._before, least=WORTH_DB, error=error)
             searches.append((f"in the {len(self._before)} nights before", since_nights))
         named: set[tuple[int | None, int | None]] = set()
+        powers = power_changes(chain, self._losses.checks)
         for than, found in searches:
             for one in found:
                 place = one.row, one.column
                 if not named.isdisjoint({place, (one.row, None), (None, one.column)}):
                     continue
+                shown = powers.get(chain.ingress[one.row], 0.0) if one.row is not None else 0.0
+                if one.column is None and shown > one.value / 2:
+                    continue  # dirt behind the monitor of an ingress does not let it show more
                 named.add(place)
                 span = (one.value, one.lower, one.upper)
                 if one.row is not None and one.column is not None:
