@@ -10,10 +10,9 @@ import numpy as np
 from lightrig.harness.quantities.quantity import Reduction
 from lightrig.harness.quantities.registry import all_quantities, quantity_of
 from lightrig.harness.record import Row, Scalar
-from lightrig.harness.report.estimates import CONFIDENCE
+from lightrig.harness.report.estimates import CONFIDENCE, independent_samples
 from lightrig.harness.report.frames import condition_name, stated_beside
 from lightrig.harness.report.units import shown
-from lightrig.harness.statistics.independence import effective_samples
 from lightrig.harness.statistics.quantiles import Quantile, quantile
 from lightrig.testbeds.intervals import interval
 
@@ -32,6 +31,7 @@ class MedianFigure:
     lower, upper: its 95 % interval; None where `n` is too small for one, or as many samples as
     depend on each other. missing: then, the report's words for that; empty for one sample.
     beside: what stands beside it, by name: the wavelength of a loss; "" where no row states it.
+    effective: as how many independent samples the `n` count, where that is fewer.
     """
 
     quantity: str
@@ -43,6 +43,7 @@ class MedianFigure:
     simulated: bool
     missing: str = ""
     beside: Mapping[str, str] = field(default_factory=dict)
+    effective: int | None = None
 
 
 @dataclass(slots=True)
@@ -51,7 +52,8 @@ class _Samples:
 
     Bounds are arrays of numbers, since they stay until a test ends, and a long run has tens of
     thousands of events. in_order: number of events, from 0, whose place is their number; places: of
-    the others. beside: values of the conditions that stand beside the quantity.
+    the others. subjects: what each sample without an event is of. beside: values of the conditions
+    that stand beside the quantity.
     """
 
     unit: str
@@ -63,11 +65,14 @@ class _Samples:
     value: "array[float]" = field(default_factory=lambda: array("d"))
     in_order: int = 0
     places: dict[object, int] = field(default_factory=dict)
+    subjects: list[str] = field(default_factory=list)
     by_event: bool = True
 
-    def add(self, event: object, low: float, high: float, value: float) -> None:
+    def add(self, subject: str, event: object, low: float, high: float, value: float) -> None:
         """Take bounds and value of a subject of an event; None for a sample by itself."""
         self.by_event &= event is not None
+        if event is None:
+            self.subjects.append(subject)
         if self.reduce is None or event is None:
             place = None
         elif type(event) is int and 0 <= event < self.in_order:
@@ -105,7 +110,7 @@ class Quantities:
                 continue
             low = row.value if row.lower is None else row.lower
             high = row.value if row.upper is None else row.upper
-            samples.add(row.conditions.get("event"), low, high, row.value)
+            samples.add(row.subject, row.conditions.get("event"), low, high, row.value)
             for condition, stated in samples.beside.items():
                 stated.add(row.conditions.get(condition))
 
@@ -115,12 +120,15 @@ class Quantities:
             if samples is None:
                 continue
             low, high, values = map(np.array, (samples.low, samples.high, samples.value))
-            # As the report does, which counts events that follow each other as fewer.
-            count = effective_samples(values, 0.5) if samples.by_event else None
+            count = independent_samples(
+                values, 0.5, of_events=samples.by_event, subjects=samples.subjects
+            )
             found = quantile(low, high, 0.5, CONFIDENCE, points=values, effective=count)
             value, lower, upper, missing = float(np.median(values)), None, None, ""
+            effective = None
             if isinstance(found, Quantile):
                 value, lower, upper = found.value, found.lower, found.upper
+                effective = found.effective
             elif low.size > 1:
                 missing = f"not enough data: {found.needed:,} needed"
             beside = {
@@ -131,6 +139,7 @@ class Quantities:
                 *(name, value, lower, upper, samples.unit, low.size, samples.simulated),
                 missing,
                 beside,
+                effective,
             )
 
     def few(self) -> list[MedianFigure]:
@@ -164,9 +173,10 @@ def _samples(row: Row, simulated: bool) -> _Samples | None:
 def in_a_line(figures: Iterable[MedianFigure]) -> str:
     """Write figures with their intervals: `los 2.1 ms [2 … 2.3] (median of 300)`.
 
-    What stands beside them follows: `(median of 64; 1310 nm; temperature not stated)`.
+    What stands beside them follows: `(median of 64, as 9 independent ones; 1310 nm; temperature not
+    stated)`.
     """
-    by_company: dict[tuple[int, bool, str], list[str]] = {}
+    by_company: dict[tuple[int, int | None, bool, str], list[str]] = {}
     without: dict[str, list[str]] = {}
     for one in figures:
         if one.missing:
@@ -181,10 +191,11 @@ def in_a_line(figures: Iterable[MedianFigure]) -> str:
         beside = "".join(
             f"; {stated or f'{name} not stated'}" for name, stated in one.beside.items()
         )
-        by_company.setdefault((one.n, one.simulated, beside), []).append(text)
+        by_company.setdefault((one.n, one.effective, one.simulated, beside), []).append(text)
     shown_figures = []
-    for (n, simulated, beside), each in by_company.items():
+    for (n, effective, simulated, beside), each in by_company.items():
         of = f"{'median' if len(each) == 1 else 'medians'} of {n:,}" if n > 1 else "n = 1"
+        of += f", as {effective:,} independent ones" if effective else ""
         shown_figures.append(
             f"{', '.join(each)} ({of}{', simulated' if simulated else ''}{beside})"
         )

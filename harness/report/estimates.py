@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from lightrig.harness.quantities.declarations import LOOK
-from lightrig.harness.report.frames import Numbers, Series, TestbedFrame, TestFrame
+from lightrig.harness.report.frames import Numbers, TestbedFrame, TestFrame
 from lightrig.harness.report.units import Value
 from lightrig.harness.statistics.clusters import clustered_samples
 from lightrig.harness.statistics.independence import effective_samples
@@ -56,7 +56,12 @@ def estimate(test: TestFrame, quantity: str, limit: Limit | None = None) -> Esti
     low, high, value = test.valued_samples(quantity)
     if limit is not None and limit.unit != series.unit:
         limit = None
-    half, most = (_effective(series, value, q) for q in (0.5, 0.99))
+    half, most = (
+        independent_samples(
+            value, q, of_events=bool((series.event >= 0).all()), subjects=series.subject
+        )
+        for q in (0.5, 0.99)
+    )
     return Estimate(
         test=test,
         quantity=quantity,
@@ -71,11 +76,17 @@ def estimate(test: TestFrame, quantity: str, limit: Limit | None = None) -> Esti
     )
 
 
-def _effective(series: Series, values: Numbers, q: float) -> int | None:
-    """Return as how many independent samples events count, or circuits; None for other subjects."""
-    if (series.event >= 0).all():
+def independent_samples(
+    values: Numbers, q: float, *, of_events: bool, subjects: Sequence[str]
+) -> int | None:
+    """Return as how many independent samples events count, or circuits; None for other subjects.
+
+    of_events: whether each value is that of an event, and they stand in their order. subjects:
+    otherwise, what each value is of.
+    """
+    if of_events:
         return effective_samples(values, q)
-    circuits = [one for subject in series.subject if (one := circuit_in(subject)) is not None]
+    circuits = [one for subject in subjects if (one := circuit_in(subject)) is not None]
     ports = [(f"{name} {one.ingress}", f"{name} {one.egress}") for name, one in circuits]
     if len(ports) < values.size:
         return None

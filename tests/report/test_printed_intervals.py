@@ -1,12 +1,14 @@
-"""Random rows, printed on the terminal and as JSON, contain the rows when read again."""
+"""Random rows, printed on the terminal, the page and as JSON, contain the rows when read again."""
 
 import json
 import random
 import re
-from collections.abc import Iterator
-from dataclasses import asdict
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, replace
 from itertools import cycle
 from typing import Any
+
+from report_runs import context
 
 from lightrig.harness.plugin.quantities import MedianFigure, Quantities, in_a_line
 from lightrig.harness.record import Row
@@ -100,3 +102,23 @@ def test_json_has_the_bounds_of_the_rows() -> None:
         event = json.loads(json.dumps(asdict(figure_of(row))))
         assert (event["lower"], event["upper"]) == (row.lower, row.upper)
         assert event["unit"] == row.unit
+
+
+def test_the_page_prints_intervals_that_contain_the_rows(show: Callable[..., Any]) -> None:
+    drawn_rows = {f"drawn.x{number}": row for number, row in enumerate(drawn())}
+    recorded = [
+        replace(row, subject="small", quantity=name, conditions={"event": event})
+        for name, row in drawn_rows.items()
+        for event in range(EVENTS)
+    ]
+    text = " ".join(show((context(), recorded)).text.split())
+    median = rf"6 {_NUMBER} ?([^\s(]*) \(median of 6; 95 % interval ({_NUMBER}) … ({_NUMBER});"
+    pattern = (
+        rf"(drawn\.x\d+) simulated test samples median verdict moves: \S+ → \S+ simulated {median}"
+    )
+    found = {name: ends for name, *ends in re.findall(pattern, text)}
+    assert found.keys() == drawn_rows.keys()
+    lost = [
+        (row, found[name]) for name, row in drawn_rows.items() if not contains(row, *found[name])
+    ]
+    assert not lost

@@ -49,3 +49,24 @@ def test_a_median_is_the_same_at_both_places(
     stated = on_the_page(show((context(), rows(values))))
     assert stated == says
     assert f"acknowledged {stated}" in line
+
+
+def test_circuits_of_a_switch_count_as_the_same_few_at_both_places(
+    show: Callable[..., Any],
+) -> None:
+    """Sixteen circuits share four ports at each side, and what they lose is these ports'."""
+    found = Quantities()
+    of_ports = [
+        Row(f"ocs {a}>{b}", "insertion_loss", db, db - 0.01, db + 0.01, "dB", 0)
+        for a in range(1, 5)
+        for b in range(5, 9)
+        for db in [1 + a / 10 + (b - 5) / 100]
+    ]
+    found.add(True, of_ports)
+    line = in_a_line(found.few())
+    text = " ".join(show((context(), of_ports)).text.split())
+    stated = re.search(
+        r"median of 16; (as \d+ independent ones); 95 % interval ([\d.]+ … [\d.]+)", text
+    )
+    assert stated, text
+    assert f"[{stated[2]}] (median of 16, {stated[1]}, simulated" in line
