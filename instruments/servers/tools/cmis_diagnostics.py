@@ -1,13 +1,14 @@
 """A CMIS module's versatile diagnostics (VDM), from hexadecimal dumps of its memory pages.
 
 No version of ethtool decodes these pages; `ethtool -m IF page N offset N length N` dumps them.
-Layout: OIF-CMIS-05.2, 8.2.1 (identifier, memory model), 8.4.9 (byte 142 of page 01h: VDM is
-supported), 8.14 (pages 20h to 2Fh). Types of observables, formats, scales and the places of flags
-agree with sonic-net/sonic-platform-common, `codes/public/cmis.py` and `api/public/cmisVDM.py`; the
-total of errored frames (types 25, 26), resource 15 and banks with two further public decoders of
-CMIS 5.3. A patch for ethtool of 2026 has other names for types 4 to 34 and the nibbles of flags in
-the other order; it stands alone. Thresholds (pages 28h to 2Bh), observables of coherent modules
-(128 and above), symbol errors by window (27 to 34) and supplies (77 to 84) are not read.
+Layout: OIF-CMIS-05.2, 8.2.1 (identifier, memory model), 8.4.4 (supported pages advertising, byte
+142 of page 01h: VDM and banks; ethtool's cmis.c names its table 8-40), 8.14 (pages 20h to 2Fh).
+Types of observables, formats, scales and the places of flags agree with
+sonic-net/sonic-platform-common, `codes/public/cmis.py` and `api/public/cmisVDM.py`; the total of
+errored frames (types 25, 26), resource 15 and banks with two further public decoders of CMIS 5.3.
+A patch for ethtool of 2026 has other names for types 4 to 34 and the nibbles of flags in the other
+order; it stands alone. Thresholds (pages 28h to 2Bh), observables of coherent modules (128 and
+above), symbol errors by window (27 to 34) and supplies (77 to 84) are not read.
 
 Statistics (least, average, greatest) are those of the module's present interval: only a host
 that writes to the module can freeze them, and ethtool only reads.
