@@ -13,4 +13,5 @@ SYSTEM = System(
     claims="lightrig.suites.claims.mixnet.claims:COMPUTED",
     quantities=f"{_PACKAGE}.quantities:QUANTITIES",
     fixtures=f"{_PACKAGE}.fixtures",
+    generator=f"{_PACKAGE}.generator:generate",
 )
