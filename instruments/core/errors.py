@@ -123,3 +123,10 @@ class WrongIdentityError(InstrumentError):
 
 class NotDoneError(InstrumentError):
     """The instrument acknowledged a command, and reading back shows that it was not done."""
+
+
+class StateUnknownError(InstrumentError):
+    """A change failed and has been carried out, in whole or in part, or may have been.
+
+    The details say what reading back shows.
+    """

@@ -345,6 +345,11 @@ class Subscription(Pending[GnmiReply]):
             raise found
         return found
 
+    @property
+    def over(self) -> bool:
+        """Whether the call has ended and all that came before was taken."""
+        return bool(self._came) and isinstance(self._came[0], InstrumentError)
+
     def resolve(self, outcome: GnmiReply | InstrumentError) -> None:
         """Take a message, or the error that ended the call; for the session only."""
         self._came.append(outcome)

@@ -311,7 +311,7 @@ def test_a_setting_that_prints_an_error_has_failed(
 LEAVES: dict[str, Any] = {
     "number": 7,
     "none": None,
-    "list": ["tuned"],
+    "list of numbers": [7],
 }
 
 

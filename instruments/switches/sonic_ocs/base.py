@@ -5,20 +5,24 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 
 from lightrig.instruments.core.errors import GarbledError, InstrumentError, NotDoneError
-from lightrig.instruments.core.instrument import Instrument, Option
+from lightrig.instruments.core.instrument import Instrument, Option, from_seconds
 from lightrig.instruments.core.wire_facts import WireFact
+from lightrig.instruments.switches.sonic_ocs.tables import INVALID
 from lightrig.testbeds import Circuit
 
 _HLD = "SONiC OCS High Level Design, revision 0.5"
+_SERVER = "sonic-net/sonic-gnmi 5ec1c20b, mixed_db_client.go"
+_UPDATER = "sonic-net/sonic-utilities 691b1bbc, generic_updater.py"
+_MOLEX = "sonic-molex/sonic-buildimage 38d6ff05, sonic-ocs.yang"
 _SSH, _GNMI = ("ssh",), ("gnmi",)
 _PORT = r"(?:(\d+)-)?(\d+)"
 _ID = re.compile(rf"{_PORT}A-{_PORT}B")
 _PORT_ID = re.compile(rf"{_PORT}([AB])")
-OVERRIDES = {"normal": True, "force_blocked": False}
-DONE = frozenset({"tuned", "connected"})
+OVERRIDES = {"normal": True, "force_blocked": False, "powered_off": False}
+DONE = frozenset({"tuned", "connected", "enabled"})
 # Not `blocked`: a port that has just been given a cross-connect may report it still.
-BROKEN = frozenset({"failed", "powered-off", "powered_off"})
-_STATES = DONE | BROKEN | {"blocked", "tuning"}
+BROKEN = frozenset({"failed", "powered-off", "powered_off", INVALID})
+_STATES = DONE | BROKEN | {"blocked", "tuning", "disabled"}
 POLL = 20_000_000
 TUNING = 10_000_000_000
 
@@ -36,7 +40,8 @@ class SonicSwitch(Instrument, ABC):
     the hardware status shows it, configured or not. An entry that only the hardware has cannot be
     deleted: it is added to the configuration first.
 
-    The change is done when every new cross-connect is tuned on both sides.
+    The change is done when every new cross-connect is tuned on both sides; over gNMI also, when
+    none that was removed is left.
     """
 
     _version = "not asked"
@@ -70,8 +75,37 @@ class SonicSwitch(Instrument, ABC):
         ),
         WireFact(
             "an update is an `add` of JSON Patch (RFC 6902): a row is replaced, not merged",
-            "sonic-gnmi, mixed_db_client.go, 2026-08",
+            _SERVER,
             _GNMI,
+            _UPDATER,
+        ),
+        WireFact(
+            "no first row is accepted by its own path, and no table without rows",
+            _UPDATER,
+            _GNMI,
+            "sonic-net/sonic-mgmt, pull request 28099",
+        ),
+        WireFact(
+            "a table without rows is NOT_FOUND, or a response without notification",
+            _SERVER,
+            _GNMI,
+        ),
+        WireFact(
+            "a row that is gone is notified by its table's path, one that comes as it was is not",
+            f"{_SERVER}; db_client.go",
+            _GNMI,
+        ),
+        WireFact(
+            "a Set whose service does not answer for 180 s fails, and may be carried out later",
+            "sonic-net/sonic-gnmi 5ec1c20b, dbus_client.go",
+            _GNMI,
+            "sonic-net/sonic-gnmi, pull request 265",
+        ),
+        WireFact(
+            "a Set may fail when it was carried out, as the configuration is saved",
+            _SERVER,
+            _GNMI,
+            "sonic-net/sonic-gnmi, issue 238",
         ),
         WireFact("a Set of cross-connects is one transaction of CONFIG_DB", _HLD, _GNMI),
         WireFact(
@@ -86,9 +120,25 @@ class SonicSwitch(Instrument, ABC):
             "sonic-gnmi, test_gnmi_configdb",
         ),
         WireFact(
-            "names OCS_CROSS_CONNECT_TABLE, OCS_PORT_TABLE in STATE_DB",
-            "sonic-ocs/sonic-buildimage, instructions of the platform ocs-kvm, 2026-07",
+            "leaves `state` of ports, `a_side_status` and `b_side_status` of cross-connects",
+            _HLD,
             _GNMI,
+            "sonic-ocs/sonic-buildimage 5d2f132f, sonic-ocs-states.yang",
+        ),
+        WireFact(
+            "or `config_status` of ports, and `status` in OCS_CROSS_CONNECT_TABLE",
+            "sonic-ocs/sonic-buildimage 335777f6, ocs_config.json and ocs_cross_connect_attrs.lua",
+            _GNMI,
+            _MOLEX,
+        ),
+        WireFact(
+            "`status` is `disabled`, `enabled` or, with ports in conflict, `invalid`",
+            _MOLEX,
+            _GNMI,
+            "sonic-molex/SAI 8f2192ba, experimental/saiexperimentalocscrossconnect.h",
+        ),
+        WireFact(
+            "override `powered_off`", "SONiC OCS developer guide, revision 0.2", _GNMI, _MOLEX
         ),
         WireFact(
             "login as metadata `username`, `password`; TCP port 8080",
@@ -104,6 +154,18 @@ class SonicSwitch(Instrument, ABC):
     become = Option(str, "sudo -n", "prefix of every command that changes something, over SSH")
     certificates: Option[str | None] = Option(
         str, None, "over gNMI, file of trusted certificates; without it those of the system"
+    )
+    commit_time = Option(
+        from_seconds,
+        190_000_000_000,
+        "over gNMI, time limit of a change, in s; the server itself waits for 180 s",
+        key="commit_time_s",
+    )
+    table_time = Option(
+        from_seconds,
+        60_000_000_000,
+        "over gNMI, time limit of reading the losses, in s; 320 x 320 ports have 102,400",
+        key="table_time_s",
     )
     client: Option[str | None] = Option(
         str, None, "over gNMI, file of the client's certificate and key, where the switch wants one"

@@ -1,14 +1,20 @@
 """SONiC on an optical circuit switch, through gNMI and its databases."""
 
 import json
+import re
 from collections.abc import Callable, Collection, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from lightrig.instruments.clock import Clock, Span
 from lightrig.instruments.core.capabilities import FactoryLoss, Identity, Operation
-from lightrig.instruments.core.endpoint import Endpoint
-from lightrig.instruments.core.errors import DeniedError, NoReplyError
+from lightrig.instruments.core.errors import (
+    DeniedError,
+    DisconnectedError,
+    GarbledError,
+    InstrumentError,
+    NoReplyError,
+    StateUnknownError,
+)
 from lightrig.instruments.core.position_switch import PendingMove
 from lightrig.instruments.switches.sonic_ocs.base import (
     BROKEN,
@@ -16,86 +22,72 @@ from lightrig.instruments.switches.sonic_ocs.base import (
     OVERRIDES,
     POLL,
     TUNING,
-    SonicSwitch,
-    is_id,
+)
+from lightrig.instruments.switches.sonic_ocs.databases import (
+    CONFIGURED,
+    METADATA,
+    PORTS,
+    STATE,
+    SonicDatabases,
+)
+from lightrig.instruments.switches.sonic_ocs.tables import (
+    INVALID,
+    LOSS_TABLES,
+    STATUS_TABLES,
+    Table,
+    is_table,
 )
 from lightrig.instruments.wire.gnmi import (
-    PORT,
-    GnmiCredentials,
     GnmiReply,
-    GnmiSession,
     Subscription,
-    json_value,
     path_of,
 )
 from lightrig.instruments.wire.pipelined import DEFAULT_TIMEOUT, Pending
 from lightrig.testbeds import Circuit
 
-_CONFIGURED = ("CONFIG_DB", "localhost", "OCS_CROSS_CONNECT")
-_PORTS = ("CONFIG_DB", "localhost", "OCS_PORT")
-_STATE = ("STATE_DB", "localhost")
-_METADATA = ("CONFIG_DB", "localhost", "DEVICE_METADATA", "localhost")
-_STATUS_TABLES = ("OCS_CROSS_CONNECT", "OCS_CROSS_CONNECT_TABLE")
-"""Names of the table of states: in the High Level Design, and in the image for KVM."""
-
-_MEANINGS = {
-    "NOT_FOUND": ("the switch has no such table or entry", "is it SONiC on an optical switch?"),
-    "INVALID_ARGUMENT": (
-        "a port does not exist or is in use, or the path is unknown",
-        "compare `size:` in the testbed file with the switch; take the other circuit down",
-    ),
-    "UNKNOWN": (
-        "the switch did not apply the change to its configuration, which may lack a port's row",
-        "compare `size:` in the testbed file with the ports of `show ocs port config`",
-    ),
-    "PERMISSION_DENIED": ("this user may not do that", "a user that may write CONFIG_DB"),
-    "UNIMPLEMENTED": (
-        "this server does not offer it",
-        "is it started with native write (`-gnmi_native_write`)?",
-    ),
+_REFUSALS = {
+    "INVALID_ARGUMENT",
+    "NOT_FOUND",
+    "ALREADY_EXISTS",
+    "PERMISSION_DENIED",
+    "FAILED_PRECONDITION",
+    "OUT_OF_RANGE",
+    "UNIMPLEMENTED",
+    "UNAUTHENTICATED",
 }
+"""Status codes of a Set that was not begun; after any other one the configuration is read back."""
 
-_COMMITTING = 60_000_000_000
+_STILL_APPLIED = re.compile(r"Timeout \d+")
+"""Text of a Set whose service did not answer the server in time, and goes on (dbus_client.go)."""
 
-Table = Mapping[str, Mapping[str, str]]
+_SILENCE = 1_000_000_000
+"""After so long without a notification the states are read: one may be lost (Redis, pub/sub)."""
 
 
-class SonicGnmi(SonicSwitch):
+class SonicGnmi(SonicDatabases):
     """A switch over gNMI: tables of CONFIG_DB are written, those of STATE_DB are read.
 
     A change is one Set, which the switch commits as one transaction: it deletes cross-connects and
     adds others. The states of the new ones are followed by a subscription that is opened before;
-    where the switch refuses it, they are read again and again.
+    where the switch refuses or ends it, they are read again and again.
+
+    The generic config updater accepts no first row by its own path, since the table is not there,
+    nor a table without rows. So a Set that is denied for either is repeated with the table's path,
+    if nobody else has a row there.
 
     Source: SONiC OCS High Level Design, revision 0.5 (tables, transaction); the tests of sonic-gnmi
-    and sonic-mgmt (paths, values, subscriptions).
+    and sonic-mgmt (paths, values, subscriptions); sonic-gnmi 5ec1c20b, mixed_db_client.go (what a
+    Set, a notification and an empty table are); sonic-utilities 691b1bbc, generic_updater.py. Rows:
+    `tables`.
     """
-
-    def __init__(self, name: str, endpoint: Endpoint, clock: Clock, **options: Any) -> None:
-        super().__init__(name, endpoint, clock, **options)
-        trusted = Path(self.certificates).expanduser() if self.certificates else None
-        self._session = GnmiSession(
-            name,
-            endpoint.host,
-            endpoint.port or PORT,
-            clock,
-            GnmiCredentials(
-                endpoint.login,
-                trusted or endpoint.certificates,
-                Path(self.client).expanduser() if self.client else None,
-            ),
-            _MEANINGS,
-        )
-        self.sessions = (self._session,)
-        self._status_tables: Sequence[str] = _STATUS_TABLES
 
     def identity(self) -> Identity:
         """Return platform, serial number and software version."""
         messages = self._session.messages
         build = messages.Path(elem=[messages.PathElem(name=n) for n in ("osversion", "build")])
         leaves = (
-            (self._leaves(*_METADATA), "platform"),
-            (self._leaves(*_STATE, "EEPROM_INFO", "0x23"), "Value"),
+            (self._leaves(*METADATA), "platform"),
+            (self._leaves(*STATE, "EEPROM_INFO", "0x23"), "Value"),
             (
                 self._object("Get", self._get(build, messages.Path(target="OTHERS"))),
                 "build_version",
@@ -115,20 +107,31 @@ class SonicGnmi(SonicSwitch):
         if not remove and not add:
             return PendingMove.nothing(self.clock)
         added, removed = sorted(add), sorted(set(remove) - set(add))
-        if stale := sorted(set(removed) - self._configured() if removed else ()):
-            self._session.submit("Set", self._request((), stale)).result()
+        before = self._configured()
+        if stale := sorted(set(removed) - before):
+            pending = self._session.submit("Set", self._request((), stale, before))
+            self._committed(pending, (), stale, before)
+            before |= set(stale)
         states = self._status() if added else {}
         # A circuit that is there already has no update to come.
         made = [c for c in added if not DONE.issuperset(states.get(c, ("absent",)))]
         updates = self._follow() if made else None
         try:
-            pending = self._session.submit("Set", self._request(removed, added))
+            pending = self._session.submit("Set", self._request(removed, added, before))
         except BaseException:
             if updates is not None:
                 updates.close()
             raise
-        count = len(removed) + len(added)
-        return PendingMove(pending.sent, lambda: self._complete(pending, count, updates, made))
+
+        def finish() -> Span:
+            try:
+                reply = self._committed(pending, removed, added, before)
+                return self._settled(reply, removed, updates, made)
+            finally:
+                if updates is not None:
+                    updates.close()
+
+        return PendingMove(pending.sent, finish)
 
     def factory_losses(self) -> Mapping[Circuit, FactoryLoss]:
         """Return the insertion loss of each cross-connect as the maker measured it.
@@ -137,12 +140,13 @@ class SonicGnmi(SonicSwitch):
         `DeniedError` where the switch has no such table.
         """
         found = {}
-        for key, leaves in self._get_table(*_STATE, "OCS_FACTORY_INSERTION_LOSS").items():
+        paths = ((*STATE, name) for name in LOSS_TABLES)
+        for key, leaves in self._first_table(*paths, timeout=self.table_time)[1].items():
             id_, *conditions = key.split("|")
             try:
                 terahertz, celsius = map(float, conditions)
                 loss, accuracy = float(leaves["loss_dB"]), float(leaves["accuracy_dB"])
-            except (KeyError, ValueError) as error:
+            except (KeyError, TypeError, ValueError) as error:
                 raise self.garbled("Get", {key: leaves}, "factory insertion loss") from error
             found[self._named(id_)] = FactoryLoss(loss, accuracy, terahertz, celsius)
         return found
@@ -153,20 +157,27 @@ class SonicGnmi(SonicSwitch):
 
     def set_label(self, port: int, text: str) -> None:
         """Label a port; the empty text removes its label."""
-        self._set_ports([port], "label", text)
+        self._set_ports({port: "label"}, text)
 
     def shutters(self, ports: Sequence[int]) -> Mapping[int, bool]:
-        """Return whether the override of each of `ports` is `normal`, not `force_blocked`."""
-        found = self._port_entries()
-        for port in ports:
-            if found.get(port, {}).get("state") not in OVERRIDES:
-                raise self.garbled("Get", found.get(port), f"override of port {port}")
-        return {port: OVERRIDES[found[port]["state"]] for port in ports}
+        """Return whether the override of each of `ports` is `normal`."""
+        found = self._overrides(self._port_entries(), ports)
+        return {port: is_open for port, (_, is_open) in found.items()}
 
     def set_shutters(self, ports: Sequence[int], *, is_open: bool) -> None:
-        """Override `ports` with `normal`, or with `force_blocked`, in one transaction."""
+        """Override `ports` with `normal`, or with `force_blocked`, in one transaction.
+
+        A port that is open or closed as wanted stays as it is, `powered_off` too.
+        """
         override = next(each for each, passes in OVERRIDES.items() if passes == is_open)
-        self._set_ports(ports, "state", override)
+        entries = self._port_entries()
+        if absent := ", ".join(self._port_id(port) for port in ports if port not in entries):
+            advice = "compare `size:` in the testbed file with the switch"
+            raise self.refused(f"it has no port {absent}", "", advice, command=f"set {override}")
+        found = self._overrides(entries, ports)
+        leaves = {port: leaf for port, (leaf, passes) in found.items() if passes != is_open}
+        if leaves:
+            self._set_ports(leaves, override)
 
     def follow_circuits(self) -> "_Following":
         """Subscribe to the states of cross-connects; raises `DeniedError` where it is refused."""
@@ -174,37 +185,151 @@ class SonicGnmi(SonicSwitch):
         updates = self._follow()
         if updates is None:
             raise self.refused("the switch refuses a subscription to states of cross-connects")
-        return _Following(updates, self.circuits(), self._notified)
+        return _Following(updates, self.clock, self.circuits, self._notified)
 
-    def _notified(self, reply: GnmiReply, circuits: frozenset[Circuit]) -> frozenset[Circuit]:
-        """Return the circuits after an update of the subscription, from those before."""
-        deleted = {self._named(path.elem[-1].name) for path in reply.message.update.delete}
-        return (circuits - deleted) | self._states(self._updated(reply)).keys()
-
-    def wire(self) -> list[str]:
-        """Return the last messages."""
-        return self._session.trace.tail(40)
-
-    def close(self) -> None:
-        """End the connection."""
-        self._session.close()
+    def _notified(
+        self, reply: GnmiReply, circuits: frozenset[Circuit]
+    ) -> frozenset[Circuit] | None:
+        """Return the circuits after a notification, from those before; None if it does not say."""
+        gone = set()
+        for path in reply.message.update.delete:
+            names = [each.name for each in path.elem]
+            # The published server names the table, with no key (mixed_db_client.go, sendMsiData).
+            if len(names) != len(STATE) + 2 or names[-2] not in STATUS_TABLES:
+                return None
+            gone.add(self._named(names[-1]))
+        rows = self._updated(reply)
+        if rows is None:
+            return None
+        states = self._states(rows)
+        gone |= {self._named(key) for key, leaves in rows.items() if not leaves}
+        gone |= {circuit for circuit, found in states.items() if INVALID in found}
+        return (circuits | states.keys()) - gone
 
     # -------------------------------------------------------------------------- change
 
-    def _request(self, removed: Sequence[Circuit], added: Sequence[Circuit]) -> Any:
+    def _request(
+        self, removed: Sequence[Circuit], added: Sequence[Circuit], configured: Collection[Circuit]
+    ) -> Any:
+        """Return the Set of a change: new rows whole, since a leaf needs its row, others not."""
         messages = self._session.messages
         request = messages.SetRequest(
-            delete=[path_of(messages, (*_CONFIGURED, self._id(circuit))) for circuit in removed]
+            delete=[path_of(messages, (*CONFIGURED, self._id(circuit))) for circuit in removed]
         )
         for circuit in added:
-            a = f"{self._port(circuit.ingress)}A"
-            b = f"{self._port(circuit.egress - self.ports)}B"
-            value = json.dumps({"a_side": a, "b_side": b}).encode()
-            request.update.add(
-                path=path_of(messages, (*_CONFIGURED, f"{a}-{b}")),
-                val=messages.TypedValue(json_ietf_val=value),
-            )
+            row = self._row(circuit)
+            path = (*CONFIGURED, self._id(circuit))
+            if circuit in configured:
+                self._update(request, {(*path, leaf): value for leaf, value in row.items()})
+            else:
+                self._update(request, {path: row})
         return request
+
+    def _whole(self, added: Sequence[Circuit]) -> Any:
+        """Return the Set of a table's first rows by its own path, or, without rows, its removal."""
+        messages = self._session.messages
+        if not added:
+            return messages.SetRequest(delete=[path_of(messages, CONFIGURED)])
+        request = messages.SetRequest()
+        rows = {self._id(circuit): self._row(circuit) for circuit in added}
+        self._update(request, {CONFIGURED: rows})
+        return request
+
+    def _row(self, circuit: Circuit) -> dict[str, str]:
+        return {
+            "a_side": self._port_id(circuit.ingress),
+            "b_side": self._port_id(circuit.egress),
+        }
+
+    def _update(self, request: Any, values: Mapping[tuple[str, ...], Any]) -> None:
+        messages = self._session.messages
+        for names, value in values.items():
+            request.update.add(
+                path=path_of(messages, names),
+                val=messages.TypedValue(json_ietf_val=json.dumps(value).encode()),
+            )
+
+    def _committed(
+        self,
+        pending: Pending[GnmiReply],
+        removed: Sequence[Circuit],
+        added: Sequence[Circuit],
+        before: Collection[Circuit],
+    ) -> GnmiReply:
+        """Wait for the reply to a Set; `before` is what was configured then.
+
+        Raises:
+            StateUnknownError: it failed, and the configuration has it, or a part of it.
+            DeniedError: it failed, and nothing was changed.
+        """
+        try:
+            return self._outcome(pending, self._request(removed, added, before))
+        except DeniedError as error:
+            if error.code in _REFUSALS:
+                raise
+            denial = error
+        new = set(added) - set(before)
+        now = self._read_back(denial, removed, new)
+        if now == frozenset(before) and (set(removed) == now if not added else not now):
+            # A client that adds a row from here on loses it: JSON Patch has no comparison in gNMI.
+            whole = self._whole(added)
+            try:
+                return self._outcome(self._session.submit("Set", whole), whole)
+            except DeniedError as error:
+                if error.code not in _REFUSALS:
+                    self._read_back(error, removed, new)
+                raise
+        raise denial
+
+    def _outcome(self, pending: Pending[GnmiReply], request: Any) -> GnmiReply:
+        reply = pending.result(self.commit_time)
+        operations = len(request.delete) + len(request.update)
+        if len(reply.message.response) != operations:
+            raise self.garbled("Set", reply.message, f"outcome of {operations} operations")
+        return reply
+
+    def _read_back(
+        self, denial: DeniedError, removed: Collection[Circuit], added: Collection[Circuit]
+    ) -> frozenset[Circuit]:
+        """Return what is configured after a Set that failed, unless that is the change."""
+        try:
+            now = self._configured()
+        except InstrumentError as error:
+            raise self._unknown(denial, f"cannot be read: {error}") from denial
+        self._check_undone(
+            denial,
+            {self._id(circuit) for circuit in set(added) - now},
+            {self._id(circuit) for circuit in set(removed) & now},
+            len(added) + len(removed),
+        )
+        return now
+
+    def _check_undone(
+        self, denial: DeniedError, missing: Collection[str], left: Collection[str], count: int
+    ) -> None:
+        """Raise `StateUnknownError` unless all `count` parts are `missing` or `left`."""
+        if not count:
+            return
+        if len(missing) + len(left) == count and _STILL_APPLIED.search(denial.text):
+            raise self._unknown(denial, "has nothing of the change yet") from denial
+        parts = [("missing", missing), ("still there", left)]
+        listed = [(what, ", ".join(sorted(ids))) for what, ids in parts if ids]
+        if not listed:
+            raise self._unknown(denial, "has the whole change") from denial
+        if len(missing) + len(left) < count:
+            raise self._unknown(denial, "has a part of the change", *listed) from denial
+
+    def _unknown(
+        self, denial: DeniedError, found: str, *details: tuple[str, str]
+    ) -> InstrumentError:
+        return self.failed(
+            StateUnknownError,
+            f"failed a Set, and its state is unknown: its configuration {found}",
+            denial.command,
+            ("answered", f"{denial.code} {denial.text}".rstrip()),
+            *details,
+            ("try", "read its circuits and ports before the next change; was the Set saved?"),
+        )
 
     def _follow(self) -> Subscription | None:
         """Subscribe to the states, and read until they are all there; None if it is refused.
@@ -216,7 +341,7 @@ class SonicGnmi(SonicSwitch):
             subscribe=messages.SubscriptionList(
                 subscription=[
                     messages.Subscription(
-                        path=path_of(messages, (*_STATE, name)), mode=messages.ON_CHANGE
+                        path=path_of(messages, (*STATE, name)), mode=messages.ON_CHANGE
                     )
                     for name in self._status_tables
                 ],
@@ -235,42 +360,51 @@ class SonicGnmi(SonicSwitch):
             raise
         return updates
 
-    def _complete(
+    def _settled(
         self,
-        pending: Pending[GnmiReply],
-        operations: int,
+        reply: GnmiReply,
+        removed: Sequence[Circuit],
         updates: Subscription | None,
-        added: Sequence[Circuit],
+        made: Sequence[Circuit],
     ) -> Span:
-        try:
-            reply = pending.result(_COMMITTING)
-            if len(reply.message.response) != operations:
-                raise self.garbled("Set", reply.message, f"outcome of {operations} operations")
-            tuned = (
-                self._await_tuned(updates, added, reply.received + TUNING) if added else Span(0, 0)
-            )
-        finally:
-            if updates is not None:
-                updates.close()
-        return Span(max(reply.not_before, tuned.earliest), max(reply.received, tuned.latest))
+        """Return when all of `made` were tuned and none of `removed` was left."""
+        deadline = reply.received + TUNING
+        tuned = self._await_tuned(updates, made, deadline) if made else Span(0, 0)
+        gone = self._await_gone(removed, deadline) if removed else Span(0, 0)
+        return Span(
+            max(reply.not_before, tuned.earliest, gone.earliest),
+            max(reply.received, tuned.latest, gone.latest),
+        )
+
+    def _await_gone(self, removed: Sequence[Circuit], deadline: int) -> Span:
+        """Wait until the states have none of `removed`, which some images write at intervals.
+
+        Returns when the last one was seen to be gone; (0, 0) if the first look shows none, and if
+        one is still there at `deadline`: the Set was acknowledged, and who reads back will find it.
+        """
+        before = 0
+        while (asked := self.clock.now()) <= deadline:
+            if self._status().keys().isdisjoint(removed):
+                return Span(before, self.clock.now()) if before else Span(0, 0)
+            before = asked
+            self.clock.sleep(POLL)
+        return Span(0, 0)
 
     def _await_tuned(
         self, updates: Subscription | None, added: Sequence[Circuit], deadline: int
     ) -> Span:
         """Wait until the sides of each circuit are tuned; return when the last one was seen so."""
         waiting: dict[Circuit, tuple[str, ...]] = dict.fromkeys(added, ("absent",))
-        seen = Span(0, 0)
         asked = self.clock.now()
         command = f"Set {', '.join(map(self._id, added))}"
         while True:
-            if updates is None:  # it may have tuned since the reading before
+            came = self._next_states(updates, deadline)
+            if came is None:  # it may have tuned since the reading before
                 before, asked = asked, self.clock.now()
                 states = self._status()
                 seen = Span(before, self.clock.now())
             else:
-                reply = self._next_update(updates, deadline, command, waiting)
-                states = self._states(self._updated(reply))
-                seen = reply.arrived
+                states, seen = came
             waiting = {c: states.get(c, s) for c, s in waiting.items()}
             waiting = {c: s for c, s in waiting.items() if not DONE.issuperset(s)}
             if broken := {c: s for c, s in waiting.items() if BROKEN.intersection(s)}:
@@ -279,142 +413,102 @@ class SonicGnmi(SonicSwitch):
                 return seen
             if self.clock.now() > deadline:
                 raise self.not_done("does not tune", [command], waiting)
-            if updates is None:
+            if updates is None or updates.over:
                 self.clock.sleep(POLL)
 
-    def _next_update(
-        self,
-        updates: Subscription,
-        deadline: int,
-        command: str,
-        waiting: Mapping[Circuit, tuple[str, ...]],
-    ) -> GnmiReply:
-        try:
-            return updates.next(max(0, deadline - self.clock.now()))
-        except NoReplyError as error:
-            raise self.not_done("does not tune", [command], waiting) from error
+    def _next_states(
+        self, updates: Subscription | None, deadline: int
+    ) -> tuple[dict[Circuit, tuple[str, ...]], Span] | None:
+        """Return the states of the next notification; None where they have to be read.
 
-    def _updated(self, reply: GnmiReply) -> Table:
-        """Return the entries that an update of the subscription names; {} for one of none."""
+        The Set was acknowledged, so a subscription that ends or cannot be understood ends nothing.
+        """
+        if updates is None or updates.over:
+            return None
+        try:
+            reply = updates.next(max(0, min(_SILENCE, deadline - self.clock.now())))
+        except (NoReplyError, DeniedError, DisconnectedError, GarbledError):
+            return None
+        rows = self._updated(reply)
+        return None if rows is None else (self._states(rows), reply.arrived)
+
+    def _updated(self, reply: GnmiReply) -> Table | None:
+        """Return the rows that a notification gives, {} for none; None for another form.
+
+        The published server sends rows by key. Older ones send a row without its key (before pull
+        request 138 of sonic-gnmi), and by the specification of gNMI a path may lead to a leaf.
+        """
         found: dict[str, Mapping[str, str]] = {}
         for update in reply.message.update.update:
-            found |= self._entries("Subscribe", update)
+            names = [each.name for each in update.path.elem]
+            if len(names) != len(STATE) + 1 or names[-1] not in STATUS_TABLES:
+                return None
+            value = self._object("Subscribe", update)
+            if not is_table(value):
+                return None
+            found |= value
         return found
 
     # -------------------------------------------------------------------------- tables
 
-    def _port_entries(self) -> dict[int, Mapping[str, str]]:
-        found = {}
-        for key, leaves in self._get_table(*_PORTS).items():
-            number = self._port_number(key)
-            if number is None:
-                raise self.garbled("Get", key, "port")
-            found[number] = leaves
-        return found
-
-    def _set_ports(self, ports: Sequence[int], leaf: str, value: str) -> None:
+    def _set_ports(self, leaves: Mapping[int, str], value: str) -> None:
         """Set one leaf of each port; an update of the whole row would delete the others."""
-        messages = self._session.messages
-        request = messages.SetRequest()
-        for port in ports:
-            request.update.add(
-                path=path_of(messages, (*_PORTS, self._port_id(port), leaf)),
-                val=messages.TypedValue(json_ietf_val=json.dumps(value).encode()),
-            )
-        self._session.call("Set", request, _COMMITTING)
-
-    def _configured(self) -> frozenset[Circuit]:
-        return frozenset(map(self._named, self._table_or_none(*_CONFIGURED) or ()))
-
-    def _status(self) -> dict[Circuit, tuple[str, ...]]:
-        """Return the states of both sides of each cross-connect that the hardware has."""
-        for name in self._status_tables:
-            table = self._table_or_none(*_STATE, name)
-            if table is not None:
-                self._status_tables = (name,)
-                return self._states(table)
-        return {}
-
-    def _states(self, table: Table) -> dict[Circuit, tuple[str, ...]]:
+        request = self._session.messages.SetRequest()
+        for port, leaf in leaves.items():
+            self._update(request, {(*PORTS, self._port_id(port), leaf): value})
         try:
-            return {
-                self._named(key): self.states_of_sides(
-                    "Get", [leaves[f"{side}_side_status"] for side in "ab"]
-                )
-                for key, leaves in table.items()
-                if leaves
-            }
-        except KeyError as error:
-            raise self.garbled("Get", table, f"table of states with {error}") from error
-
-    def _named(self, id_: str) -> Circuit:
-        if not is_id(id_):
-            raise self.garbled("Get", id_, "cross-connect")
-        return self._circuit(id_)
-
-    def _table_or_none(self, *names: str) -> Table | None:
-        """Return a table, None where nothing is found: it has no entries, or the switch has none.
-
-        Redis does not tell the two apart; so a switch that knows its ports is asked for.
-        """
-        try:
-            return self._get_table(*names)
-        except DeniedError as error:
-            if error.code != "NOT_FOUND":
+            self._session.call("Set", request, self.commit_time)
+        except DeniedError as denial:
+            if denial.code in _REFUSALS:
                 raise
-        self._get_table(*_PORTS)
-        return None
-
-    def _get_table(self, *names: str) -> Table:
-        return self._entries("Get", self._get(path_of(self._session.messages, names)))
-
-    def _leaves(self, *names: str) -> Mapping[str, Any]:
-        return self._object("Get", self._get(path_of(self._session.messages, names)))
-
-    def _get(self, path: Any, prefix: Any = None) -> Any:
-        """Return the update that answers a Get of one path."""
-        messages = self._session.messages
-        request = messages.GetRequest(path=[path], prefix=prefix, encoding=messages.JSON_IETF)
-        answer = self._session.call("Get", request).message
-        found = [update for each in answer.notification for update in each.update]
-        if len(found) != 1 or [e.name for e in found[0].path.elem] != [e.name for e in path.elem]:
-            raise self.garbled("Get", answer, f"answer to {'/'.join(e.name for e in path.elem)}")
-        return found[0]
-
-    def _object(self, command: str, update: Any) -> Mapping[str, Any]:
-        try:
-            value = json_value(update.val)
-        except (ValueError, RecursionError) as error:
-            raise self.garbled(command, update, f"value: {error}") from error
-        if not isinstance(value, dict):
-            raise self.garbled(command, update, "JSON object")
-        return value
-
-    def _entries(self, command: str, update: Any) -> Table:
-        table = self._object(command, update)
-        for leaves in table.values():
-            if not isinstance(leaves, dict) or not all(isinstance(v, str) for v in leaves.values()):
-                raise self.garbled(command, update, "table of SONiC")
-        return table
+            try:
+                rows = self._port_entries()
+            except InstrumentError as error:
+                raise self._unknown(denial, f"cannot be read: {error}") from denial
+            missing = [p for p, leaf in leaves.items() if rows.get(p, {}).get(leaf) != value]
+            self._check_undone(denial, list(map(self._port_id, missing)), (), len(leaves))
+            raise
 
 
 class _Following:
-    """A subscription to the states of cross-connects."""
+    """A subscription to the states of cross-connects.
+
+    Args:
+        updates: the subscription.
+        clock: the bench's clock.
+        read: reads the circuits.
+        after: returns them after a notification, from those before; None if they must be read.
+    """
 
     def __init__(
         self,
         updates: Subscription,
-        circuits: frozenset[Circuit],
-        after: Callable[[GnmiReply, frozenset[Circuit]], frozenset[Circuit]],
+        clock: Clock,
+        read: Callable[[], frozenset[Circuit]],
+        after: Callable[[GnmiReply, frozenset[Circuit]], frozenset[Circuit] | None],
     ) -> None:
         self._updates = updates
-        self._circuits = circuits
+        self._clock = clock
+        self._read = read
         self._after = after
+        self._circuits = read()
 
     def next(self, timeout: int) -> tuple[Span, frozenset[Circuit]]:
-        """Return when the next notification came, and the circuits by it."""
-        reply = self._updates.next(timeout)
-        self._circuits = self._after(reply, self._circuits)
+        """Return when the next notification came, and the circuits by it.
+
+        Where none came they are read: the server does not notify a row that comes again as it was.
+        """
+        asked = self._clock.now()
+        try:
+            reply = self._updates.next(timeout)
+        except NoReplyError:
+            circuits = self._read()
+            if circuits == self._circuits:
+                raise
+            self._circuits = circuits
+            return Span(asked, self._clock.now()), circuits
+        known = self._after(reply, self._circuits)
+        self._circuits = self._read() if known is None else known
         return reply.arrived, self._circuits
 
     def close(self) -> None:
