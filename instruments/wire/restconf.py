@@ -9,6 +9,7 @@ and one of them is the password.
 import base64
 import json
 import socket
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,8 +19,13 @@ import h11
 import httpx
 
 from lightrig.instruments.clock import Clock, Span
-from lightrig.instruments.core.errors import GarbledError, InstrumentError
-from lightrig.instruments.wire.framing import FramingError
+from lightrig.instruments.core.errors import (
+    DeniedError,
+    DisconnectedError,
+    GarbledError,
+    InstrumentError,
+)
+from lightrig.instruments.wire.framing import LONGEST, FramingError
 from lightrig.instruments.wire.pipelined import DEFAULT_TIMEOUT, Pipeline, PipelinedReply
 from lightrig.instruments.wire.session import Answer, LayeredSession, QuerySession
 from lightrig.instruments.wire.tls import encrypt
@@ -28,6 +34,12 @@ MEDIA = "application/yang-data+json"
 _LONGEST_TEXT = 300
 _TLS_SECONDS = 5.0
 _BEGINS = b"HTTP/1."
+_REPEATED = frozenset({"GET", "PUT", "DELETE"})
+_MOVED = frozenset({301, 302, 303, 307, 308})
+_ELSEWHERE = (
+    "the server has this at another address",
+    "that address in the testbed file; for https `options: {tls: true}`",
+)
 
 
 class Http:
@@ -90,7 +102,9 @@ class RestconfReply:
     Attributes:
         status: of HTTP.
         body: the decoded JSON, None without a body.
-        etag: the version of the resource, empty if the switch names none.
+        etag: the version of the resource, empty if the switch names none. A weak one is none: a
+            server compares what If-Match names strongly, so that a weak one never matches
+            (RFC 9110, 8.8.3.2 and 13.1.1).
         sent: stamps before and after the request was written.
         received: stamp of the reply, after it was read.
         not_before: when it had not come yet.
@@ -162,8 +176,9 @@ class RestconfSession(LayeredSession):
         self._pipeline = Pipeline(instrument, host, port, clock, framing, wrap)
         wire = f"restconf://{self._where}"
         queries = QuerySession(instrument, self._pipeline.open, clock, framing, wire=wire)
-        super().__init__(queries, clock, meanings)
-        self._headers = {"Accept": MEDIA, "User-Agent": "lightrig"}
+        super().__init__(queries, clock, dict.fromkeys(_MOVED, _ELSEWHERE) | dict(meanings or {}))
+        # Without Accept-Encoding a server may compress (RFC 9110, 12.5.3).
+        self._headers = {"Accept": MEDIA, "Accept-Encoding": "identity", "User-Agent": "lightrig"}
         if login:
             token = base64.b64encode(":".join(login).encode()).decode()
             self._headers["Authorization"] = f"Basic {token}"
@@ -187,13 +202,31 @@ class RestconfSession(LayeredSession):
 
         `version`, an ETag, makes the server refuse it if the resource has changed since.
 
+        A server may close a connection at any time between two requests. So a request that ends
+        so on a connection that had served others is sent once more, on a new one, if its effect is
+        the same twice (RFC 9112, 9.3.1). One with `version` is not: it may have changed that.
+
         Raises:
             DeniedError: the server answered a status of 300 or more; its code is the status.
             UnreachableError: no connection, or the server refused the login.
             NoReplyError, DisconnectedError, GarbledError: as `QuerySession.query`.
         """
         data, shown = self._encoded(method, path, body, version)
-        return self.decoded(self._queries.query(data, timeout, shown=shown), shown)
+        openings = self._queries.openings
+        try:
+            return self.decoded(self._queries.query(data, timeout, shown=shown), shown)
+        except DisconnectedError:
+            if method not in _REPEATED or version or self._queries.openings != openings:
+                raise
+        self.trace.remarked("once more: the server closed a connection that it kept open before")
+        answer = self._queries.query(data, timeout, shown=shown)
+        try:
+            return self.decoded(answer, shown)
+        except DeniedError as error:
+            if method != "DELETE" or error.code != str(httpx.codes.NOT_FOUND.value):
+                raise
+            times = answer.sent, answer.received, answer.not_before
+            return RestconfReply(httpx.codes.NO_CONTENT, None, "", *times)  # by the first one
 
     def submit(
         self, method: str, path: str, body: object = None, *, version: str = ""
@@ -208,13 +241,15 @@ class RestconfSession(LayeredSession):
         parsed = _parsed(answer.data)
         assert parsed is not None  # the framing has cut it by the same rules
         head, body, _ = parsed
-        response = httpx.Response(head.status_code, headers=list(head.headers), content=body)
-        if response.headers.get("Connection", "").lower() == "close":
+        headers = httpx.Headers(list(head.headers))
+        wanted = headers.get("Connection", "").lower()
+        if "close" in wanted or (head.http_version < b"1.1" and "keep-alive" not in wanted):
             self.close()
-        if response.status_code >= 300:
-            raise self._refused(response, shown)
+        body = self._uncompressed(body, headers.get("Content-Encoding", ""), shown)
+        if head.status_code >= 300:
+            raise self._refused(head, headers.get("Location", ""), body, shown)
         try:
-            content = response.json() if body.strip() else None
+            content = json.loads(body) if body.strip() else None
         except (ValueError, RecursionError) as error:  # the latter: nested too deeply
             raise self.failed(
                 GarbledError,
@@ -223,10 +258,31 @@ class RestconfSession(LayeredSession):
                 ("because", str(error)),
                 ("answered", self.trace.masked(repr(body[:_LONGEST_TEXT]))),
             ) from error
-        etag = response.headers.get("ETag", "")
+        etag = headers.get("ETag", "")
+        if etag.startswith("W/"):
+            self.trace.remarked(f"weak ETag {etag}: changes are sent without If-Match")
+            etag = ""
         return RestconfReply(
-            response.status_code, content, etag, answer.sent, answer.received, answer.not_before
+            head.status_code, content, etag, answer.sent, answer.received, answer.not_before
         )
+
+    def _uncompressed(self, body: bytes, coding: str, shown: str) -> bytes:
+        """Return a body without the coding that the server chose unasked; raises `GarbledError`."""
+        if coding.strip().lower() in {"", "identity"}:
+            return body
+        if coding.strip().lower() not in {"gzip", "x-gzip", "deflate"}:
+            why = f"its body is coded as {coding[:40]}, though asked for as it is"
+        else:
+            try:
+                plain = zlib.decompressobj(zlib.MAX_WBITS | 32).decompress(body, LONGEST + 1)
+            except zlib.error as error:
+                why = f"its body is not {coding}: {error}"
+            else:
+                if len(plain) <= LONGEST:
+                    return plain
+                why = f"its body is longer than {LONGEST:,} bytes once decompressed"
+        problem = "answered something that cannot be read"
+        raise self.failed(GarbledError, problem, shown, ("because", self.trace.masked(why)))
 
     def _encoded(self, method: str, path: str, body: object, version: str) -> tuple[bytes, str]:
         """Return a request's bytes, and its text for the trace."""
@@ -247,19 +303,30 @@ class RestconfSession(LayeredSession):
         shown = f"{method} {target.decode()} {content.decode() if content else ''}".rstrip()
         return b"".join(filter(None, pieces)), self.trace.masked(shown)
 
-    def _refused(self, response: httpx.Response, shown: str) -> InstrumentError:
-        status = response.status_code
-        text = self.trace.masked(_error_text(response))
+    def _refused(
+        self, head: h11.Response, location: str, body: bytes, shown: str
+    ) -> InstrumentError:
+        status = head.status_code
+        text = self.trace.masked(_error_text(body) or head.reason.decode("ascii", "replace"))
         if status == httpx.codes.UNAUTHORIZED:
             return self.login_refused(self._where, shown, f"{status} {text}")
+        if status in _MOVED and location:
+            place = self.trace.masked(location[:_LONGEST_TEXT])
+            text = f"{text}, to {place}"
         return self.denied(status, text, shown)
 
 
-def _error_text(response: httpx.Response) -> str:
-    """Return the error messages of a refusal (RFC 8040, section 7.1), or else its body."""
+def _error_text(body: bytes) -> str:
+    """Return the error messages of a refusal (RFC 8040, section 7.1), or else its body.
+
+    The body is read as UTF-8, whatever charset it states: Python knows charsets that decompress.
+    """
     try:
-        errors = response.json()["ietf-restconf:errors"]["error"]
-        texts = [f"{e.get('error-tag', '')} {e.get('error-message', '')}".strip() for e in errors]
+        answer = json.loads(body)
+        found = answer.get("ietf-restconf:errors") or answer["errors"]  # some leave the module out
+        errors = found["error"]
+        listed = [errors] if isinstance(errors, Mapping) else errors
+        texts = [f"{e.get('error-tag', '')} {e.get('error-message', '')}".strip() for e in listed]
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        texts = [response.text[:_LONGEST_TEXT].strip()]
-    return "; ".join(filter(None, texts)) or response.reason_phrase
+        texts = [body[: 4 * _LONGEST_TEXT].decode("utf-8", "replace")[:_LONGEST_TEXT].strip()]
+    return "; ".join(filter(None, texts))

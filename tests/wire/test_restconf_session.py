@@ -5,6 +5,8 @@ import json
 import socket
 import threading
 import time
+import tracemalloc
+import zlib
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -246,6 +248,149 @@ def test_refusal_keeps_status_and_message(against, status, body, text):
         ask(session)
     assert (raised.value.code, raised.value.text) == (str(code), text)
     assert_names(raised.value, f"answered  {code} {text}", "meaning   why", "try       what")
+    assert ask(session) == "next"
+
+
+def test_a_redirect_names_its_target(against):
+    session, server = against(
+        lambda call: call.write(
+            response("", "301 Moved Permanently", "Location: https://ocs.lab/api/\r\n")
+        )
+    )
+    with pytest.raises(DeniedError) as raised:
+        ask(session)
+    assert_names(raised.value, "301 Moved Permanently, to https://ocs.lab/api/", "tls: true")
+    assert server.connections == 1  # nothing was sent there
+
+
+@pytest.mark.parametrize("name", ["ietf-restconf:errors", "errors"])
+@pytest.mark.parametrize("several", [True, False])
+def test_messages_of_a_refusal_in_all_its_forms(against, name, several):
+    """IOS-XE and clixon leave the module's name out; converters from XML make one an object."""
+    error = {"error-tag": "in-use", "error-message": "by 3"}
+    body = json.dumps({name: {"error": [error] if several else error}})
+    session, _ = against(lambda call: call.write(response(body, "409 Conflict")))
+    with pytest.raises(DeniedError) as raised:
+        ask(session)
+    assert raised.value.text == "in-use by 3"
+
+
+def test_a_weak_version_is_none(against):
+    """If-Match compares strongly (RFC 9110, 13.1.1): with a weak one no change would ever pass."""
+    session, _ = against(
+        lambda call: call.write(response('{"value": 1}', headers='ETag: W/"7"\r\n')),
+        lambda call: call.write(response('{"value": 1}', headers='ETag: "7"\r\n')),
+    )
+    assert [session.get("data/box").etag for _ in range(2)] == ["", '"7"']
+    assert any('weak ETag W/"7"' in piece.text for piece in session.trace.pieces())
+
+
+def once_then_hang_up(call):
+    """Close a connection silently as its second request comes."""
+    call.hang_up()
+
+
+@pytest.mark.parametrize("method", ["GET", "PUT", "DELETE"])
+def test_an_idempotent_request_is_repeated_once(against, method):
+    session, server = against(lambda call: call.value("one"), once_then_hang_up)
+    assert ask(session) == "one"
+    assert session.request(method, "data/box").body == {"value": "next"}
+    _, lost, repeated = server.calls
+    assert (lost.head, lost.body) == (repeated.head, repeated.body)
+    assert server.connections == 2
+
+
+def test_a_removal_repeated_finds_nothing_and_has_happened(against):
+    session, _ = against(
+        lambda call: call.value("one"),
+        once_then_hang_up,
+        lambda call: call.write(response("", "404 Not Found")),
+    )
+    assert ask(session) == "one"
+    assert session.request("DELETE", "data/box=1").status == 204
+
+
+@pytest.mark.parametrize(
+    ("method", "version"),
+    [("POST", ""), ("PATCH", ""), ("PUT", '"7"')],
+    ids=["post", "patch", "if"],
+)
+def test_other_requests_are_not_repeated(against, method, version):
+    session, server = against(lambda call: call.value("one"), once_then_hang_up)
+    assert ask(session) == "one"
+    with over_soon(), pytest.raises(DisconnectedError):
+        session.request(method, "data/box", version=version)
+    assert len(server.calls) == 2
+
+
+def test_a_request_is_repeated_only_once(against):
+    session, server = against(lambda call: call.value("one"), once_then_hang_up, once_then_hang_up)
+    assert ask(session) == "one"
+    with over_soon(), pytest.raises(DisconnectedError):
+        ask(session)
+    assert len(server.calls) == 3
+
+
+@pytest.mark.parametrize(
+    ("head", "connections"),
+    [("HTTP/1.0 200 OK\r\n", 2), ("HTTP/1.0 200 OK\r\nConnection: keep-alive\r\n", 1)],
+)
+def test_http_1_0_closes_unless_it_says_not(against, head, connections):
+    """RFC 9112, 9.3: its connection is not used for a second request."""
+    body = '{"value": "here"}'
+    text = f"{head}Content-Length: {len(body)}\r\n\r\n{body}"
+    session, server = against(lambda call: call.write(text))
+    assert [ask(session), ask(session)] == ["here", "next"]
+    assert server.connections == connections
+
+
+def compressed(data, coding="gzip"):
+    """As a server that compresses unasked; a gigabyte of one byte takes one megabyte."""
+    packer = zlib.compressobj(9, wbits={"gzip": 31, "deflate": 15}.get(coding, 31))
+    body = packer.compress(data) + packer.flush()
+    head = f"HTTP/1.1 200 OK\r\nContent-Length: {len(body)}\r\nContent-Encoding: {coding}\r\n\r\n"
+    return head.encode() + body
+
+
+@pytest.mark.parametrize("coding", ["gzip", "deflate", "GZIP"])
+def test_a_compressed_reply_is_read(against, coding):
+    data = compressed(b'{"value": "here"}', coding.lower())
+    session, server = against(lambda call: call.write(data.replace(b": gzip", b": GZIP")))
+    assert ask(session) == "here"
+    assert "accept-encoding: identity" in server.calls[0].head.lower()
+
+
+BOMBS = {
+    "gzip": (compressed(bytes(200 << 20)), "longer than 16,777,216 bytes once decompressed"),
+    "no gzip": (compressed(b"").replace(b"\x1f\x8b", b"{}"), "not gzip"),
+    "brotli": (compressed(b"{}", "br"), "coded as br"),
+}
+
+
+@pytest.mark.parametrize(("data", "message"), BOMBS.values(), ids=BOMBS)
+def test_a_bomb_is_garbled_and_bounded(against, data, message):
+    session, _ = against(lambda call: call.write(data))
+    tracemalloc.start()
+    try:
+        with pytest.raises(GarbledError) as raised:
+            ask(session)
+        assert tracemalloc.get_traced_memory()[1] < 100 << 20
+    finally:
+        tracemalloc.stop()
+    assert_names(raised.value, message)
+    assert ask(session) == "next"
+
+
+@pytest.mark.parametrize("charset", ["zlib", "bz2", "hex", "rot13", "idna", "utf-7", "none such"])
+def test_a_charset_is_no_command(against, charset):
+    """Python knows charsets that decompress, and such that take quadratic time."""
+    body = zlib.compress(bytes(50 << 20)).decode("latin-1")
+    headers = f"Content-Type: text/html; charset={charset}\r\n"
+    data = response("", "400 Bad Request", headers).replace(b"Length: 0", b"Length: %d" % len(body))
+    session, _ = against(lambda call: call.write(data + body.encode("latin-1")))
+    with over_soon(), pytest.raises(DeniedError) as raised:
+        ask(session)
+    assert len(raised.value.text) <= 300
     assert ask(session) == "next"
 
 

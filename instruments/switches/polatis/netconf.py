@@ -17,6 +17,7 @@ from lightrig.instruments.switches.polatis.session import (
     TriedOperation,
     Voa,
     garbled,
+    level,
     size_of,
 )
 from lightrig.instruments.wire.netconf import NetconfReply, NetconfSession
@@ -183,7 +184,7 @@ class PolatisNetconf:
             reply = self._netconf.get(_of_ports("ports", ports))
             found = self._by_port(reply, "ports")
         try:
-            dbm = {port: float(leaves["power"]) for port, leaves in found.items()}
+            dbm = {port: level(leaves["power"]) for port, leaves in found.items()}
         except (KeyError, ValueError) as error:
             raise self._garbled(found, "power reading") from error
         return Readings(dbm, reply.received)

@@ -19,6 +19,7 @@ from lightrig.instruments.switches.polatis.session import (
     SentCommand,
     Voa,
     garbled,
+    level,
     size_of,
 )
 from lightrig.instruments.wire.restconf import RestconfReply, RestconfSession
@@ -53,8 +54,8 @@ class PolatisRestconf:
     With `put` it is one PUT of the whole collection, as it was read with the change applied: for
     units that drop a change sent otherwise: one lab has seen circuits of POST vanish after about
     5 s, while those of PUT stayed. A circuit that another program
-    makes between that reading and the PUT would be lost, so it is sent with If-Match; whether
-    the switch observes that is unconfirmed.
+    makes between that reading and the PUT would be lost, so it is sent with If-Match, unless the
+    switch's ETag is a weak one; whether the switch observes that is unconfirmed.
 
     Source: five independent clients, and YANG module optical-switch, revision 2018-03-22.
     Unconfirmed: PATCH of circuits, and the statuses of refusals.
@@ -144,7 +145,7 @@ class PolatisRestconf:
         reply = self._get("opm-power")
         found = self._listed(reply, "opm-power")
         try:
-            dbm = {port: float(found[port]["power"]) for port in ports if port in found}
+            dbm = {port: level(found[port]["power"]) for port in ports if port in found}
         except (KeyError, TypeError, ValueError) as error:
             raise self._garbled(found, "power reading") from error
         return Readings(dbm, reply.received)

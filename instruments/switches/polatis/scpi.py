@@ -15,6 +15,7 @@ from lightrig.instruments.switches.polatis.session import (
     ReroutingSession,
     Voa,
     garbled,
+    level,
     monitored_by_code,
     not_replaced,
 )
@@ -151,7 +152,7 @@ class PolatisScpi(ReroutingSession):
             reply = self._query(f":PMON:POW? {_list(some)}")
             shown = re.fullmatch(r"\((.*)\)", reply.text)
             try:
-                readings = [float(each) for each in (shown[1] if shown else "?").split(",")]
+                readings = [level(each) for each in (shown[1] if shown else "?").split(",")]
                 dbm.update(zip(some, readings, strict=True))
             except ValueError as error:
                 raise self._garbled(reply.text, "power reading") from error

@@ -23,6 +23,10 @@ Source: PyPolatis, the vendor's wrapper of TL1. The YANG module says that each s
 """
 
 
+_MOST_DBM = 100.0
+"""Power that no fiber carries, 10 MW."""
+
+
 class Readings(NamedTuple):
     """Power in dBm by port, and when the reply was received."""
 
@@ -261,9 +265,28 @@ def garbled(
 
 
 def size_of(model: str) -> tuple[int, int] | None:
-    """Return the size that a product code names: `N-VST-32x32-LU1-DMHNV-701`."""
-    size = re.search(r"-(\d+)x(\d+)-", model)
-    return (int(size[1]), int(size[2])) if size else None
+    """Return the size that a product code names: `N-VST-32x32-LU1-DMHNV-701`.
+
+    `16xCC` has 16 ports, each of which can be connected to each (ONOS, drivers/polatis/netconf).
+    The first half of them counts as ingress, so that a light's direction is known.
+    """
+    size = re.search(r"-(\d+)x(\d+|CC)(?:-|$)", model)
+    if size is None:
+        return None
+    first = int(size[1])
+    return (first // 2, first - first // 2) if size[2] == "CC" else (first, int(size[2]))
+
+
+def level(reported: object) -> float:
+    """Return a power in dBm as a switch reports it; raises ValueError, TypeError.
+
+    -inf is no light. Not a number, and values that no fiber carries, are no reading: SCPI-99 has
+    9.91e37 for that.
+    """
+    dbm = float(reported)  # type: ignore[arg-type]
+    if not dbm < _MOST_DBM:
+        raise ValueError(f"no power: {reported}")
+    return dbm
 
 
 def monitored_by_code(model: str, size: tuple[int, int]) -> frozenset[int]:

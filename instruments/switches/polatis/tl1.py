@@ -14,6 +14,7 @@ from lightrig.instruments.switches.polatis.session import (
     ReroutingSession,
     Voa,
     garbled,
+    level,
     not_replaced,
 )
 from lightrig.instruments.wire.tl1 import Reply, Tl1Session
@@ -143,7 +144,7 @@ class PolatisTl1(ReroutingSession):
         for line in reply.lines:
             port, _, power = line.partition(":")
             try:
-                dbm[int(port)] = float(power)
+                dbm[int(port)] = level(power)
             except ValueError as error:
                 raise self._garbled(repr(line), "power reading") from error
         return Readings(dbm, reply.received)
