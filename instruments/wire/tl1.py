@@ -3,6 +3,10 @@
 A command is `VERB:[tid]:[aid]:ctag:[block]...;`. Its reply is a block that ends with `;` at the
 start of a line and repeats the command's ctag. Blocks without a known ctag are autonomous
 messages, which are kept in `reports`, and replies after their timeout, which are discarded.
+
+An acknowledgment, code and ctag up to `<` or `>`, may come before a reply that takes seconds (IP,
+PF, OK) or in its place: RL and NG are refusals, after NA it is unknown what was done (GR-831;
+manuals of ADC and Adtran, and the tutorial of tl1guru.com).
 """
 
 import re
@@ -11,13 +15,25 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from lightrig.instruments.clock import Clock, Span
-from lightrig.instruments.core.errors import DeniedError, DisconnectedError, GarbledError
+from lightrig.instruments.core.errors import (
+    DeniedError,
+    DisconnectedError,
+    GarbledError,
+    NoReplyError,
+)
 from lightrig.instruments.wire.pipelined import DEFAULT_TIMEOUT, Pending, TaggedSession
 from lightrig.instruments.wire.tcp import Arrivals, TcpConnection
 
 LONGEST_BLOCK = 1 << 20
 _TAGS = 1_000_000
-_END_OF_BLOCK = re.compile(rb"\n([;>])")
+_END_OF_BLOCK = re.compile(rb"\n([;><])")
+_ACKNOWLEDGMENT = re.compile(r"(?:^|\n)[ \t]*(IP|PF|OK|NA|NG|RL)[ \t]+(\S+)\s*$")
+_UNKNOWN = "NA"
+_NOT_DONE = {
+    "RL": ("it is busy, and has not carried the command out", "run again"),
+    "NG": ("it has not carried the command out", "is another user at it, is it in order?"),
+}
+"""Meaning and remedy of acknowledgments after which no reply comes."""
 _HEAD = re.compile(
     r"^(?:M[ \t]+(\S+)[ \t]+(COMPLD|DENY|PRTL|DELAY|RTRV)\b"
     r"|(?:\*C|\*\*|\*|A)[ \t]+\S+[ \t]+REPT\b)[^\n]*",
@@ -82,7 +98,8 @@ class Tl1Session(TaggedSession[Reply, TcpConnection]):
         connect_timeout: float = 3.0,
     ) -> None:
         secrets = (login[1], _escaped(login[1])) if login else ()
-        super().__init__(instrument, (host, port), clock, meanings, secrets)
+        known = _NOT_DONE | dict(meanings or {})
+        super().__init__(instrument, (host, port), clock, known, secrets)
         self._login = login
         self._connect_timeout = connect_timeout
         self._writing = threading.Lock()
@@ -188,9 +205,15 @@ class Tl1Session(TaggedSession[Reply, TcpConnection]):
         start = 0
         for end in _END_OF_BLOCK.finditer(self._buffer):
             text = self._buffer[start : end.start()].decode("ascii", "backslashreplace")
+            acknowledged = _ACKNOWLEDGMENT.search(text) if end[1] != b";" else None
+            if end[1] == b"<" and not acknowledged:
+                continue
             data = self._buffer[start : end.end()]
             start = end.end()
             self.trace.received((text + "\n" + end[1].decode()).strip(), data)
+            if acknowledged:
+                self._acknowledge(*acknowledged.groups())
+                continue
             last = start == len(self._buffer)
             self._block(text, self._arrivals.of_message(last=last), ends=end[1] == b";")
         self._buffer = self._buffer[start:]
@@ -243,6 +266,20 @@ class Tl1Session(TaggedSession[Reply, TcpConnection]):
         if ends and is_reply and self._unfinished is not None:
             answer, self._unfinished = self._unfinished, None
             self._finish_reply(answer, not_before)
+
+    def _acknowledge(self, code: str, tag: str) -> None:
+        """Take an acknowledgment: of most the reply follows, in place of some none comes."""
+        if code not in {*_NOT_DONE, _UNKNOWN}:
+            return
+        pending = self._pop(tag)
+        if pending is None:
+            self.trace.remarked(f"set aside: no command waits for ctag {tag}")
+        elif code == _UNKNOWN:
+            problem = "has lost track of the command, which may be carried out"
+            details = ("answered", f"{code} (no acknowledgment)"), ("try", "read its state")
+            self._fail([pending], NoReplyError, problem, *details)
+        else:
+            pending.resolve(self.denied(code, "", pending.command, code))
 
     def _without_echoes(self, text: str) -> str:
         """Return `text` without lines that are a command that waits, behind a prompt or none."""

@@ -106,6 +106,16 @@ SUCCESSES = {
     "bare line feeds": lambda call: call.write(
         block(call.tag, "1,17", "2,18").replace("\r\n", "\n")
     ),
+    "in progress": lambda call: call.write(f"IP {call.tag}\r\n<" + block(call.tag, "1,17", "2,18")),
+    "in progress, as others end it": lambda call: call.write(
+        f"\r\nPF {call.tag}\r\n>" + block(call.tag, "1,17", "2,18")
+    ),
+    "in progress, then a report": lambda call: call.write(
+        f"OK {call.tag}\r\n<{report('a')}IP {call.tag}\r\n<" + block(call.tag, "1,17", "2,18")
+    ),
+    "repeat later, to another": lambda call: call.write(
+        "RL 777\r\n<" + block(call.tag, "1,17", "2,18")
+    ),
     "slow": lambda call: (time.sleep(0.1), call.done("1,17", "2,18")),
     "rubbish before the header": lambda call: call.write(
         b"\xff\xfe\x00garbage" + block(call.tag, "1,17", "2,18").encode()
@@ -162,6 +172,20 @@ def test_denial_keeps_code_and_text(against, lines, code, text):
     assert (raised.value.code, raised.value.text) == (code, text)
     assert raised.value.command == "ENT-PATCH::3,35:1:;"
     assert_names(raised.value, "denied a command", code, text)
+    assert_next_works(session)
+
+
+@pytest.mark.parametrize("ends", ["\r\n<", "\r\n>", "\n<"])
+@pytest.mark.parametrize(
+    ("code", "kind"), [("RL", DeniedError), ("NG", DeniedError), ("NA", NoReplyError)]
+)
+def test_acknowledgment_in_place_of_a_reply_is_an_error_at_once(against, code, kind, ends):
+    """RL: repeat later; NG: no good; NA: no acknowledgment, by which nothing is known (GR-831)."""
+    session, _ = against(scripted(lambda call: call.write(f"{code} {call.tag}{ends}")))
+    with over_soon(), pytest.raises(kind, match=code) as raised:
+        session.command("RTRV-PATCH", timeout=LONG)
+    said = {"RL": "is busy", "NG": "has not carried", "NA": "may be carried out"}
+    assert said[code] in str(raised.value)
     assert_next_works(session)
 
 
