@@ -40,6 +40,13 @@ _NO_TIMEOUT = 3_600_000
 _GRACE = 0.02
 """Time for a read to end by itself after the instrument closed or time ran out, in s."""
 _CHUNK = 1 << 16
+_WHOLE = LONGEST + 1
+"""Most that one read returns, in bytes.
+
+pyvisa-py up to 0.8.1 overlooks the end of a VXI-11 reply that fills its read, and waits for more
+(issue 608 there, mended by 612). There a read is longer than any reply; it asks the instrument for
+no more at once than that takes.
+"""
 _NO_WARNING = (StatusCode.success_device_not_present, StatusCode.success_max_count_read)
 
 
@@ -194,6 +201,7 @@ class _MessageReader:
         self._stream = reader
         self._virtual = clock.virtual
         self._sockets = _sockets_in(_interface(opened))
+        self._chunk = _WHOLE if len(self._sockets) == 1 else _CHUNK  # one socket: VXI-11
         self._flight = self._flight_of(clock)
         if self._flight is None:  # a bus keeps the reply to a query of an earlier session
             with contextlib.suppress(OSError), _as_os_error():
@@ -280,7 +288,7 @@ class _MessageReader:
         status = StatusCode.success_max_count_read
         with self._opened.ignore_warning(*_NO_WARNING):
             while status == StatusCode.success_max_count_read:
-                chunk, status = self._opened.visalib.read(self._opened.session, _CHUNK)
+                chunk, status = self._opened.visalib.read(self._opened.session, self._chunk)
                 message += chunk
                 if len(message) > LONGEST:
                     raise ValueError("no end of an answer came")

@@ -277,6 +277,26 @@ def test_vxi11_timeout(vxi11):
     assert instrument.calls.count(CLEAR) == 2
 
 
+@pytest.mark.parametrize("whole", [65535, 65536, 65537, 131072, 196608])
+@pytest.mark.parametrize("end", [b"\n", b""])
+def test_vxi11_reply_of_whole_chunks(whole, end):
+    """pyvisa-py 608: the end of a reply is overlooked where it fills a read."""
+    head = len(str(whole)) + 2
+    data = bytes(i % 251 for i in range(whole - head - len(end)))
+    reply = b"#%d%0*d" % (head - 2, head - 2, len(data)) + data + end
+    assert len(reply) == whole
+    clock = SystemClock()
+    with vxi11_instrument(
+        lambda command: reply if b"TRAC" in command else answers(command)
+    ) as instrument:
+        session = scpi_session("meter", Endpoint("visa", resource=instrument.resource), clock)
+        with over_soon():
+            assert session.query_block("TRAC?", LONG) == data
+        assert session.query("POW?").text == "-3.25"
+        session.close()
+    clock.close()
+
+
 @pytest.mark.parametrize("how", ["CLOSE?", "HALF?"])
 def test_vxi11_close_is_noticed_at_once(vxi11, how, caplog):
     """PyVISA alone would read from the closed connection again and again for 31 s."""
