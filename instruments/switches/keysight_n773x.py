@@ -1,4 +1,4 @@
-"""Keysight N7731A, N7734A, N7736A and N7738A optical switches."""
+"""Keysight N7731A to N7738A optical switches, and modules 8159x in mainframes."""
 
 import re
 from collections.abc import Collection, Mapping
@@ -20,6 +20,15 @@ _ENDS = re.compile(r"([A-Z]),([A-Z]);(\d+),(\d+)")
 
 State = frozenset[Circuit]
 """The circuits of one switch of a box."""
+
+
+def _slot_numbers(stated: object) -> tuple[int, ...]:
+    """Return the slots that `1,3`, or a list, names; raises ValueError."""
+    several = stated if isinstance(stated, list) else str(stated).split(",")
+    slots = tuple(int(str(each)) for each in several)
+    if min(slots) < 0 or len({*slots}) < len(slots):
+        raise ValueError("expected different slots, such as 1,3")
+    return slots
 
 
 @dataclass(frozen=True)
@@ -65,20 +74,38 @@ class KeysightN773x(ScpiInstrument):
     Every ingress always leads somewhere, so a change that leaves one without a circuit, or that
     asks a 2x2 for anything but bar or cross, is refused before it is sent.
 
-    Source: Keysight N77xx Series Programming Guide, edition 7. It does not state whether a
-    command is accepted before the light has settled, so a change is done when the circuits were
-    read back after `settling`.
+    Switch modules 81591B to 81595B in an 8163, 8164 or 8166 mainframe have the same commands; the
+    option `slots` names where they are, since the mainframe lists all its modules.
+
+    Source: Keysight N77xx Series Programming Guide, edition 7; for mainframes the Programming Guide
+    of 8163A/B, 8164A/B and 8166A/B, fifth edition, and a public driver of 8159x. None of them
+    states whether a command is accepted before the light has settled, so a change is done when the
+    circuits were read back after `settling`.
     """
 
     schemes = ("scpi", "visa")
     wire_facts = (
-        WireFact("`:ROUTe` commands and replies", "Keysight N77xx Programming Guide, edition 7"),
+        WireFact(
+            "`:ROUTe` commands and replies",
+            "Keysight N77xx Programming Guide, edition 7",
+            (),
+            "Agilent 8163A/B, 8164A/B and 8166A/B Programming Guide, fifth edition, page 170",
+        ),
+        WireFact(
+            "8159x: `ROUTe#:CHANnel# A,2` and its query, by slot",
+            "Agilent 8163A/B, 8164A/B and 8166A/B Programming Guide, fifth edition, page 170",
+            (),
+            "keysight_8159xx.py, a driver of 2018 for 81595B in an 8163",
+        ),
         WireFact("settling within 10 ms (option)"),
     )
     shared_options = ("modules",)
     error_meanings = MEANINGS
     per_slot = Option(
         int, 1, "switches in each slot; 1 unless these are dual modules", key="channels"
+    )
+    slots: Option[tuple[int, ...]] = Option(
+        _slot_numbers, (), "slots of a mainframe with switches, such as 1,3; none for an N773x"
     )
     settling = Option(
         from_milliseconds,
@@ -164,7 +191,7 @@ class KeysightN773x(ScpiInstrument):
     def _layout(self) -> dict[Unit, frozenset[State]]:
         """Return every switch in the box with its possible states, as the box reports them."""
         if not self._units:
-            slots = range(1, len(self.query("*OPT?").split(",")) + 1)
+            slots = self.slots or range(1, len(self.query("*OPT?").split(",")) + 1)
             routes = [f":ROUT{s}:CHAN{c}" for s in slots for c in range(1, self.per_slot + 1)]
             ends = [self._ends(f"{route}:CONF?") for route in routes]
             ingress, egress = 1, 1 + sum(left for left, _, _ in ends)

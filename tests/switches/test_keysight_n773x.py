@@ -53,9 +53,14 @@ class Box:
 
 @contextlib.contextmanager
 def box(
-    clock: Clock, size: tuple[int, int], modules: str = "", truth_of: SimulatedSwitch = QUICK
+    clock: Clock,
+    size: tuple[int, int],
+    modules: str = "",
+    truth_of: SimulatedSwitch = QUICK,
+    slots: str = "",
 ) -> Iterator[Box]:
     options = {"modules": modules} if modules else {}
+    options |= {"slots": slots} if slots else {}
     spec = SwitchSpec(
         name="sel",
         kind="optical",
@@ -108,6 +113,30 @@ def test_a_switch_without_dark_position_always_has_a_circuit(boxed):
         switch.change([before], [Circuit(1, egress)]).done()
         assert switch.circuits() == {Circuit(1, egress)}
         assert made.matrix.egress_of == {1: egress}
+
+
+@pytest.mark.parametrize(
+    ("slots", "circuit"), [("2", ":ROUT2:CHAN1 A,3"), ("4", ":ROUT4:CHAN1 A,3")]
+)
+def test_a_module_in_a_mainframe_is_found_by_its_slot(boxed, slots, circuit):
+    """`ROUTe#:CHANnel# A,3` with the slot's number: a public driver of 81595B in an 8163."""
+    made = boxed((1, 4), slots=slots)
+    switch = made.driver(slots=(int(slots),))
+    switch.change(switch.circuits(), [Circuit(1, 4)]).done()
+    assert made.matrix.egress_of == {1: 4}
+    assert any(line.endswith(circuit) for line in switch.wire())
+    without = made.driver()
+    with pytest.raises(DeniedError):  # its slot 1 holds a power meter
+        without.circuits()
+
+
+def test_several_modules_in_a_mainframe_are_one_switch(boxed):
+    made = boxed((3, 6), "1x4,2x2", slots="2,4")
+    switch = made.driver(slots=(2, 4))
+    assert switch.circuits() == {Circuit(1, 4), Circuit(2, 8), Circuit(3, 9)}
+    switch.change([Circuit(1, 4)], [Circuit(1, 7)]).done()
+    switch.change([Circuit(2, 8), Circuit(3, 9)], [Circuit(2, 9), Circuit(3, 8)]).done()
+    assert made.matrix.egress_of == {1: 7, 2: 9, 3: 8}
 
 
 def test_a_two_by_two_is_bar_or_cross(boxed):

@@ -14,10 +14,11 @@ from hypothesis import given, settings
 
 from lightrig.harness.bench import Bench, bind
 from lightrig.instruments.clock import SystemClock
-from lightrig.instruments.core.errors import DeniedError, NotDoneError
+from lightrig.instruments.core.errors import DeniedError, GarbledError, NotDoneError
 from lightrig.instruments.core.position_switch import PositionSwitch
 from lightrig.instruments.simulated.devices.simulated_ocstrx import crc16
 from lightrig.instruments.simulated.lab import SimulatedLab
+from lightrig.instruments.switches.agiltron import Agiltron
 from lightrig.instruments.switches.ocstrx import Ocstrx
 from lightrig.testbeds import Circuit, load
 
@@ -105,6 +106,63 @@ def test_a_two_by_two_is_bar_or_cross(tmp_path: Path) -> None:
         assert bound.switches["osw"].circuits() == cross
         with pytest.raises(DeniedError):
             bound.switches["osw"].change({Circuit(1, 4)}, set())
+
+
+@pytest.mark.parametrize("board", ["cl-lb", "sw-dr-5"])
+@pytest.mark.parametrize("size", ["1x8", "1x4", "1x2"])
+def test_an_agiltron_of_the_ff_family_is_asked_for_its_position(
+    tmp_path: Path, board: str, size: str
+) -> None:
+    outputs = int(size.partition("x")[2])
+    with bench(tmp_path, "agiltron", size, f"protocol: {board}") as bound:
+        switch = bound.switches["osw"]
+        assert switch.circuits() == {Circuit(1, 2)}  # before any move, without `standing`
+        for output in (*range(1, outputs + 1), 1):
+            move(bound, set(switch.circuits()), {Circuit(1, 1 + output)})
+            assert switch.circuits() == {Circuit(1, 1 + output)}
+            assert bound.world is not None
+            assert bound.world.matrices["osw"].egress_of == {1: 1 + output}
+        assert isinstance(switch, Agiltron)
+        assert switch.identity().model == f"FF {board.upper()} {size}"
+
+
+# As QMI's driver of FF 1x4 and 1x8 sends and reads them, and that of the board SW-DR-5.
+FF_FRAMES = {
+    "cl-lb": [("01 12 00 03", "01 12 00 03"), ("01 11 00 00", "01 11 00 03")],
+    "sw-dr-5": [("01 12 00 01", "01 12"), ("01 11 00 00", "01 11 01 00")],
+}
+
+
+@pytest.mark.parametrize("board", FF_FRAMES)
+def test_ff_frames_are_those_of_the_public_drivers(tmp_path: Path, board: str) -> None:
+    path = tmp_path / "little.yaml"
+    path.write_text(FILE.format(model="agiltron", size="1x4", options=f"protocol: {board}"))
+    clock = SystemClock()
+    world = SimulatedLab(load(path), clock, 1)
+    try:
+        with serial.Serial(world.services["osw"].resource, timeout=10) as line:
+            for sent, answer in FF_FRAMES[board]:
+                line.write(bytes.fromhex(sent))
+                assert line.read(4).startswith(bytes.fromhex(answer))
+    finally:
+        world.close()
+        clock.close()
+
+
+@pytest.mark.parametrize(
+    ("board", "stands"), [("cl-lb", "sw-dr-5"), ("sw-dr-5", "cl-lb")], ids=["cl-lb", "sw-dr-5"]
+)
+def test_an_ff_switch_of_the_other_board_is_noticed(
+    tmp_path: Path, board: str, stands: str
+) -> None:
+    """At its third output each board answers what the other cannot mean."""
+    with bench(tmp_path, "agiltron", "1x4", f"protocol: {stands}") as bound:
+        move(bound, {Circuit(1, 2)}, {Circuit(1, 4)})
+        switch = bound.switches["osw"]
+        assert isinstance(switch, Agiltron)
+        switch.stated_options["protocol"] = board
+        with pytest.raises(GarbledError, match="position"):
+            switch.circuits()
 
 
 def test_agiltron_has_no_position_query(tmp_path: Path) -> None:

@@ -1,8 +1,11 @@
-"""Simulated Keysight N7731A, N7734A, N7736A or N7738A switch.
+"""Simulated Keysight N7731A, N7734A, N7736A or N7738A switch, or 8159x modules in a mainframe.
 
 Commands, formats and the error of a wrong route are those of the N77xx Programming Guide,
-edition 7. Which model has which switches, and the number of that error, are guesses.
+edition 7. Which model has which switches, and the number of that error, are guesses. With the
+option `slots` it is an 8163B or 8164B mainframe, whose other slots hold power meters.
 """
+
+import itertools
 
 from lightrig.instruments.simulated.devices.keysight_lightwave import NO_SUCH_SLOT
 from lightrig.instruments.simulated.protocols.commands import Query, command
@@ -81,7 +84,9 @@ class SimulatedKeysightN773x(ScpiDevice):
     def __init__(self, context: DeviceContext) -> None:
         assert isinstance(context.spec, SwitchSpec)
         sizes = _sizes(context.spec)
-        self._model = _MODELS.get(sizes[1, 1], "N7731A")
+        self._in_frame = "slots" in context.spec.options
+        first = next(iter(sizes.values()))
+        self._model = "8163B" if self._in_frame else _MODELS.get(first, "N7731A")
         identity = f"Keysight Technologies,{self._model},{context.serial},V1.02"
         super().__init__(context.spec.name, context.clock, identity)
         ingress, egress = 1, 1 + sum(left for left, _ in sizes.values())
@@ -98,7 +103,10 @@ class SimulatedKeysightN773x(ScpiDevice):
 
     @command("*OPT?")
     def _query_options(self) -> str:
-        return ",".join(f"{self._model}-008" for _ in {slot for slot, _ in self._units})
+        used = {slot for slot, _ in self._units}
+        if self._in_frame:
+            return ",".join("81595B" if slot in used else "81634B" for slot in range(1, 5))
+        return ",".join(f"{self._model}-008" for _ in used)
 
 
 def _format(state: State) -> str:
@@ -113,8 +121,11 @@ def _sizes(spec: SwitchSpec) -> dict[tuple[int, int], tuple[int, int]]:
     elif not modules:
         each = spec.egress_count // spec.ingress_count
         modules = ",".join([f"1x{each}"] * spec.ingress_count)
+    stated = spec.options.get("slots", ())
+    slots = stated if isinstance(stated, list) else str(stated or "").split(",")
+    numbers = [int(str(slot)) for slot in slots if slot != ""] or itertools.count(1)
     sizes = {}
-    for slot, module in enumerate(modules.split(","), 1):
+    for slot, module in zip(numbers, modules.split(","), strict=False):
         for channel, shape in enumerate(module.strip().split("+"), 1):
             left, right = map(int, shape.split("x"))
             sizes[slot, channel] = left, right
