@@ -15,6 +15,7 @@ _HEAD_SO_FAR = re.compile(rb"(\n(#(#|[1-9]\d{0,9})?)?)?")
 _LONGEST_HEAD = len(b"\n#4294967295\n")
 
 _LINE_END = "a line end too many stands before a chunk (RFC 6242, 4.2)"
+_HELLO = "its hello comes in chunks, where ]]>]]> ends it (RFC 6242, 4.1)"
 _NO_CHUNK = "a chunk does not begin with a line end, # and its size (RFC 6242, 4.2)"
 
 
@@ -51,6 +52,8 @@ class NetconfFraming:
 
     def _marked(self) -> bytes | None:
         """Return the message before the next `]]>]]>`, None while it is incomplete."""
+        if _HEAD.match(self._buffer):
+            raise FramingError(_HELLO)
         at = self._buffer.find(_END_OF_MESSAGE, self._searched)
         self._limit(len(self._buffer) if at < 0 else at)
         if at < 0:

@@ -1,6 +1,7 @@
 """Connections to hosts behind SSH: the way there, the host's key, the login."""
 
 import contextlib
+import logging
 import os
 import shlex
 import signal
@@ -26,6 +27,9 @@ from lightrig.instruments.wire.ssh_config import (
 from lightrig.instruments.wire.ssh_keys import offered_keys
 from lightrig.instruments.wire.tcp import connect
 from lightrig.testbeds.parts import SshTimeouts
+
+# Failures are raised as errors; without a log of the user's they would be printed a second time.
+logging.getLogger("paramiko").addHandler(logging.NullHandler())
 
 _MOST_JUMPS = 10
 """A configuration by which a jump host is reached through itself has no end."""
