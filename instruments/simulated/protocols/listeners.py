@@ -1,5 +1,6 @@
 """Addresses at which simulated devices listen: one transport per wire."""
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -9,11 +10,14 @@ from lightrig.instruments.simulated.protocols.hislip_server import HislipServer,
 from lightrig.instruments.simulated.protocols.netconf_server import NetconfServer
 from lightrig.instruments.simulated.protocols.ssh_server import LoginShell, SshServer
 from lightrig.instruments.simulated.protocols.tls_server import ServerCertificate, TlsServer
+from lightrig.instruments.simulated.protocols.vxi11_server import Vxi11Server, vxi11_resource
 from lightrig.instruments.simulated.registry import (
     CommandDevice,
     NoSimulatedDeviceError,
     SimulatedDevice,
 )
+
+_VXI11 = re.compile(r"^TCPIP.*::inst\d+(?:::INSTR)?$", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,9 +70,10 @@ def serve(
 ) -> Service:
     """Let `device` listen on the wire of its address, on any free port unless one is given.
 
-    A SCPI device can be reached through VISA too: over HiSLIP, or over a serial line where the
-    address names an ASRL `resource`. `faults` are applied to its replies. `shell` runs command
-    lines over SSH that are not of the device. `clients` is a file of certificates by which those of
+    A SCPI device can be reached through VISA too: over HiSLIP, over a serial line where the address
+    names an ASRL `resource`, or in real time over VXI-11 where it names `inst0`. `faults` are
+    applied to its replies. `shell` runs command lines over SSH that are not of the device.
+    `clients` is a file of certificates by which those of
     gNMI's clients are verified. Raises `NoSimulatedDeviceError`.
     """
     wires = device.wires()
@@ -110,5 +115,8 @@ def serve(
     session = wires.get("visa", wires["scpi"])
     if resource.upper().startswith("ASRL"):
         return Service(scheme, "", 0, login, resource=f"ASRL{server.serial_line(session)}::INSTR")
+    if _VXI11.search(resource) and not server.clock.virtual:
+        where, bound = server.listen(Vxi11Server(session, server.clock, name), port)
+        return Service(scheme, where, bound, login, resource=vxi11_resource(where, bound))
     where, bound = server.listen(HislipServer(session), port)
     return Service(scheme, where, bound, login, resource=hislip_resource(where, bound))
