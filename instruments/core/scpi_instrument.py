@@ -64,10 +64,15 @@ class ScpiInstrument(Instrument):
         self.sessions = (self.session,)
 
     def identity(self) -> Identity:
-        """Return manufacturer, model, serial number and firmware, as `*IDN?` reports them."""
-        fields = [field.strip() for field in self.query(IDENTITY).split(",")]
+        """Return manufacturer, model, serial number and firmware, as `*IDN?` reports them.
+
+        IEEE 488.2, 10.14, has four fields of text. Some firmware has commas of its own, some
+        instruments put all in quotes, and some converters begin with NUL bytes.
+        """
+        answer = self.query(IDENTITY)
+        fields = [field.strip() for field in answer.strip('\0" ').split(",", 3)]
         if len(fields) != 4 or not all(fields[:3]):
-            raise self.garbled(IDENTITY, ",".join(fields), "identity")
+            raise self.garbled(IDENTITY, answer, "identity")
         return Identity(*fields)
 
     # ------------------------------------------------------------------------ commands

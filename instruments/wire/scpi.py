@@ -52,7 +52,7 @@ class ScpiResync(Resync):
         # A serial line keeps a command that was cut short: the terminator ends it first.
         begin = "" if self.reopens else self.end
         question = f"{begin}{'*ESE?;' * number}{IDENTITY}{self.end}"
-        answer = re.compile(rb"(?:[+-]?\d+;){%d}[A-Za-z][^,;]*(?:,[^,]*){3,}" % number)
+        answer = re.compile(rb'[\0"]*(?:[+-]?\d+;){%d}"?[A-Za-z][^,;]*(?:,[^,]*){3,}' % number)
         return question.encode(), lambda message: answer.fullmatch(message.strip()) is not None
 
 

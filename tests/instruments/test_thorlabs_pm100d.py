@@ -223,6 +223,36 @@ def test_each_answer_that_is_no_value_has_its_sentence(reply, sentence):
     clock.close()
 
 
+IDENTITIES = {
+    "plain": b"Thorlabs,PM100D,P1,2.4.0\n",
+    "quoted": b'"Thorlabs,PM100D,P1,2.4.0"\n',
+    "behind NUL bytes": b"\0\0Thorlabs,PM100D,P1,2.4.0\n",
+}
+
+
+@pytest.mark.parametrize("answer", IDENTITIES.values(), ids=IDENTITIES)
+def test_an_identity_in_other_words(answer):
+    with (
+        scripted_scpi(lambda command: answer if command == "*IDN?" else None) as device,
+        contextlib.closing(SystemClock()) as clock,
+        contextlib.closing(ThorlabsPm100d("meter", device.endpoint, clock)) as meter,
+    ):
+        found = meter.identity()
+    assert (found.manufacturer, found.model) == ("Thorlabs", "PM100D")
+    assert (found.serial, found.firmware) == ("P1", "2.4.0")
+
+
+def test_firmware_with_a_comma_is_part_of_the_identity():
+    """Keysight M8070B and HP: a fifth field."""
+    reply = b"Thorlabs,PM100D,P1,2.4.0,HW 1\n"
+    with (
+        scripted_scpi(lambda command: reply if command == "*IDN?" else None) as device,
+        contextlib.closing(SystemClock()) as clock,
+        contextlib.closing(ThorlabsPm100d("meter", device.endpoint, clock)) as meter,
+    ):
+        assert meter.identity().firmware == "2.4.0,HW 1"
+
+
 @pytest.mark.parametrize(("shows", "accepted"), [(1550.0, True), (1549.6, True), (1100.0, False)])
 def test_a_wavelength_that_the_sensor_does_not_take_is_an_error(shows, accepted):
     script = {
