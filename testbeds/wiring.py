@@ -10,7 +10,7 @@ from lightrig.testbeds.cabling import Fiber
 from lightrig.testbeds.errors import LightrigError
 from lightrig.testbeds.expansion import Parts
 from lightrig.testbeds.findings import Findings, did_you_mean
-from lightrig.testbeds.model import InstrumentSpec, ServerSpec, SwitchSpec
+from lightrig.testbeds.model import InstrumentSpec, ServerSpec, SwitchSpec, Testbed
 from lightrig.testbeds.plans import Port
 from lightrig.testbeds.ranges import RangeError, expand
 from lightrig.testbeds.schema import Document, FiberPart
@@ -71,6 +71,12 @@ def resolve(text: str, parts: Parts) -> Port:
     raise EndError(
         f"found the unknown server or switch {owner!r}{did_you_mean(owner, parts.owners)}", "owner"
     )
+
+
+def named_port(testbed: Testbed, text: str) -> Port:
+    """Return the port of `testbed` that a person names; raises `EndError`."""
+    parts = Parts(dict(testbed.switches), dict(testbed.servers), dict(testbed.instruments))
+    return resolve(text, parts)
 
 
 def _switch_port(switch: SwitchSpec, name: str) -> Port:

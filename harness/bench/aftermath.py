@@ -41,7 +41,7 @@ def _restored(testbed: Testbed, began: str, keep_trying: int) -> str:
     try:
         while True:
             try:
-                done = restore_left(testbed, found, keep_trying=keep_trying)
+                done = restore_left(testbed, found, by_hand=False, keep_trying=keep_trying)
                 break
             except LeaseConflictError:
                 if clock.now() >= ends:
@@ -62,5 +62,12 @@ def _restored(testbed: Testbed, began: str, keep_trying: int) -> str:
 
 
 def is_of_run(found: Found, began: str) -> bool:
-    """Whether a state was saved or changed since then: texts of times compare as times do."""
-    return any(max(each.state.origin.saved, each.state.changed) >= began for each in found.left)
+    """Whether a state was saved or changed since then: texts of times compare as times do.
+
+    One whose instrument is as a person wants it to stay is of no run.
+    """
+    return any(
+        max(each.state.origin.saved, each.state.changed) >= began
+        for each in found.left
+        if not each.state.stays
+    )

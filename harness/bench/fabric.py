@@ -147,6 +147,12 @@ class Fabric(InitialStates[SavedCircuits]):
         for index in itertools.count() if count is None else range(count):
             yield (before, partly) if index % 2 == 0 else (partly, before)
 
+    def present(self, switch: str) -> tuple[frozenset[Circuit], frozenset[Circuit]]:
+        """Return the circuits of a switch now: the testbed's, and those of somebody else."""
+        circuits = self._read([switch])[switch]
+        ours = self._ours(switch, circuits)
+        return ours, circuits - ours
+
     def _settled(self, switch: str) -> None:
         """Take what a switch was read back with for all that this process has left there."""
         if (state := self.states.get(switch)) is not None:
@@ -179,7 +185,8 @@ class Fabric(InitialStates[SavedCircuits]):
         return found
 
     def _beyond(self, state: SavedCircuits, now: SavedCircuits) -> str:
-        foreign = state.found - self._ours(now.origin.instrument, state.found)
+        restored = state.found | state.end
+        foreign = restored - self._ours(now.origin.instrument, restored)
         if not foreign:
             return ""
         return (
@@ -192,7 +199,7 @@ class Fabric(InitialStates[SavedCircuits]):
 
     def _restore(self, name: str, *, force: bool) -> None:
         state = self.states[name]
-        wanted = Plan("as found", {name: state.found})
+        wanted = Plan("as found", {name: state.end})
         present = self._read([name])[name]
         # Circuits that are missing are no conflict here: a switch that has restarted has none.
         # One that somebody has made may be in use.

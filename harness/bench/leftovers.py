@@ -137,6 +137,21 @@ def leftovers(testbed: Testbed, owners: Collection[int] = ()) -> Found:
     return Found(found, unused, states)
 
 
+def by_hand_notes(testbed: Testbed) -> list[str]:
+    """Return sentences on the instruments that a person has set, and that stay so.
+
+    Raises what `leftovers` raises.
+    """
+    if not state_folder(testbed).exists():
+        return []
+    return [
+        f"{each.name} was set by hand ({each.state.by_hand}): runs start from that and end with "
+        f"it; `lightrig restore {testbed.path}` undoes it"
+        for each in leftovers(testbed).left
+        if each.state.by_hand and each.name
+    ]
+
+
 def forget(testbed: Testbed, found: Found) -> None:
     """Discard states; raises `LeaseConflictError` for those of a run that goes on."""
     lease = open_lease(testbed, "lightrig restore --forget")
@@ -185,10 +200,13 @@ def restore_left(
     found: Found,
     *,
     force: bool = False,
+    by_hand: bool = True,
     keep_trying: int = RESTORE_TIME,
     notify: Notify = ignore,
 ) -> Restoration:
     """Restore all states that were left on instruments of `testbed`, each by itself.
+
+    by_hand: whether to undo what a person has set by hand, too; else that stays.
 
     A conflict or an error of one keeps no other from being restored. Raises
     `LeaseConflictError` where an instrument is in use; nothing is changed then.
@@ -203,6 +221,7 @@ def restore_left(
             {name: bench for name, bench in benches.items() if name in matching},
             not_as_found={*absent, *(each.name for each, why in mismatches if why and each.name)},
             force=force,
+            by_hand=by_hand,
             keep_trying=keep_trying,
             notify=notify,
         )
@@ -266,6 +285,7 @@ def restore(
     *,
     not_as_found: Iterable[str] = (),
     force: bool = False,
+    by_hand: bool = True,
     keep_trying: int = RESTORE_TIME,
     notify: Notify = ignore,
 ) -> Restoration:
@@ -274,6 +294,7 @@ def restore(
     First what was found off is switched off, whatever conflicts. Then circuits are moved, then
     the rest is set, and at last light is switched on or raised: only where all that is on its path
     is as it was found. not_as_found: instruments that are not open, or not to be restored.
+    by_hand: as `restore_left` takes it.
     """
     done = Restoration()
     unsafe = set(not_as_found)
@@ -303,11 +324,17 @@ def restore(
         return on_path(benches[name].testbed, name, switches, unsafe)
 
     trying: dict[str, Any] = {"keep_trying": keep_trying, "notify": notify}
+
+    def begin(kind: InitialStates[Any]) -> None:
+        kind.save_initial_state(force=force)
+        if by_hand:
+            kind.end_as_found()
+
     steps: list[Callable[[str], None]] = [
         # What conflicts is switched off here.
-        lambda name: settings[name].save_initial_state(force=force),
+        lambda name: begin(settings[name]),
         lambda name: settings[name].restore_off(**trying),
-        lambda name: fabrics[name].save_initial_state(force=force),
+        lambda name: begin(fabrics[name]),
         lambda name: fabrics[name].restore(force=force, **trying),
         lambda name: settings[name].restore_without_light(**trying),
         lambda name: settings[name].restore(obstacles=obstacles, **trying),

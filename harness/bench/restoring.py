@@ -8,9 +8,10 @@ import contextlib
 import traceback
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Generic, TypeAlias
+from typing import Any, Generic, TypeAlias
 
 from lightrig.harness.bench.assembly import spec_of
 from lightrig.harness.bench.bench import Bench
@@ -137,6 +138,7 @@ class InitialStates(ABC, Generic[State]):
     Attributes:
         bench: the open instruments.
         states: what was saved, or what a killed run has left, by name.
+        left_before: the names of the instruments whose states an earlier process has left.
     """
 
     _set_by_somebody = ""
@@ -145,6 +147,7 @@ class InitialStates(ABC, Generic[State]):
     def __init__(self, bench: Bench, store: SavedStates | None, on_disk: Collection[str]) -> None:
         self.bench = bench
         self.states: BenchStates[State] = BenchStates(store, on_disk)
+        self.left_before: frozenset[str] = frozenset()
 
     @abstractmethod
     def _names(self) -> list[str]:
@@ -161,6 +164,10 @@ class InitialStates(ABC, Generic[State]):
     @abstractmethod
     def _beyond(self, state: State, now: State) -> str:
         """Return why `state` would change what is not this testbed's; empty if it would not."""
+
+    def _same(self, wanted: Any, now: State) -> bool:
+        """Whether an instrument holds `wanted` now, circuits or values by setting."""
+        return bool(wanted == now.found)
 
     @abstractmethod
     def _steps(self, obstacles: Obstacles, *, force: bool) -> Sequence[Callable[[str], None]]:
@@ -213,6 +220,7 @@ class InitialStates(ABC, Generic[State]):
                     self.states.drop([name])
             self.states.clear()
             raise
+        self.left_before = frozenset(names) - set(new)
 
     def differences(self, name: str, state: State) -> tuple[list[str], list[str]]:
         """Return what an instrument holds, and how it is not as `state` says that it was left."""
@@ -262,13 +270,41 @@ class InitialStates(ABC, Generic[State]):
         restored; their saved states stay on disk.
         """
         failures = self._carry_out(self._steps(obstacles, force=force), keep_trying, notify)
-        self.states.drop(sorted(self.states.keys() - failures.keys()))
+        self.states.release(sorted(self.states.keys() - failures.keys()))
         if failures:
             raise NotRestoredError(self.bench.testbed, failures)
 
     def forget(self) -> None:
         """Discard the saved states: what the instruments hold now is not restored later."""
         self.states.drop(list(self.states))
+
+    def leave(self, command: str, *, restorable: bool = True) -> list[str]:
+        """Leave all as it is now: runs end with it until a person undoes it.
+
+        restorable: whether `lightrig restore` can undo what this process has changed; what an
+        earlier one has saved is kept in any case. Returns the instruments that `lightrig restore`
+        would change.
+        """
+        left = []
+        for name, state in tuple(self.states.items()):
+            (now,) = self._present([name])
+            if self._same(state.found, now) or not (restorable or name in self.left_before):
+                self.states.drop([name])
+                continue
+            if not (state.stays and self._same(state.end, now)):
+                self.states.put(name, state.left_by_hand(now, command))
+            left.append(name)
+        self.states.clear()
+        return left
+
+    def end_as_found(self) -> None:
+        """Let `restore` undo what a person has set by hand, too."""
+        for name, state in tuple(self.states.items()):
+            self.states[name] = replace(state, by_hand=None)
+
+    def forget_unchanged(self) -> None:
+        """Discard the saved states of instruments that no process has changed since."""
+        self.states.drop([name for name, state in self.states.items() if not state.changed])
 
     def _carry_out(
         self, steps: Sequence[Callable[[str], None]], keep_trying: int | None, notify: Notify

@@ -17,10 +17,10 @@ import json
 import math
 import os
 import stat
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar
 
 from lightrig.harness.bench.lab_folder import (
     SUFFIX,
@@ -123,6 +123,27 @@ def origin(
     )
 
 
+Values = TypeVar("Values", frozenset[Circuit], Mapping[str, Value])
+
+
+@dataclass(frozen=True, slots=True)
+class ByHand(Generic[Values]):
+    """What a person has set on an instrument, with which runs end until it is undone.
+
+    Attributes:
+        wanted: circuits of the testbed's ports, or values by setting.
+        command: what set the last of them.
+        since: when, UTC.
+    """
+
+    wanted: Values
+    command: str
+    since: str
+
+    def __str__(self) -> str:
+        return f"{self.command}, {self.since}"
+
+
 @dataclass(frozen=True, slots=True)
 class SavedCircuits:
     """The circuits of a switch on a testbed's ports.
@@ -133,6 +154,7 @@ class SavedCircuits:
         cabling: what each port of the testbed was cabled to.
         before, after: those before and after the last change that was begun.
         changed: when that was begun; empty if nothing was changed.
+        by_hand: what a person has set since and wants to stay; None where nothing was set so.
     """
 
     origin: Origin
@@ -141,6 +163,17 @@ class SavedCircuits:
     before: frozenset[Circuit]
     after: frozenset[Circuit]
     changed: str = ""
+    by_hand: ByHand[frozenset[Circuit]] | None = None
+
+    @property
+    def end(self) -> frozenset[Circuit]:
+        """The circuits with which a run leaves the switch."""
+        return self.found if self.by_hand is None else self.by_hand.wanted
+
+    @property
+    def stays(self) -> bool:
+        """Whether the last change has ended with what a person wants to stay."""
+        return self.by_hand is not None and self.before == self.after == self.by_hand.wanted
 
     @property
     def last_set(self) -> list[str]:
@@ -150,6 +183,15 @@ class SavedCircuits:
     def changing(self, before: frozenset[Circuit], after: frozenset[Circuit]) -> SavedCircuits:
         """Return the state for when a change is about to be sent."""
         return replace(self, before=before, after=after, changed=_now())
+
+    def left_by_hand(self, now: SavedCircuits, command: str) -> SavedCircuits:
+        """Return the state for when what is there `now` is to stay."""
+        stays = ByHand(now.found, command, _now())
+        return replace(self, before=now.found, after=now.found, by_hand=stays)
+
+    def ended(self) -> SavedCircuits:
+        """Return the state for when a run has left what a person wants to stay."""
+        return replace(self, before=self.end, after=self.end)
 
     def foreign(self, present: frozenset[Circuit]) -> list[Circuit]:
         """Return circuits in `present` that no change of ours has made or left."""
@@ -175,12 +217,32 @@ class SavedSettings:
         found: the values before the first change, by setting.
         values: of each setting that was set since, its last two values, newest last.
         changed: when that was begun; empty if nothing was set.
+        by_hand: what a person has set since and wants to stay; None where nothing was set so.
     """
 
     origin: Origin
     found: Mapping[str, Value]
     values: Mapping[str, tuple[Value, ...]] = field(default_factory=dict)
     changed: str = ""
+    by_hand: ByHand[Mapping[str, Value]] | None = None
+
+    @property
+    def end(self) -> Mapping[str, Value]:
+        """The values with which a run leaves the instrument."""
+        return self.found if self.by_hand is None else self.by_hand.wanted
+
+    @property
+    def stays(self) -> bool:
+        """Whether the last change has ended with what a person wants to stay."""
+        return self.by_hand is not None and not self.values
+
+    def left_by_hand(self, now: SavedSettings, command: str) -> SavedSettings:
+        """Return the state for when what is there `now` is to stay."""
+        return replace(self, values={}, by_hand=ByHand(now.found, command, _now()))
+
+    def ended(self) -> SavedSettings:
+        """Return the state for when a run has left what a person wants to stay."""
+        return replace(self, values={})
 
     @property
     def last_set(self) -> list[str]:
@@ -308,7 +370,7 @@ class SavedStates:
         except (ValueError, KeyError, AttributeError, TypeError) as error:
             raise SavedStateError(
                 f"{escape_line(str(path))} is damaged: {error}\n"
-                "  meaning   what the instrument held before a killed run is not known here\n"
+                "  meaning   what the instrument read before a killed run is not known here\n"
                 "  try       set the instrument by hand as it should be, then remove the file"
             ) from error
         return state
@@ -342,6 +404,20 @@ class BenchStates(dict[str, State]):
             if (store := self.store_of(name)) is not None:
                 store.clear(self[name])
             del self[name]
+
+    def release(self, names: Iterable[str]) -> None:
+        """Discard the states of instruments that were restored.
+
+        On disk those stay from which what a person has set by hand can be undone.
+        """
+        for name in tuple(names):
+            state = self[name]
+            if state.by_hand is not None:
+                if (store := self.store_of(name)) is not None:
+                    store.save(state.ended())
+                del self[name]
+            else:
+                self.drop([name])
 
 
 def _name_of(state: SavedState) -> str:
@@ -377,12 +453,25 @@ def _parsed(document: Any) -> SavedState:
         datetime.datetime.strptime(changed, TIME)
     if "cabling" not in document:
         values = {str(k): tuple(map(_value, v)) for k, v in document["values"].items()}
-        found = {str(name): _value(value) for name, value in document["found"].items()}
-        return SavedSettings(origin, found, values, changed)
+        found = _values(document["found"])
+        return SavedSettings(origin, found, values, changed, _by_hand(document, _values))
     cabling = {str(port): str(end) for port, end in document["cabling"].items()}
     circuits = (_circuits(document[name]) for name in ("found", "before", "after"))
     found_circuits, before, after = circuits
-    return SavedCircuits(origin, found_circuits, cabling, before, after, changed)
+    by_hand = _by_hand(document, _circuits)
+    return SavedCircuits(origin, found_circuits, cabling, before, after, changed, by_hand)
+
+
+def _by_hand(document: Any, read: Callable[[Any], Values]) -> ByHand[Values] | None:
+    if (stated := document.get("by_hand")) is None:  # states of older versions have none
+        return None
+    since = str(stated["since"])
+    datetime.datetime.strptime(since, TIME)
+    return ByHand(read(stated["wanted"]), str(stated["command"]), since)
+
+
+def _values(stated: Any) -> Mapping[str, Value]:
+    return {str(name): _value(value) for name, value in stated.items()}
 
 
 def _value(value: Any) -> Value:

@@ -73,21 +73,28 @@ class SavedInstruments(InitialStates[SavedSettings]):
         present: Mapping[str, float] = now.found  # type: ignore[assignment]
         found = []
         for name, value in present.items():
-            known = (state.found.get(name), *state.values.get(name, ()))
+            known = (state.found.get(name), state.end.get(name), *state.values.get(name, ()))
             numbers = [float(each) for each in known if isinstance(each, int | float)]
             if not any(instrument.same_setting(name, value, each) for each in numbers):
                 last = known[-1] if known[-1] is not None else "not known"
                 found.append(f"{name} is {value}, and was {last}")
         return found
 
+    def _same(self, wanted: Mapping[str, float], now: SavedSettings) -> bool:
+        instrument = self._restorable()[now.origin.instrument]
+        present: Mapping[str, float] = now.found  # type: ignore[assignment]
+        return wanted.keys() == present.keys() and all(
+            instrument.same_setting(name, value, wanted[name]) for name, value in present.items()
+        )
+
     def _beyond(self, state: SavedSettings, now: SavedSettings) -> str:
-        unknown = [
+        unknown = dict.fromkeys(
             name
-            for name, value in state.found.items()
+            for name, value in (*state.found.items(), *state.end.items())
             if name not in now.found
             or isinstance(value, str)
             or isinstance(value, bool) != isinstance(now.found[name], bool)
-        ]
+        )
         if not unknown:
             return ""
         return f"its saved state has settings that are not this testbed's: {', '.join(unknown)}"
@@ -110,13 +117,13 @@ class SavedInstruments(InitialStates[SavedSettings]):
                 self.bench.setting_notes[name] = noted
 
     def _set_off(self, name: str) -> None:
-        found = self.states[name].found
+        found = self.states[name].end
         if off := {setting: value for setting, value in found.items() if value is False}:
             self._set(name, off)
 
     def _set_without_light(self, name: str) -> None:
         raised = self._raised(name)
-        found = self.states[name].found
+        found = self.states[name].end
         self._set(name, {key: value for key, value in found.items() if key not in raised})
 
     def _set_light(self, name: str, obstacles: Obstacles) -> None:
@@ -125,7 +132,7 @@ class SavedInstruments(InitialStates[SavedSettings]):
         Raises `LightNotRaisedError`.
         """
         if not (changed := obstacles(name)):
-            self._set(name, self.states[name].found)
+            self._set(name, self.states[name].end)
         elif raised := self._raised(name):
             raise LightNotRaisedError(
                 f"{name}: {', '.join(sorted(raised))} would raise light, and stays as it is: on "
@@ -135,7 +142,7 @@ class SavedInstruments(InitialStates[SavedSettings]):
 
     def _raised(self, name: str) -> frozenset[str]:
         """Return the settings that would switch light on or raise it if they were restored."""
-        found: Mapping[str, float] = self.states[name].found  # type: ignore[assignment]
+        found: Mapping[str, float] = self.states[name].end  # type: ignore[assignment]
         return self.bench.interlocks.raised(name, self._settings(name), found)
 
     def _note(self, name: str, setting: str, value: float) -> None:

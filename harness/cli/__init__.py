@@ -43,8 +43,21 @@ _CORE = {
         "testbeds/mine.yaml crossed --from straight",
     ),
     "apply": Command("Set a plan on the hardware.", "testbeds/mine.yaml crossed"),
+    "connect": Command(
+        "Make one circuit or link; leave all others.", "testbeds/mine.yaml ocs.3 ocs.17"
+    ),
+    "disconnect": Command(
+        "Unmake one circuit or link.",
+        "testbeds/mine.yaml ocs.3 ocs.17",
+        "lightrig.harness.cli.connect",
+    ),
+    "get": Command("Read powers, carriers, circuits, settings.", "testbeds/mine.yaml laser ocs.3"),
+    "set": Command("Set settings of instruments by name.", "testbeds/mine.yaml laser.power=0dBm"),
     "restore": Command("Restore the circuits after a run that was killed.", "testbeds/mine.yaml"),
     "who": Command("Show who uses the instruments; contact nothing.", "testbeds/mine.yaml"),
+    "note": Command(
+        "Note what was done to a part of the lab.", 'testbeds/mine.yaml ocs.3 "cleaned"'
+    ),
     "reference": Command("Take the references of insertion losses.", "testbeds/mine.yaml"),
     "night": Command("Measure testbeds on the hosts that reach them.", "lab.yaml"),
     "report": Command("Draw the pages of runs, or the trend over nights.", ""),

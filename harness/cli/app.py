@@ -19,7 +19,9 @@ def application(*names: str) -> typer.Typer:
     app.callback()(_keep_the_name)
     known = commands()
     for name in names or known:
-        command = getattr(import_module(known[name].module or f"lightrig.harness.cli.{name}"), name)
+        module = import_module(known[name].module or f"lightrig.harness.cli.{name}")
+        # A name that Python has already is written with an underscore.
+        command = getattr(module, name, None) or getattr(module, f"{name}_")
         example = known[name].example
         if "SYSTEM" in example:
             from lightrig.harness.system_registry import installed_systems  # noqa: PLC0415

@@ -14,15 +14,15 @@ from lightrig.harness.cli.common import (
     print_json,
     warn_renamed,
 )
-from lightrig.harness.cli.lab import Queue, in_turn, lab
-from lightrig.harness.cli.terminal import err, out
+from lightrig.harness.cli.lab import Queue, in_turn, lab, say_state_saved, say_unmade
+from lightrig.harness.cli.terminal import out
 
 Name = Annotated[
     str,
     typer.Argument(metavar="PLAN", help="Name of a plan.", autocompletion=completion.plans),
 ]
 NoRestore = Annotated[
-    bool, typer.Option("--no-restore", help="Discard the saved state: nothing is restored later.")
+    bool, typer.Option("--no-restore", help="Save no state: what this changes is not restored.")
 ]
 ForGood = Annotated[bool, typer.Option("--for-good", hidden=True)]
 
@@ -37,9 +37,10 @@ def apply(
 ) -> None:
     """Set a plan on the hardware and read it back; `lightrig restore` restores the saved state.
 
-    The switches must answer, the servers need not. Only circuits that differ are touched, and
-    none on ports that the testbed has not cabled. Exit 0 if the plan is set, 2 for an invalid file
-    or an unknown plan, 3 if a switch did not answer or refused.
+    The plan stays: runs start from it and end with it, until a person undoes it. The switches must
+    answer, the servers need not. Only circuits that differ are touched, and none on ports that the
+    testbed has not cabled. Exit 0 if the plan is set, 2 for an invalid file or an unknown plan, 3
+    if a switch did not answer or refused.
     """
     if for_good:
         warn_renamed("--for-good", "--no-restore")
@@ -51,9 +52,9 @@ def apply(
     try:
         fabric = Fabric(bench)
         transition = lab(lambda: fabric.prepare(wanted))
+        say_unmade(transition)
         lab(transition.apply)
-        if no_restore:
-            fabric.forget()
+        left = lab(lambda: fabric.leave(purpose, restorable=not no_restore))
     finally:
         bench.close()
     rows = [
@@ -65,5 +66,5 @@ def apply(
         return
     for row in rows:
         out.print("{switch}: {unmade} circuits unmade, {made} made".format_map(row))
-    if not no_restore:
-        err.print(f"`lightrig restore {file}` restores the saved state", soft_wrap=True)
+    if left:
+        say_state_saved(file)

@@ -119,6 +119,30 @@ def plans(context: typer.Context, incomplete: str) -> list[str]:
     return [name for name in found if name.startswith(incomplete)]
 
 
+def instruments(context: typer.Context, incomplete: str) -> list[str]:
+    """Return the instruments, switches and servers of the testbed file that stands in the line."""
+    from lightrig.testbeds import LightrigError, load  # noqa: PLC0415 - as above
+
+    try:
+        testbed = load(Path(context.params.get("file") or ""))
+    except (LightrigError, OSError):
+        return []
+    names = (*testbed.optical_switches, *testbed.instruments, *testbed.servers)
+    return [name for name in names if name.startswith(incomplete)]
+
+
+def ports(context: typer.Context, incomplete: str) -> list[str]:
+    """Return the cabled ports of the testbed file that stands in the line."""
+    from lightrig.testbeds import LightrigError, load  # noqa: PLC0415 - as above
+
+    try:
+        fibers = load(Path(context.params.get("file") or "")).cabling.fibers
+    except (LightrigError, OSError):
+        return []
+    found = dict.fromkeys(str(end) for fiber in fibers for end in (fiber.source, fiber.sink))
+    return [name for name in found if name.startswith(incomplete)]
+
+
 def systems(incomplete: str) -> list[str]:
     """Return the installed published systems."""
     from lightrig.harness.system_registry import installed_systems  # noqa: PLC0415 - as above

@@ -3,16 +3,21 @@
 import signal
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Annotated, Literal, TypeVar
 
 import typer
 
-from lightrig.harness.bench import Bench, Fabric
+from lightrig.harness.bench import Bench, Fabric, Transition
+from lightrig.harness.bench.fabric import ForeignPortError
+from lightrig.harness.bench.interlocks import BudgetError, InterlockError
+from lightrig.harness.bench.named_values import SubjectError
 from lightrig.harness.bench.restoring import NOT_AS_FOUND, NotRestoredError
 from lightrig.harness.cli.common import BAD_INPUT, LAB_ERROR, give_up
 from lightrig.harness.cli.terminal import err
 from lightrig.harness.modes import Mode
 from lightrig.harness.signals import uninterrupted
+from lightrig.instruments.core.errors import CANNOT, DeniedError
 from lightrig.testbeds import LightrigError, QuantityError, Testbed
 from lightrig.testbeds.quantities import parse_duration
 
@@ -66,6 +71,38 @@ def in_turn(
     from lightrig.harness.bench import lease_queue  # noqa: PLC0415 - few commands wait
 
     return lab(lambda: lease_queue.in_turn(testbed, wait, attempt, _tell, names))
+
+
+def lab_or_limit(action: Callable[[], T]) -> T:
+    """Do something as `lab` does; what is refused before anything is sent is bad input."""
+
+    def limited() -> T:
+        try:
+            return action()
+        except (BudgetError, InterlockError, ForeignPortError, SubjectError) as error:
+            give_up(str(error), BAD_INPUT)
+        except DeniedError as error:
+            give_up(str(error), BAD_INPUT if error.code == CANNOT else LAB_ERROR)
+
+    return lab(limited)
+
+
+def say_unmade(transition: Transition) -> None:
+    """Say before a change of plan how many circuits it unmakes."""
+    for name, change in transition.changes.items():
+        if change.remove:
+            sentence = f"{name}: unmakes {len(change.remove)} circuits and makes {len(change.add)}"
+            err.print(sentence, soft_wrap=True, markup=False)
+
+
+def say_state_saved(file: Path) -> None:
+    """Say that what was set stays, and what undoes it."""
+    err.print(
+        f"it stays until it is undone by hand: runs start from it and end with it; "
+        f"`lightrig restore {file}` restores what was found",
+        soft_wrap=True,
+        markup=False,
+    )
 
 
 def _tell(sentence: str) -> None:

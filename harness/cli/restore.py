@@ -10,7 +10,7 @@ import typer
 from lightrig.harness.bench import leftovers as saved
 from lightrig.harness.bench.leftovers import Found, Leftover, Restoration, StateComparison
 from lightrig.harness.bench.restoring import NOT_AS_FOUND, RESTORE_TIME, NotRestoredError
-from lightrig.harness.bench.saved_state import SavedCircuits, SavedState
+from lightrig.harness.bench.saved_state import SavedCircuits, SavedState, as_texts
 from lightrig.harness.cli.common import (
     BAD_INPUT,
     LAB_ERROR,
@@ -138,6 +138,21 @@ def _row(state: SavedState) -> dict[str, Any]:
     return {"instrument": state.origin.instrument, "settings": dict(state.found)}
 
 
+def _by_hand(state: SavedState) -> dict[str, Any]:
+    """Return what a person has set since and wants to stay, as one field."""
+    if (by_hand := state.by_hand) is None:
+        return {}
+    wanted = as_texts(by_hand.wanted)
+    return {"by_hand": {"wanted": wanted, "command": by_hand.command, "since": by_hand.since}}
+
+
+def _by_hand_line(row: dict[str, Any]) -> str:
+    if (stated := row.get("by_hand")) is None:
+        return ""
+    wanted = ", ".join(stated["wanted"]) or "nothing"
+    return f"  by hand   {wanted} ({stated['command']}, {stated['since']})\n"
+
+
 def _removed(state: SavedState) -> dict[str, Any]:
     """Return the circuits that the last change has set and that were not found, as one field."""
     if not isinstance(state, SavedCircuits):
@@ -168,6 +183,7 @@ def _show(left: Sequence[Leftover], found: Sequence[StateComparison], *, as_json
                 "changed": state.changed or None,
                 "now": list(comparison.now) if comparison else None,
                 "differences": list(comparison.differences) if comparison else [],
+                **_by_hand(state),
             }
         )
     if as_json:
@@ -178,7 +194,7 @@ def _show(left: Sequence[Leftover], found: Sequence[StateComparison], *, as_json
         now = "it does not answer" if row["now"] is None else ", ".join(row["now"]) or "nothing"
         out.print(
             f"{row.get('switch') or row.get('instrument')}: {row['origin']}\n"
-            f"  found     {', '.join(was) or 'nothing'}\n"
+            f"  found     {', '.join(was) or 'nothing'}\n{_by_hand_line(row)}"
             f"  last set  {', '.join(row['last_set']) or 'nothing'}"
             f" ({row['changed'] or 'nothing was changed'})\n"
             f"  now       {now}\n"

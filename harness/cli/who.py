@@ -26,7 +26,11 @@ def who(file: File, as_json: AsJson = False) -> None:
     rows = lab(lambda: _rows(testbed))
     left = lab(lambda: saved.leftovers(testbed))
     states = [
-        {"instrument": each.state.origin.instrument, "origin": str(each.state.origin)}
+        {
+            "instrument": each.state.origin.instrument,
+            "origin": str(each.state.origin),
+            "by_hand": str(each.state.by_hand) if each.state.by_hand else None,
+        }
         for each in left.left
     ]
     if as_json:
@@ -36,7 +40,8 @@ def who(file: File, as_json: AsJson = False) -> None:
         for row in rows:
             out.print(f"{row['instrument']:<{width}}  {_use(row)}", soft_wrap=True)
         for state in states:
-            out.print(f"{state['instrument']}: {state['origin']}", soft_wrap=True)
+            stays = f"; set by hand by {state['by_hand']}" if state["by_hand"] else ""
+            out.print(f"{state['instrument']}: {state['origin']}{stays}", soft_wrap=True)
         if states:
             out.print(f"`lightrig restore {file}` restores what was saved", soft_wrap=True)
     for error in left.unused:

@@ -142,6 +142,7 @@ def bench(lightrig_testbed: Testbed, pytestconfig: pytest.Config) -> Iterator[Be
     from lightrig.harness.bench import LabUnavailableError, UnsupportedHostError
     from lightrig.harness.bench.lab_folder import LabFolderError
     from lightrig.harness.bench.lease import LeaseConflictError
+    from lightrig.harness.bench.leftovers import by_hand_notes
     from lightrig.harness.bench.light_reach import on_path
     from lightrig.harness.bench.settings import SavedInstruments
     from lightrig.harness.plugin.ending import LAB_ERROR, restore_loudly
@@ -165,7 +166,8 @@ def bench(lightrig_testbed: Testbed, pytestconfig: pytest.Config) -> Iterator[Be
         pytest.exit(str(error), LAB_ERROR)
     pytestconfig.stash[BENCHES][testbed.name] = bound
     pytestconfig.stash[SETTINGS][testbed.name] = settings
-    for note in (*testbed.notes, *bound.notes, *_stored_ports(bound, pytestconfig)):
+    by_hand = [] if bound.in_process else by_hand_notes(testbed)
+    for note in (*by_hand, *testbed.notes, *bound.notes, *_stored_ports(bound, pytestconfig)):
         pytestconfig.stash[RUN].note(testbed.name, note, in_report=True)
     yield bound
     changed = pytestconfig.stash[UNRESTORED].pop(testbed.name, frozenset())

@@ -120,6 +120,11 @@ class PolatisVoa(Instrument):
             found[f"shutter {channel}"] = shutters[egress]
         return found
 
+    @property
+    def setting_units(self) -> Mapping[str, str]:
+        """The unit of each setting that has one."""
+        return {"attenuation": "dB"}
+
     def restore_settings(self, settings: Mapping[str, float]) -> None:
         """Set what differs: shutters are closed first and opened last."""
         shutters = {name: bool(v) for name, v in settings.items() if name.startswith("shutter")}

@@ -126,6 +126,11 @@ class WeissSimserv(QueryInstrument):
         """Return the set point in degrees Celsius, and whether the chamber runs."""
         return {_SET_POINT_NAME: self._number(_SET_POINT, 1), _RUNS_NAME: self._runs()}
 
+    @property
+    def setting_units(self) -> Mapping[str, str]:
+        """The unit of each setting that has one."""
+        return {_SET_POINT_NAME: "°C"}
+
     def restore_settings(self, settings: Mapping[str, float]) -> None:
         """Set what differs; does not wait until the chamber has reached the temperature.
 

@@ -438,5 +438,10 @@ class RestorableScpiInstrument(ScpiInstrument):
             BoundSetting(member, self) for member in members.values() if isinstance(member, Setting)
         ]
 
+    @property
+    def setting_units(self) -> Mapping[str, str]:
+        """The unit of each setting that has one."""
+        return {each.setting.name: each.setting.unit for each in self.settings()}
+
     def restored(self) -> None:
         """Forget what the driver knew of the settings; called after they were restored."""

@@ -35,11 +35,11 @@ RULES = (
     # Wants PyTorch and minutes of namespaces: only that it is collected.
     (r"pytest suites/claims/test_opus_training\.py .*", "collect"),
     # Wants instruments that answer: ends by naming those that do not.
-    (r"lightrig (doctor|apply) .*", "hardware"),
+    (r"lightrig (doctor|apply|connect|disconnect|get|set) .*", "hardware"),
     (r"pytest .* --instruments hardware", "hardware"),
     (r"pytest suites --testbed testbeds/mine\.yaml", "measure"),
     (r"lightrig serve .*", "serve"),
-    (r"lightrig (check|plan|restore|who) .*", "run"),
+    (r"lightrig (check|plan|restore|who|note) .*", "run"),
     # Read what was measured before.
     (r"lightrig (results list|report)", "read"),
     # Exit 1 where a claim differs, as one may after so few samples.

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, cast
 import typer
 
 from lightrig.harness.bench import Bench, Fabric, bind
+from lightrig.harness.bench.leftovers import by_hand_notes
 from lightrig.harness.certify.certification import Certification
 from lightrig.harness.certify.configuration import Configuration
 from lightrig.harness.certify.estimate import estimated_seconds
@@ -152,7 +153,7 @@ def certify(options: CertifyOptions) -> None:
     options.allowed()
     with interruptible("the switch is restored; --resume goes on"), ExitStack() as benches:
         bench = options.bench(testbed)
-        for note in bench.notes:
+        for note in (*lab(lambda: by_hand_notes(testbed)), *bench.notes):
             echo(note, err=True)
         fabric = benches.enter_context(restored(bench))
         wires = lab(lambda: _open_wires(bench, options.switch, options.wire or []))

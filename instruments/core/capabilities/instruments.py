@@ -64,9 +64,14 @@ class HasSettings(Restorable, Protocol):
 
     Attributes:
         on_setting: called with the name of a setting and its value before it is set, if stated.
+        setting_units: unit of each kind of setting that has one, such as dBm of `power`.
     """
 
     on_setting: Callable[[str, float], None] | None
+
+    @property
+    def setting_units(self) -> Mapping[str, str]:
+        """See above."""
 
     def read_settings(self, channels: Sequence[int]) -> Mapping[str, float]:
         """Return the settings of `channels` by name; True and False are on and off."""

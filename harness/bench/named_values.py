@@ -1,0 +1,242 @@
+"""Values of a bench by name, as a person at a rack reads and sets them.
+
+A name is INSTRUMENT.CHANNEL.NAME, SWITCH.PORT.NAME or SERVER.NIC.PORT.carrier; the channel may be
+left out where there is one.
+"""
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from lightrig.harness.bench.bench import Bench
+from lightrig.instruments.core.capabilities import HasNic, HasSettings, PowerMonitor
+from lightrig.instruments.core.errors import DeniedError
+from lightrig.testbeds import Circuit, LightrigError, Testbed
+from lightrig.testbeds.findings import did_you_mean
+from lightrig.testbeds.quantities import (
+    QuantityError,
+    format_dbm,
+    parse_celsius,
+    parse_db,
+    parse_dbm,
+    parse_duration,
+    parse_wavelength,
+)
+
+Value: TypeAlias = float | bool | str | None
+
+_ONE = "one reading"
+_STATES = {"shutter": ("closed", "open")}
+_OFF_AND_ON = ("off", "on")
+_UNITS: Mapping[str, Callable[[str], float]] = {
+    "dBm": parse_dbm,
+    "dB": parse_db,
+    "nm": parse_wavelength,
+    "ns": parse_duration,
+    "°C": parse_celsius,
+}
+
+
+class SubjectError(LightrigError, ValueError):
+    """A name or a value that a person has stated fits nothing of the bench."""
+
+
+@dataclass(frozen=True, slots=True)
+class NamedValue:
+    """A value that was read.
+
+    Attributes:
+        name: such as `laser.1.power`.
+        value: a number in `unit`, a state, a word; None where there is nothing that tells it.
+        unit: of a number, empty for anything else.
+        remark: what a person must know beside it; empty mostly.
+    """
+
+    name: str
+    value: Value
+    unit: str = ""
+    remark: str = ""
+
+    @property
+    def text(self) -> str:
+        """The value as a person reads it."""
+        shown = shown_value(self.name.rpartition(".")[2], self.value, self.unit)
+        return f"{shown} ({self.remark})" if self.remark else shown
+
+
+@dataclass(frozen=True, slots=True)
+class SettingName:
+    """A setting of an instrument: `key` is its driver's name for it, such as `power 1`."""
+
+    instrument: str
+    key: str
+
+    def __str__(self) -> str:
+        kind, _, channel = self.key.rpartition(" ")
+        return f"{self.instrument}.{channel}.{kind}" if kind else f"{self.instrument}.{self.key}"
+
+
+def shown_value(kind: str, value: Value, unit: str) -> str:
+    """Return a value of a kind as a person reads it."""
+    if isinstance(value, bool):
+        return _STATES.get(kind, _OFF_AND_ON)[value]
+    if value is None:
+        return "not known"
+    if isinstance(value, str):
+        return value
+    return format_dbm(value) if unit == "dBm" else f"{value:g} {unit}".rstrip()
+
+
+def parsed_value(kind: str, text: str, present: Value, unit: str) -> float | bool:
+    """Return the value that a person states for a setting that is `present` now.
+
+    Raises `SubjectError`.
+    """
+    if isinstance(present, bool):
+        states = _STATES.get(kind, _OFF_AND_ON)
+        if text not in states:
+            raise SubjectError(f"found {text!r} for {kind}, expected {states[0]} or {states[1]}")
+        return text == states[1]
+    try:
+        if unit in _UNITS:
+            return float(_UNITS[unit](text))
+        number = float(text.removesuffix(unit))
+    except QuantityError as error:
+        raise SubjectError(f"{kind}: {error}") from error
+    except ValueError:
+        number = math.nan
+    if not math.isfinite(number):
+        raise SubjectError(
+            f"found {text!r} for {kind}, expected a number{f' in {unit}' * bool(unit)}"
+        )
+    return number
+
+
+def owners(testbed: Testbed, subjects: Sequence[str]) -> set[str]:
+    """Return the instruments, switches and servers that subjects name; all where none is named.
+
+    Raises `SubjectError`.
+    """
+    known = [*testbed.optical_switches, *testbed.instruments, *testbed.servers]
+    if not subjects:
+        return set(known)
+    named = {subject.partition(".")[0] for subject in subjects}
+    for each in sorted(named - set(known)):
+        raise SubjectError(f"{testbed.path} has no instrument {each!r}{did_you_mean(each, known)}")
+    return named
+
+
+def read(bench: Bench, subjects: Sequence[str]) -> list[NamedValue]:
+    """Return the values that subjects name, all of the bench's where none is named.
+
+    Raises `SubjectError` for a subject without a value, and `InstrumentError`.
+    """
+    found = [
+        value
+        for name in bench.testbed.optical_switches
+        if name in bench.switches
+        for value in _of_switch(bench, name)
+    ]
+    for name in bench.testbed.instruments:
+        if name in bench.instruments:
+            found += _of_instrument(bench, name)
+    for name in bench.testbed.servers:
+        if name in bench.servers:
+            found += _of_server(bench, name)
+    if not subjects:
+        return found
+    names = [value.name for value in found]
+    chosen: list[NamedValue] = []
+    for subject in subjects:
+        matching = [value for value in found if _matches(subject, value.name)]
+        if not matching:
+            raise SubjectError(f"nothing is named {subject!r}{did_you_mean(subject, names)}")
+        chosen += [value for value in matching if value not in chosen]
+    return chosen
+
+
+def setting(bench: Bench, name: str) -> tuple[SettingName, float | bool, str]:
+    """Return the setting that a person names, its present value and its unit.
+
+    Raises `SubjectError`, also where several channels have it, and `InstrumentError`.
+    """
+    owner = name.partition(".")[0]
+    if owner not in bench.instruments:
+        raise SubjectError(f"{owner} has no settings that are set by name")
+    instrument = bench.instruments[owner]
+    if not isinstance(instrument, HasSettings):
+        raise SubjectError(f"{owner} has no settings that are set by name")
+    present = _settings(bench, owner, instrument)
+    names = {str(SettingName(owner, key)): SettingName(owner, key) for key in present}
+    matching = [full for full in names if _matches(name, full) and "." in name]
+    if len(matching) > 1:
+        raise SubjectError(f"{name!r} is {', '.join(matching)}: name one of them")
+    if not matching:
+        raise SubjectError(f"no setting is named {name!r}{did_you_mean(name, names)}")
+    found = names[matching[0]]
+    kind = found.key.rpartition(" ")[0] or found.key
+    return found, present[found.key], instrument.setting_units.get(kind, "")
+
+
+def _matches(subject: str, name: str) -> bool:
+    """Whether a person's subject is a value's name, begins it, or is it without the channel."""
+    stated, whole = subject.split("."), name.split(".")
+    return whole[: len(stated)] == stated or stated == [whole[0], whole[-1]]
+
+
+def _settings(bench: Bench, name: str, instrument: HasSettings) -> Mapping[str, float]:
+    return instrument.read_settings(range(1, bench.testbed.instruments[name].channels + 1))
+
+
+def _of_instrument(bench: Bench, name: str) -> Iterator[NamedValue]:
+    instrument = bench.instruments[name]
+    if isinstance(instrument, HasSettings):
+        present = _settings(bench, name, instrument)
+        for key, value in present.items():
+            kind, _, channel = key.rpartition(" ")
+            unit = instrument.setting_units.get(kind or key, "")
+            off = kind == "power" and present.get(f"emission {channel}") is False
+            remark = "emission is off" if off else ""
+            yield NamedValue(str(SettingName(name, key)), value, unit, remark)
+    if isinstance(instrument, PowerMonitor):
+        channels = range(1, bench.testbed.instruments[name].channels + 1)
+        for number, dbm in instrument.power(channels).dbm.items():
+            yield NamedValue(f"{name}.{number}.power", dbm, "dBm", _ONE)
+
+
+def _of_switch(bench: Bench, name: str) -> Iterator[NamedValue]:
+    switch = bench.switches[name]
+    ingress, egress = bench.testbed.cabling.cabled_ports(name)
+    ports = sorted(ingress | egress)
+    circuits = switch.circuits()
+    power: Mapping[int, float] | None = None
+    if isinstance(switch, PowerMonitor):
+        try:
+            power = switch.power(ports).dbm
+        except DeniedError:  # a switch without monitors, or with some only
+            power = None
+    for port in ports:
+        shown = ", ".join(str(c) for c in sorted(circuits) if _uses(c, port, ingress, egress))
+        yield NamedValue(f"{name}.{port}.circuit", shown or "none")
+        reading = None if power is None else power.get(port)
+        if reading is not None:
+            yield NamedValue(f"{name}.{port}.power", reading, "dBm", _ONE)
+        else:
+            yield NamedValue(f"{name}.{port}.power", "no monitor")
+
+
+def _uses(circuit: Circuit, port: int, ingress: frozenset[int], egress: frozenset[int]) -> bool:
+    return (port in ingress and circuit.ingress == port) or (
+        port in egress and circuit.egress == port
+    )
+
+
+def _of_server(bench: Bench, name: str) -> Iterator[NamedValue]:
+    server = bench.servers[name]
+    if not isinstance(server, HasNic):
+        return
+    for nic in bench.testbed.servers[name].nics.values():
+        for spec in nic.ports:
+            carrier = server.nic.device(spec.netdev).value.carrier
+            yield NamedValue(f"{spec.port}.carrier", "up" if carrier else "down")

@@ -1,0 +1,235 @@
+"""`lightrig connect` and `disconnect`: one circuit or link by hand; all others stay."""
+
+from collections.abc import Callable, Iterable
+from contextlib import closing
+from pathlib import Path
+from typing import Annotated, NoReturn
+
+import typer
+
+from lightrig.harness.bench import Fabric, bind_only
+from lightrig.harness.cli import completion
+from lightrig.harness.cli.common import (
+    BAD_INPUT,
+    AsJson,
+    File,
+    give_up,
+    load_testbed,
+    print_json,
+)
+from lightrig.harness.cli.lab import Queue, in_turn, lab, lab_or_limit, say_state_saved
+from lightrig.harness.cli.terminal import err, out
+from lightrig.testbeds import Circuit, LightrigError, Plan, Port, Testbed
+from lightrig.testbeds.wiring import named_port
+
+A = Annotated[
+    str,
+    typer.Argument(
+        metavar="A",
+        help="Ingress port of a switch, as ocs.3, or a NIC port, as server0.nic0.p0.",
+        autocompletion=completion.ports,
+    ),
+]
+B = Annotated[
+    str,
+    typer.Argument(
+        metavar="B",
+        help="Egress port of that switch, or the NIC port at the other end of the link.",
+        autocompletion=completion.ports,
+    ),
+]
+Replace = Annotated[
+    bool, typer.Option("--replace", help="Unmake the testbed's circuits that are in the way.")
+]
+
+
+def connect(
+    file: File,
+    a: A,
+    b: B,
+    replace: Replace = False,
+    queue: Queue = "",
+    as_json: AsJson = False,
+) -> None:
+    """Make the circuit from ingress A to egress B, or both circuits of the link of two NIC ports.
+
+    All other circuits stay. What stands in the way is unmade with --replace only, and never where
+    one of its ports is not the testbed's. The switch must answer, the servers need not. What was
+    made stays: runs start from it and end with it, until `disconnect` or `lightrig restore`. Exit 0
+    if it is made or is there already, 2 for an invalid file, port or limit and for a port in the
+    way, 3 if the switch did not answer or refused.
+    """
+    testbed = load_testbed(file)
+    switch, wanted = _circuits(testbed, a, b)
+    command = f"lightrig connect {a} {b}"
+
+    def changed(fabric: Fabric) -> tuple[frozenset[Circuit], frozenset[Circuit]]:
+        ours, foreign = lab(lambda: fabric.present(switch))
+        missing = wanted - ours
+        if foreign_there := _sharing(foreign, missing):
+            give_up(
+                f"{_listed(foreign_there)} is there, and one of its ports is not this testbed's; "
+                "disconnect it by hand",
+                BAD_INPUT,
+            )
+        blocking = _sharing(ours, missing)
+        if blocking and not replace:
+            give_up(
+                f"{_listed(blocking)} in the way of {_listed(missing)} on {switch}\n"
+                "  try       --replace, which unmakes what is in the way",
+                BAD_INPUT,
+            )
+        if missing:
+            lab_or_limit(lambda: fabric.power_budget.check(Plan(command, {switch: wanted})))
+        return blocking, missing
+
+    unmade, made, restorable = _set(testbed, switch, command, queue, changed)
+    if as_json:
+        _print(switch, made, unmade, wanted - made)
+    elif not made:
+        out.print(f"{switch}: {_listed(wanted)} is there already", markup=False)
+    else:
+        before = (
+            f"{_listed(unmade)} stood there and were unmade"
+            if unmade
+            else f"{_ports(made)} were free"
+        )
+        out.print(f"{switch}: {_listed(made)} made; before, {before}", markup=False)
+    _say_state(file, switch, restorable, bool(made))
+
+
+def disconnect(file: File, a: A, b: B, queue: Queue = "", as_json: AsJson = False) -> None:
+    """Unmake the circuit from ingress A to egress B, or both circuits of the link of two NIC ports.
+
+    All other circuits stay. What was unmade stays so: runs start from it and end with it, until
+    `connect` or `lightrig restore`. Exit 0 if it is unmade, 2 for an invalid file or port and for
+    a circuit that is not there, 3 if the switch did not answer or refused.
+    """
+    testbed = load_testbed(file)
+    switch, wanted = _circuits(testbed, a, b)
+
+    def changed(fabric: Fabric) -> tuple[frozenset[Circuit], frozenset[Circuit]]:
+        ours, foreign = lab(lambda: fabric.present(switch))
+        if not wanted & ours:
+            give_up(f"{_listed(wanted)} is not there; {_used(wanted, ours | foreign)}", BAD_INPUT)
+        return wanted & ours, frozenset()
+
+    command = f"lightrig disconnect {a} {b}"
+    unmade, _, restorable = _set(testbed, switch, command, queue, changed)
+    if as_json:
+        _print(switch, (), unmade, ())
+    else:
+        out.print(f"{switch}: {_listed(unmade)} unmade", markup=False)
+    _say_state(file, switch, restorable, changed=True)
+
+
+def _set(
+    testbed: Testbed,
+    switch: str,
+    command: str,
+    queue: str,
+    changed: Callable[[Fabric], tuple[frozenset[Circuit], frozenset[Circuit]]],
+) -> tuple[frozenset[Circuit], frozenset[Circuit], bool]:
+    """Unmake and make what `changed` returns; return both, and whether it can be restored."""
+    bench = in_turn(testbed, queue, lambda: bind_only(testbed, {switch}, command), names={switch})
+    with closing(bench):
+        fabric = Fabric(bench)
+        unmade, made = changed(fabric)
+        if not unmade and not made:
+            return unmade, made, False
+        ours, _ = lab(lambda: fabric.present(switch))
+        plan = Plan(command, {switch: ours - unmade | made})
+        try:
+            transition = lab_or_limit(lambda: fabric.prepare(plan, check_budget=False))
+        except typer.Exit:
+            fabric.forget_unchanged()
+            raise
+        lab(transition.apply)
+        return unmade, made, bool(lab(lambda: fabric.leave(command)))
+
+
+def _circuits(testbed: Testbed, a: str, b: str) -> tuple[str, frozenset[Circuit]]:
+    """Return the switch and the circuits that join two ports; ends the command where none can."""
+    try:
+        first, second = named_port(testbed, a), named_port(testbed, b)
+        if first.owner in testbed.servers and second.owner in testbed.servers:
+            ((switch, circuits),) = testbed.cabling.circuits_for_link(
+                first, second
+            ).circuits.items()
+            return switch, circuits
+        if first.owner != second.owner or first.owner not in testbed.optical_switches:
+            _refuse(
+                f"found {a} and {b}, expected two ports of one switch, or two NIC ports whose "
+                "fibers meet at one"
+            )
+        circuit = Circuit(int(first.name), int(second.name))
+        _check_sides(testbed, first, second)
+        testbed.cabling.light_path(first.owner, circuit)
+    except LightrigError as error:
+        _refuse(str(error))
+    return first.owner, frozenset({circuit})
+
+
+def _check_sides(testbed: Testbed, first: Port, second: Port) -> None:
+    spec = testbed.switches[first.owner]
+    ingress, egress = int(first.name), int(second.name)
+    if ingress in spec.ingress_ports and egress in spec.egress_ports:
+        return
+    if egress in spec.ingress_ports and ingress in spec.egress_ports:
+        _refuse(f"{first} is an egress port and {second} an ingress port: exchange them")
+    wrong, side = (second, "egress") if ingress in spec.ingress_ports else (first, "ingress")
+    _refuse(f"{wrong} is no {side} port of {first.owner}")
+
+
+def _refuse(sentence: str) -> NoReturn:
+    give_up(sentence, BAD_INPUT)
+
+
+def _sharing(present: Iterable[Circuit], wanted: Iterable[Circuit]) -> frozenset[Circuit]:
+    """Return the circuits of `present` that use a port of `wanted`."""
+    ingress, egress = {c.ingress for c in wanted}, {c.egress for c in wanted}
+    return frozenset(c for c in present if c.ingress in ingress or c.egress in egress)
+
+
+def _listed(circuits: Iterable[Circuit]) -> str:
+    return ", ".join(map(str, sorted(circuits)))
+
+
+def _ports(circuits: Iterable[Circuit]) -> str:
+    return " and ".join(f"ingress {c.ingress} and egress {c.egress}" for c in sorted(circuits))
+
+
+def _used(wanted: Iterable[Circuit], present: Iterable[Circuit]) -> str:
+    """Return what stands on the ports of `wanted`, as part of a sentence."""
+    ingress = {c.ingress: c for c in present}
+    egress = {c.egress: c for c in present}
+    found = []
+    for circuit in sorted(wanted):
+        for side, port, uses in (
+            ("ingress", circuit.ingress, ingress),
+            ("egress", circuit.egress, egress),
+        ):
+            found.append(f"{side} {port} is {f'in {uses[port]}' if port in uses else 'free'}")
+    return ", ".join(found)
+
+
+def _print(
+    switch: str, made: Iterable[Circuit], unmade: Iterable[Circuit], present: Iterable[Circuit]
+) -> None:
+    print_json(
+        [
+            {
+                "switch": switch,
+                "made": [str(c) for c in sorted(made)],
+                "unmade": [str(c) for c in sorted(unmade)],
+                "present": [str(c) for c in sorted(present)],
+            }
+        ]
+    )
+
+
+def _say_state(file: Path, switch: str, restorable: bool, changed: bool) -> None:
+    if restorable:
+        say_state_saved(file)
+    elif changed:
+        err.print(f"{switch} is as it was found: nothing is left to restore", markup=False)
