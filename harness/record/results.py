@@ -29,6 +29,7 @@ from lightrig.harness.record.dataset_reading import (
 from lightrig.harness.record.journal import is_written, to_json
 from lightrig.harness.record.journal_reading import read_journal
 from lightrig.harness.record.nights import Night, Start, StoredNights, nights_before, order
+from lightrig.harness.record.notes import notes_table, read_notes
 from lightrig.harness.record.places import Place
 from lightrig.harness.record.recovery import JOURNAL
 from lightrig.harness.record.row import JournalEmptyError, QuestionError, RecordError
@@ -156,7 +157,7 @@ def _cell(value: object) -> object:
 Format: TypeAlias = Literal["csv", "json", "parquet"]
 
 _GUESS = re.compile(r"\nDid you mean [^\n]*")
-_VIEWS = "the views are rows, runs and tests, as in SELECT * FROM rows LIMIT 1"
+_VIEWS = "the views are rows, runs, tests and notes, as in SELECT * FROM rows LIMIT 1"
 _READS = {duckdb.StatementType.SELECT, duckdb.StatementType.MULTI}
 
 
@@ -260,7 +261,7 @@ class Results:
         return frozenset(found[max(found)]) if found else frozenset()
 
     def query(self, sql: str) -> pd.DataFrame:
-        """Ask anything in DuckDB's SQL of the views `rows`, `runs` and `tests`.
+        """Ask anything in DuckDB's SQL of the views `rows`, `runs`, `tests` and `notes`.
 
         `rows` is the data set itself, read in place: the columns of `frame` but with
         `instruments` as a list and all `conditions` as one JSON object. Only one statement
@@ -279,6 +280,8 @@ class Results:
                 runs = self.runs() if named else []
                 connection.register("runs", runs_table(runs))
                 connection.register("tests", tests_table(runs if "tests" in named else []))
+                notes = read_notes(self._place) if "notes" in text else []
+                connection.register("notes", notes_table(notes))
                 return connection.execute(sql).df()
             except (duckdb.IOException, duckdb.InvalidInputException) as error:
                 raise RecordError(f"{self._place.name}: {error}") from error

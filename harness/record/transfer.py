@@ -23,6 +23,7 @@ from pathlib import Path
 
 from lightrig.harness.record.digests import digest_of_bytes
 from lightrig.harness.record.journal import is_written
+from lightrig.harness.record.notes import FOLDER as NOTES
 from lightrig.harness.record.places import Place, left_by_the_killed
 from lightrig.harness.record.recovery import JOURNAL
 from lightrig.harness.record.row import RecordError
@@ -103,6 +104,9 @@ class _Transfer:
         for run in sorted(self._facts):
             if run not in self._bad:
                 self._attempt(run, partial(self._bring_run, run))
+        for name in self._ours:
+            if name.startswith(f"{NOTES}/"):
+                self._bring_notes(name)
         return Transfer(self._files, self._same, self._size, tuple(self._refused))
 
     # ------------------------------------------------------------------------------- judging
@@ -111,7 +115,7 @@ class _Transfer:
         """Return sizes of the files of results; what can be none is refused with its run."""
         sizes = {}
         for name, size in place.sizes().items():
-            if name.split("/")[0] not in ("runs", "rows"):
+            if name.split("/")[0] not in ("runs", "rows", NOTES):
                 continue
             if size >= 0 and not _UNSAFE.search(name):
                 sizes[name] = size
@@ -307,6 +311,19 @@ class _Transfer:
                 self._same += 1
                 return
         self._write(name, data)
+
+    def _bring_notes(self, name: str) -> None:
+        """Bring a file of notes, to which lines are only added: the longer one is the newer."""
+        data = self._here.read([name])[name]
+        theirs = self._there.read([name])[name] if name in self._theirs else b""
+        if theirs and theirs.startswith(data):
+            self._same += 1
+        elif data.startswith(theirs):
+            self._write(name, data)
+        else:
+            self._refused.append(
+                f"{name} was not copied: {self._there.name} has other notes in a file of this name"
+            )
 
     def _read_whole(self, name: str, digest: str) -> bytes:
         data = self._here.read([name])[name]

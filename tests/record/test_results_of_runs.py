@@ -185,7 +185,7 @@ def test_a_query_joins_rows_runs_and_tests_in_place(lab):
     [
         ("SELEC 1", "the query failed: Parser Error"),
         ("SELECT x FROM rows", "the query failed: Binder Error"),
-        ("SELECT 1 FROM pg_data", "the views are rows, runs and tests"),
+        ("SELECT 1 FROM pg_data", "the views are rows, runs, tests and notes"),
         ("SELECT 1; SELECT 2", "expected one SELECT"),
         ("", "expected one SELECT"),
         ("COPY (SELECT 1) TO 'here.csv'", "expected one SELECT"),

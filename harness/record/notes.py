@@ -1,0 +1,130 @@
+"""The logbook of a lab: what persons noted of its ports, fibers, instruments and runs.
+
+Notes lie in the folder of results, one file an account and host, a line of JSON each. Lines are
+only added.
+"""
+
+import fcntl
+import getpass
+import json
+import os
+import re
+import socket
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from lightrig.harness.record.places import Place
+from lightrig.harness.record.row import RecordError
+from lightrig.instruments.clock import wall_time
+from lightrig.testbeds.json_text import from_json
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+FOLDER = "notes"
+_SUFFIX = ".jsonl"
+_UNSAFE = re.compile(r"[^A-Za-z0-9_.-]")
+_LONGEST = 4000
+"""Characters of a note: an entry of a logbook, not a report."""
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """One entry of the logbook.
+
+    Attributes:
+        at_utc: when it was written: "2026-03-14 02:00:00".
+        account, host: who wrote it, and where.
+        testbed: the testbed's name.
+        subject: the part of it that the words are about, or the name of a run.
+        text: what was noted.
+    """
+
+    at_utc: str
+    account: str
+    host: str
+    testbed: str
+    subject: str
+    text: str
+
+
+def new_note(testbed: str, subject: str, text: str) -> Note:
+    """Return a note that this account writes now; raises `RecordError` for words that are none."""
+    if not text.strip():
+        raise RecordError("a note without words says nothing")
+    if len(text) > _LONGEST:
+        raise RecordError(f"found {len(text)} characters, expected at most {_LONGEST} in a note")
+    try:
+        account = getpass.getuser()
+    except (KeyError, OSError):  # an account without a name
+        account = f"account {os.getuid()}"
+    return Note(f"{wall_time():%F %T}", account, socket.gethostname(), testbed, subject, text)
+
+
+def add(results: Path, note: Note) -> Path:
+    """Append a note to the logbook in a folder of results; return its file.
+
+    Raises `RecordError` where it cannot be written, and where its file is a link or another's.
+    """
+    folder = results / FOLDER
+    name = f"{_UNSAFE.sub('_', note.account)}@{_UNSAFE.sub('_', note.host)}{_SUFFIX}"
+    line = json.dumps(asdict(note), ensure_ascii=False) + "\n"
+    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with open(os.open(folder / name, flags, 0o644), "ab") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            file.write(line.encode())
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as error:
+        raise RecordError(f"the note was not written: {folder / name}: {error.strerror}") from error
+    return folder / name
+
+
+def read_notes(place: Place) -> list[Note]:
+    """Return all notes of a place of results, the oldest first.
+
+    A last line without its end is of a writer that was cut, and is left out. Raises `RecordError`
+    for a line that is no note, with its file and number.
+    """
+    names = [name for name in place.files(FOLDER) if name.endswith(_SUFFIX)]
+    notes = []
+    for name, data in place.read(names).items():
+        whole, _, _cut = data.rpartition(b"\n")
+        for number, line in enumerate(whole.splitlines(), start=1):
+            notes.append(_parsed(f"{place.name}/{name}:{number}", line))
+    return sorted(notes, key=lambda note: note.at_utc)
+
+
+def notes_of(notes: Iterable[Note], testbed: str, subject: str = "") -> list[Note]:
+    """Return the notes of a testbed; with a subject those of it and of what is below it."""
+    return [
+        note
+        for note in notes
+        if note.testbed == testbed
+        and (not subject or note.subject == subject or note.subject.startswith(f"{subject}."))
+    ]
+
+
+def notes_table(notes: Sequence[Note]) -> "pa.Table":
+    """One line a note, for queries."""
+    import pyarrow as pa  # noqa: PLC0415 - a note is written without it
+
+    columns = Note.__dataclass_fields__
+    return pa.table(
+        {name: pa.array([getattr(note, name) for note in notes], pa.string()) for name in columns}
+    )
+
+
+def _parsed(where: str, line: bytes) -> Note:
+    try:
+        found: Any = from_json(line)
+        stated = {name: found[name] for name in Note.__dataclass_fields__}
+        if not all(isinstance(each, str) for each in stated.values()):
+            raise TypeError
+        return Note(**stated)
+    except (ValueError, KeyError, TypeError) as error:
+        raise RecordError(f"{where}: this line is no note; mend or remove it") from error
