@@ -495,14 +495,10 @@ def unnoticed_carriers(
     darkened: ports that lost their light. known: what is missing or unseen already.
     """
     stages = CARRIER_DOWN.name, CARRIER_UP.name
-    of_carriers = {one.subject for one in seen if one.stage in stages}
-    quiet = sorted(str(port) for port in darkened) if of_carriers else []
-    return [
-        (port, stage)
-        for port in quiet
-        for stage in stages
-        if port not in of_carriers and (port, stage) not in known
-    ]
+    changed = {one.subject for one in seen if one.stage in stages}
+    told = changed | {port for port, stage in known if stage in stages}
+    quiet = sorted({str(port) for port in darkened} - told) if changed else []
+    return [(port, stage) for port in quiet for stage in stages]
 
 
 def flaps(changes: Iterable[tuple[Port, LinkEvent]]) -> list[Flap]:

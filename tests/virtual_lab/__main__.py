@@ -5,6 +5,7 @@ failed; 2 where the lab cannot be booted here.
 """
 
 import argparse
+import contextlib
 import os
 import shlex
 import signal
@@ -67,6 +68,8 @@ def _try(lab: VirtualLab, names: Sequence[str]) -> int:
         except (AssertionError, VirtualLabError, subprocess.TimeoutExpired) as error:
             lines, ended = [str(error)], "FAILED"
             failed += 1
+            with contextlib.suppress(VirtualLabError):
+                lines += lab.stopped_sending()
         print(f"== {name}: {ended} after {time.monotonic() - began:.0f} s")
         print("".join(f"   {line}\n" for line in lines), end="", flush=True)
     return 1 if failed else 0

@@ -3,6 +3,7 @@
 import contextlib
 import json
 import signal
+import socket
 import struct
 import subprocess
 import time
@@ -16,6 +17,8 @@ _NANOSECOND_PCAP = b"\x4d\x3c\xb2\xa1"
 _FILE_HEADER, _PACKET_HEADER = 24, struct.Struct("<IIII")
 _COOKED = struct.Struct("!4xIxxB")  # LINKTYPE_LINUX_SLL2: number of the interface, kind
 _OUTGOING = 4
+_COOKED_BYTES, _ARP = 20, struct.Struct("!6xH6s4s")  # operation, hardware and protocol address
+_REPLY = 2
 _MAGIC, _NUMBERS = b"LRP1", struct.Struct("!QQQ")
 _TOKEN_AT, _NUMBERS_AT = 4, 24
 _STARTS_SECONDS = 60
@@ -52,6 +55,15 @@ class Capture:
                 found[ports[index]].append(Datagram(at - self.realtime_ahead_ns, *numbers))
         return found
 
+    def arp_replies(self) -> set[tuple[str, str]]:
+        """Return IPv4 address and hardware address of each reply to ARP."""
+        replies = set()
+        for _, packet in packets(self.file.read_bytes()):
+            operation, mac, address = _ARP.unpack_from(packet, _COOKED_BYTES)
+            if operation == _REPLY:
+                replies.add((socket.inet_ntoa(address), mac.hex(":")))
+        return replies
+
 
 def packets(data: bytes) -> Iterator[tuple[int, bytes]]:
     """Yield time in ns and bytes of each packet of a pcap file; a torn last one is left out."""
@@ -75,8 +87,10 @@ def _token_and_number(frame: bytes) -> tuple[int, int]:
 
 
 @contextlib.contextmanager
-def capturing(plant_pid: int, file: Path) -> Iterator[Capture]:
+def capturing(plant_pid: int, file: Path, kind: str = "udp") -> Iterator[Capture]:
     """Capture in the network of the taps within the block; raises `VirtualLabError`.
+
+    kind: of the packets, as tcpdump filters.
 
     A capture on one tap would end when that goes dark, which takes it down.
     """
@@ -91,7 +105,7 @@ def capturing(plant_pid: int, file: Path) -> Iterator[Capture]:
     }
     argv = [
         *(*enter, "tcpdump", "-i", "any", "-y", "LINUX_SLL2", "--time-stamp-precision=nano"),
-        *("-U", "-w", str(file), "-Z", "root", "udp"),
+        *("-U", "-w", str(file), "-Z", "root", kind),
     ]
     log = file.with_suffix(".log")
     with log.open("w") as output:

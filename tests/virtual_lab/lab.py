@@ -108,6 +108,22 @@ class VirtualLab:
         with ThreadPoolExecutor() as pool:
             return list(pool.map(lambda n: self.run(n, command, user), range(len(SERVERS))))
 
+    def stopped_sending(self) -> list[str]:
+        """Return the ports whose emulated NIC sends no more, by their kernels' time-outs.
+
+        Seen once, with RDMA on a busy machine: the queue of virtio-net stays full (`ethtool -S`
+        counts its time-outs), and only a new boot helps.
+        """
+        script = (
+            "cd /sys/class/net; for d in fabric0 fabric1; do "
+            "[ $(cat $d/statistics/tx_errors) = 0 ] || echo $d; done"
+        )
+        return [
+            f"{SERVERS[server]}.{device} sends no more: boot the lab again"
+            for server in range(len(SERVERS))
+            for device in self.run(server, script).split()
+        ]
+
 
 @contextlib.contextmanager
 def booted(folder: Path, accelerator: str = "tcg") -> Iterator[VirtualLab]:

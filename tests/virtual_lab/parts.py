@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from lightrig.harness.record.row import Row
 
+from .captures import capturing
 from .carrier import Monitor
 from .comparison import Move, PortTruth, parse_moves, summary
 from .lab import LIGHTRIG, SERVERS, VirtualLab
@@ -57,22 +58,27 @@ def reconfiguration(lab: VirtualLab) -> list[str]:
 
 
 def hundred_events(lab: VirtualLab) -> list[str]:
-    """The same, with a hundred events."""
-    return _reconfiguration(lab, "hundred_events", 100)
+    """The same, with a hundred events, in four runs."""
+    runs = [_shown(lab, f"hundred_events/{number}", 25) for number in range(4)]
+    _assert_all_held(runs)
+    return _told(*runs)
 
 
 def outage_with_netem(lab: VirtualLab) -> list[str]:
     """The same while datagrams are delayed, reordered, doubled and lost in one server's kernel."""
-    lines = []
+    lines, runs = list[str](), list[Run]()
     for options in (
         "delay 10ms reorder 25% 50%",
         "duplicate 5%",
-        "loss 2%",
+        "loss 0.1%",
+        "loss 5%",
+        "delay 20ms",
         "delay 20ms 5ms",
     ):
         with netem(lab, 0, options):
-            name = "netem_" + re.sub(r"\W+", "_", options)
-            lines += [f"netem {options}:", *_reconfiguration(lab, name, EVENTS)]
+            runs.append(_shown(lab, "netem_" + re.sub(r"\W+", "_", options), EVENTS))
+        lines += [f"netem {options}:", *_told(runs[-1])]
+    _assert_all_held(runs)
     return lines
 
 
@@ -87,14 +93,32 @@ def disciplined_hour(lab: VirtualLab) -> list[str]:
 
 
 def rdma(lab: VirtualLab) -> list[str]:
-    """perftest over rxe: the kernel has counted what was sent, and no program is left."""
-    before = _rdma_counts(lab)
-    status, said = pytest_on(lab, ["suites/jobs/test_rdma.py", "--samples", "1"])
-    sent = {key: count - before[key] for key, count in _rdma_counts(lab).items()}
+    """perftest over rxe: the kernel has counted what was sent, and no program is left.
+
+    Ports reply to ARP and filter as Linux is set at first: Lightrig sets what RDMA needs, each port
+    then replies for itself alone, and all is put back.
+    """
+    sent_before = _rdma_counts(lab)
+    with (
+        as_linux_is_set_at_first(lab),
+        capturing(lab.plant_pid, lab.folder / "arp.pcap", "arp") as arp,
+    ):
+        before = _settings(lab)
+        status, said = pytest_on(lab, ["suites/jobs/test_rdma.py", "--samples", "1"])
+        after = _settings(lab)
+    sent = {key: count - sent_before[key] for key, count in _rdma_counts(lab).items()}
     assert status == 0, said[-4000:]
+    assert after == before
+    replies = arp.arp_replies()
+    own = {(f"192.0.2.{2 * n + p + 1}", f"52:54:00:77:0{n}:0{p}") for n in (0, 1) for p in (0, 1)}
+    assert replies, "no port asked for another by ARP"
+    assert replies <= own, f"ports replied for others: {sorted(replies - own)}"
     assert all(count > 0 for count in sent.values()), f"packets by the kernel: {sent}"
     _assert_nothing_is_left(lab)
-    return [_last(said), f"RDMA packets by the kernel: {sent}"]
+    return [
+        *(_last(said), f"RDMA packets by the kernel: {sent}"),
+        f"{len(replies)} ports replied to ARP, each for itself",
+    ]
 
 
 def doctor(lab: VirtualLab) -> list[str]:
@@ -203,6 +227,21 @@ LONG_PARTS: dict[str, Part] = {
 
 
 @contextlib.contextmanager
+def as_linux_is_set_at_first(lab: VirtualLab) -> Iterator[None]:
+    """Let any port reply for all addresses of its server, and filter strictly by routes."""
+    names = [f"net.ipv4.conf.all.{name}" for name in ("arp_ignore", "arp_announce", "rp_filter")]
+    names += [f"net.ipv4.conf.fabric{port}.rp_filter" for port in (0, 1)]
+    found = lab.run_on_all(f"sysctl {' '.join(names)} | tr -d ' '", "root")
+    values = zip(names, (0, 0, 0, 1, 1), strict=True)
+    lab.run_on_all("sysctl -q " + " ".join(f"{name}={value}" for name, value in values), "root")
+    try:
+        yield
+    finally:
+        for server, lines in enumerate(found):
+            lab.run(server, f"sysctl -q {' '.join(lines.split())}", "root")
+
+
+@contextlib.contextmanager
 def netem(lab: VirtualLab, server: int, options: str) -> Iterator[None]:
     """Let the kernel of a server disturb what both of its ports send."""
     for device in ("fabric0", "fabric1"):
@@ -215,14 +254,21 @@ def netem(lab: VirtualLab, server: int, options: str) -> Iterator[None]:
 
 
 def _reconfiguration(lab: VirtualLab, name: str, events: int) -> list[str]:
-    return _told(_held(lab, name, events))
-
-
-def _held(lab: VirtualLab, name: str, events: int) -> Run:
-    """Return a run whose rows all hold the truth."""
     run = _compared(lab, name, events)
-    assert not run.wrong, "\n".join(run.wrong)
+    _assert_all_held([run])
+    return _told(run)
+
+
+def _shown(lab: VirtualLab, name: str, events: int) -> Run:
+    """Return a run of several, and print at once what it has shown."""
+    run = _compared(lab, name, events)
+    print("".join(f"{name}: {line}\n" for line in [*_told(run), *run.wrong]), end="", flush=True)
     return run
+
+
+def _assert_all_held(runs: Sequence[Run]) -> None:
+    wrong = [line for run in runs for line in run.wrong]
+    assert not wrong, "\n".join(wrong)
 
 
 def _compared(lab: VirtualLab, name: str, events: int) -> Run:

@@ -122,3 +122,17 @@ def test_a_capture_is_read_up_to_a_torn_packet(tmp_path: Path) -> None:
     assert capture.received() == {PORTS[0]: datagrams, PORTS[1]: []}
     with pytest.raises(VirtualLabError):
         list(packets(b"no pcap"))
+
+
+def test_replies_to_arp_are_read_from_what_tcpdump_wrote(tmp_path: Path) -> None:
+    """A question of server 0's first port, and the answer of server 1's."""
+    packets_seen = (
+        "08060000000011c90001010652540077000000000001080006040001525400770000c0000201000000000000c0000203",
+        "08060000000011c70001030652540077010000000001080006040002525400770100c0000203525400770000c0000201",
+    )
+    data = bytes.fromhex("4d3cb2a1") + bytes(20)
+    for packet in map(bytes.fromhex, packets_seen):
+        data += struct.pack("<IIII", 5, 250, len(packet), len(packet)) + packet
+    file = tmp_path / "arp.pcap"
+    file.write_bytes(data)
+    assert Capture(file, {}, 0).arp_replies() == {("192.0.2.3", "52:54:00:77:01:00")}
