@@ -178,13 +178,18 @@ def test_hundred_records_are_left(tmp_path: Path, boot: _Clock) -> None:
         ([("2026-03-05", "2026-03-04"), ("2026-03-01", "")], True),
         ([("2026-03-04", "2026-03-01")], True),
         ([], False),
+        ([("2026-03-06", "2026-03-07")], False),  # what a person wants to stay
     ],
 )
 def test_states_are_of_a_run_if_saved_or_changed_since(
     states: list[tuple[str, str]], expected: bool
 ) -> None:
     left = [
-        SimpleNamespace(state=SimpleNamespace(origin=SimpleNamespace(saved=saved), changed=changed))
+        SimpleNamespace(
+            state=SimpleNamespace(
+                origin=SimpleNamespace(saved=saved), changed=changed, stays=saved == "2026-03-06"
+            )
+        )
         for saved, changed in states
     ]
     assert is_of_run(SimpleNamespace(left=left), "2026-03-04") is expected  # type: ignore[arg-type]
