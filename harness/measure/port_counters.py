@@ -87,9 +87,9 @@ class PortCounters:
 
     def _slow_readings(self) -> Sequence[Callable[[int], Iterator[Row]]]:
         """Return what reads until a time, in ns: first what was read the longest ago."""
-        found = [(self._modules_at, self._module_rows)]
-        if self.bench.clock.now() - self._modules_at < MODULES_APART:
-            found.clear()
+        found: list[tuple[int, Callable[[int], Iterator[Row]]]] = []
+        if self.bench.clock.now() - self._modules_at >= MODULES_APART:
+            found.append((self._modules_at, self._module_rows))
         if self._firmware:
             found.append((min(at for _, at in self._firmware.values()), self._firmware_rows))
         return [read for _, read in sorted(found, key=lambda each: each[0])]
