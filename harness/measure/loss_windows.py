@@ -272,12 +272,16 @@ def _chances(
 
 
 def _longest(windows: Sequence[LossWindow]) -> LossWindow:
-    """Return the longest interruption, with the bounds of all that may be it."""
-    # Tuples compare by their lower bound first, the time that certainly passed: a full buffer of
-    # the receiver bounds none from below, and is no rival.
-    longest = max(windows, key=lambda window: window.length)
+    """Return the longest interruption, with the bounds of all that may be it.
+
+    What a full buffer of the receiver has dropped may be none: it counts where another port sends
+    afterwards, whose first datagram is behind it, or where nothing else was missed.
+    """
+    real = [w for w in windows if w.began != w.ended or w.before != w.after]
+    # Tuples compare by their lower bound first: the time that certainly passed.
+    longest = max(real or windows, key=lambda window: window.length)
     least = longest.length.earliest
-    rivals = [w for w in windows if w.began != w.ended and least < w.length.latest]
+    rivals = [window for window in real if least < window.length.latest]
     if len(rivals) < 2:
         return longest
     return replace(

@@ -141,6 +141,31 @@ def test_a_full_buffer_leaves_open_when_the_link_was_lost() -> None:
     assert window.length.earliest <= 0
 
 
+def of_b(first: int, received: float, last: int, sent: float) -> Gap:
+    """Return a gap amid what B sends."""
+    return gap(first, received, stream=2, last=last, sent=sent)._replace(last_stream=2)
+
+
+@pytest.mark.parametrize("known", [False, True])
+def test_a_buffer_that_is_full_later_hides_no_change_of_sender(known: bool) -> None:
+    """B is heard 21 ms after A was, and 8 s later the receiver drops what it cannot take."""
+    change = gap(3, 30, stream=2)._replace(backlog=known)
+    full = of_b(80, 8300, last=40, sent=8000)._replace(backlog=True)
+    for gaps in ((change, full), (full, change)):
+        (window,) = windows(*gaps, left=10 if known else None)
+        assert (window.before, window.after) == (A, B)
+        assert window.ended.latest == 30 * MS + 1_000
+
+
+def test_a_change_of_sender_with_a_full_buffer_may_be_the_longest() -> None:
+    """At most 21 ms of it may be the link's; B's own loss takes 8.5 to 10 ms."""
+    change = gap(3, 30, stream=2)._replace(backlog=True)
+    links: Any = Seen([(C, change), (C, of_b(50, 70, last=40, sent=60))], {(B, 41): at(60.5)})
+    (window,) = loss_windows(links, 0)
+    assert (window.began.earliest, window.ended.latest) == (9 * MS, 70 * MS + 1_000)
+    assert window.length == Span(8.5 * MS - 1_000, 21 * MS + 1_000)
+
+
 def test_datagrams_from_elsewhere_are_no_outage() -> None:
     assert windows(gap(31, 30, stream=7)) == []
 
