@@ -15,9 +15,13 @@ REACTION_NS = 200_000_000
 A row may not lie before the move, and not later than this behind it. Seen on a machine that six
 others used: up to 60 ms.
 """
+_TAKEN_NS = 2_000_000_000
+"""Time in which an emulated machine takes what has come to its tap: it may not run meanwhile."""
+
 _EVENT_NS = 10_000_000_000
 
 CARRIER_UP, CARRIER_DOWN, PACKETS = "carrier_up", "carrier_down", "outage.packets"
+FIRST_DATAGRAM = "first_datagram"
 ALL_CARRIERS, ALL_DATAGRAMS = "reconfiguration.carrier_up", "reconfiguration.first_datagram"
 COMMAND = "reconfiguration.acknowledged"
 
@@ -130,12 +134,13 @@ def _expected(
     if row.quantity == ALL_CARRIERS:
         return _noticed(max((port.up for port in truth.values()), key=lambda up: up.earliest))
     if row.quantity == ALL_DATAGRAMS:
-        firsts = [_first_after(received[port], sent, truth[port]) for port in truth]
+        firsts = [_first_taken(received[port], sent, truth[port]) for port in truth]
         known = [first for first in firsts if first is not None]
         if len(known) < len(firsts):
             return None
-        # A machine that does not run takes what has come to its tap only later: seconds were seen.
-        return Interval(max(known), max(known) + _EVENT_NS)
+        return Interval(max(one.earliest for one in known), max(one.latest for one in known))
+    if row.quantity == FIRST_DATAGRAM and row.subject in truth:
+        return _first_taken(received[row.subject], sent, truth[row.subject])
     if row.quantity == PACKETS:
         receiver = row.subject.partition(" > ")[2].partition(" < ")[0]
         return _outage(received[receiver], sent, truth[receiver]) if receiver in truth else None
@@ -146,9 +151,19 @@ def _noticed(at: Interval) -> Interval:
     return Interval(at.earliest, at.latest + REACTION_NS)
 
 
-def _first_after(datagrams: Sequence[Datagram], sent: int, port: PortTruth) -> int | None:
-    """Return when the first datagram came to the tap that the port can have received."""
-    return next((d.at_ns - sent for d in datagrams if d.at_ns - sent >= port.up.earliest), None)
+def _first_taken(datagrams: Sequence[Datagram], sent: int, port: PortTruth) -> Interval | None:
+    """Return when the port received the first datagram over its new link.
+
+    Not before one has come to its tap since the link went down; of those before it came up the
+    machine may have taken some, if it had not read its tap meanwhile.
+    """
+    after_down, after_up = (
+        next((d.at_ns - sent for d in datagrams if d.at_ns - sent >= since), None)
+        for since in (port.down.latest, port.up.earliest)
+    )
+    if after_down is None or after_up is None:
+        return None
+    return Interval(after_down, after_up + _TAKEN_NS)
 
 
 def _outage(datagrams: Sequence[Datagram], sent: int, port: PortTruth) -> Interval | None:

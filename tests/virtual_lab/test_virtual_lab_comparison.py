@@ -88,12 +88,16 @@ def test_an_outage_is_between_the_darkness_and_the_gap_on_the_tap(
     assert held(found, received) == holds
 
 
-@pytest.mark.parametrize(("lower", "upper", "holds"), [(300, 430, True), (0, 122, False)])
+@pytest.mark.parametrize(
+    ("lower", "upper", "holds"),
+    [(300, 430, True), (0, 122, False), (2400, 9000, True), (2430, 9000, False)],
+)
 def test_the_first_datagram_is_that_of_the_last_port(
     lower: float, upper: float, holds: bool
 ) -> None:
     received = {PORTS[0]: datagrams(5, 120), PORTS[1]: datagrams(5, 423)}
     assert held(row("reconfiguration.first_datagram", "testbed", lower, upper), received) == holds
+    assert held(row("first_datagram", PORTS[1], lower, upper), received) == holds
 
 
 def test_ports_that_are_left_out_are_found() -> None:
