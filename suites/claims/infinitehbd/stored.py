@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from lightrig.harness.claims.covered_code import SystemCode
+from lightrig.harness.claims.verdicts import FEWEST
 from lightrig.harness.system_registry import installed_systems
 
 COMMAND = "python -m tests.campaigns service_replays"
@@ -23,10 +24,6 @@ _RAN = (
     "lightrig.suites.claims.infinitehbd.service",
 )
 """Modules of the system that a replay imports."""
-
-
-LEAST = 2
-"""Draws that have an interval."""
 
 
 @dataclass(frozen=True)
@@ -61,12 +58,12 @@ def write(path: Path, day: str, rows: Iterable[Mapping[str, Any]]) -> None:
 def replays(hops: int, group: int, *, apart: bool = True) -> Replays | None:
     """Return what was stored for groups of `group` GPUs; see `replay.cluster` for `apart`.
 
-    None where nothing is, or the code has changed since.
+    None where nothing is, fewer than have a verdict, or the code has changed since.
     """
     found = _read(stored_file())
     wanted = {"hops": hops, "tp": group, "apart": apart}
     rows = [row for row in (found.rows if found else ()) if wanted.items() <= row.items()]
-    if found is None or len(rows) < LEAST:
+    if found is None or len(rows) < FEWEST:
         return None
     return Replays(found.day, tuple(sorted(rows, key=lambda row: int(row["seed"]))))
 

@@ -44,16 +44,19 @@ def test_replays_count_while_the_code_is_the_same(
     assert stored.replays(3, 32) is None
     rows = [
         {"seed": seed, "hops": 3, "tp": 32, "apart": True, "waste": 0.004 + 0.001 * seed}
-        for seed in (1, 0, 2)
+        for seed in (1, 0, *range(2, 11))
     ]
     stored.write(file, "2026-11-29", [*rows, {**rows[0], "apart": False}])
     found = stored.replays(3, 32)
     assert found is not None
-    assert ([row["seed"] for row in found.rows], found.day) == ([0, 1, 2], "2026-11-29")
+    assert ([row["seed"] for row in found.rows], found.day) == ([*range(11)], "2026-11-29")
     value = COMPUTED["waste-3-hop"]()
-    assert (value.value, value.n) == (pytest.approx(0.005), 3)
+    assert (value.value, value.n) == (pytest.approx(0.009), 11)
     assert "through the service's own steps, 2026-11-29" in value.note
-    assert stored.replays(3, 32, apart=False) is None  # one draw has no interval
+    assert stored.replays(3, 32, apart=False) is None
+    stored.write(file, "2026-11-29", rows[:9])  # nine have no verdict, as Algorithm 2 would have
+    assert stored.replays(3, 32) is None
+    stored.write(file, "2026-11-29", rows)
     (tmp_path / "other.json").write_text(file.read_text().replace(stored.digest(), "0" * 16))
     monkeypatch.setattr(stored, "stored_file", lambda: tmp_path / "other.json")
     assert stored.replays(3, 32) is None
