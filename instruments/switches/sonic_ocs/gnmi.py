@@ -5,7 +5,7 @@ import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
-from lightrig.instruments.clock import Clock, Span
+from lightrig.instruments.clock import Span
 from lightrig.instruments.core.capabilities import FactoryLoss, Identity, Operation
 from lightrig.instruments.core.errors import (
     DeniedError,
@@ -185,7 +185,7 @@ class SonicGnmi(SonicDatabases):
         updates = self._follow()
         if updates is None:
             raise self.refused("the switch refuses a subscription to states of cross-connects")
-        return _Following(updates, self.clock, self.circuits, self._notified)
+        return _Following(updates, self.circuits, self._notified)
 
     def _notified(
         self, reply: GnmiReply, circuits: frozenset[Circuit]
@@ -475,7 +475,6 @@ class _Following:
 
     Args:
         updates: the subscription.
-        clock: the bench's clock.
         read: reads the circuits.
         after: returns them after a notification, from those before; None if they must be read.
     """
@@ -483,12 +482,10 @@ class _Following:
     def __init__(
         self,
         updates: Subscription,
-        clock: Clock,
         read: Callable[[], frozenset[Circuit]],
         after: Callable[[GnmiReply, frozenset[Circuit]], frozenset[Circuit] | None],
     ) -> None:
         self._updates = updates
-        self._clock = clock
         self._read = read
         self._after = after
         self._circuits = read()
@@ -496,17 +493,9 @@ class _Following:
     def next(self, timeout: int) -> tuple[Span, frozenset[Circuit]]:
         """Return when the next notification came, and the circuits by it.
 
-        Where none came they are read: the server does not notify a row that comes again as it was.
+        They are read where it does not name them, as a deletion of the published server.
         """
-        asked = self._clock.now()
-        try:
-            reply = self._updates.next(timeout)
-        except NoReplyError:
-            circuits = self._read()
-            if circuits == self._circuits:
-                raise
-            self._circuits = circuits
-            return Span(asked, self._clock.now()), circuits
+        reply = self._updates.next(timeout)
         known = self._after(reply, self._circuits)
         self._circuits = self._read() if known is None else known
         return reply.arrived, self._circuits
