@@ -84,6 +84,21 @@ def _reads_power(rig: Rig, switch: Any) -> None:
     assert switch.power([dark]).dbm[dark] <= -59
 
 
+def _follows(rig: Rig, switch: Any) -> None:
+    if not hasattr(switch, "follow_circuits"):
+        return
+    switch.change([], [Circuit(3, 29), Circuit(5, 18)]).done()
+    following = switch.follow_circuits()
+    for remove, add in (({(3, 29)}, {(3, 31)}), ({(5, 18)}, set()), ({(3, 31)}, set())):
+        wanted = switch.circuits() - {Circuit(*each) for each in remove}
+        wanted |= {Circuit(*each) for each in add}
+        switch.change([Circuit(*each) for each in remove], [Circuit(*each) for each in add]).done()
+        found = None
+        while found != wanted:
+            _, found = following.next(1000 * MS)
+    following.close()
+
+
 _OF_ALL = {
     "starts without circuits": _starts,
     "makes circuits": _makes,
@@ -94,7 +109,7 @@ _OF_ALL = {
 OPERATIONS: Mapping[str, Mapping[str, Callable[[Rig, Any], None]]] = {
     "polatis": {**_OF_ALL, "closes and opens a shutter": _shuts, "reads power": _reads_power},
     "calient-s": {**_OF_ALL, "reads power": _reads_power},
-    "sonic-ocs": _OF_ALL,
+    "sonic-ocs": {**_OF_ALL, "follows circuits, where offered": _follows},
 }
 """Operations of each model's driver."""
 

@@ -172,10 +172,33 @@ _SONIC = (
     Dialect(
         "state_tables",
         "gnmi",
-        "names of the tables of STATE_DB",
+        "tables and leaves",
         {
-            "hld": "SONiC OCS High Level Design, revision 0.5",
-            "kvm": "image ocs-kvm of 2026-07: OCS_PORT_TABLE, OCS_CROSS_CONNECT_TABLE",
+            "hld": "SONiC OCS High Level Design, revision 0.5; sonic-ocs-states.yang of "
+            "sonic-ocs/sonic-buildimage 5d2f132f",
+            "kvm": "OCS_CROSS_CONNECT_TABLE, `status`, `config_status`: image ocs-kvm, "
+            "sonic-ocs/sonic-buildimage 335777f6; sonic-molex/sonic-buildimage 38d6ff05, "
+            "sonic-ocs.yang",
+        },
+    ),
+    Dialect(
+        "deletions",
+        "gnmi",
+        "notification of a row that is gone",
+        {
+            "table": "the path of its table: sonic-net/sonic-gnmi 5ec1c20b, mixed_db_client.go",
+            "empty": "a row without leaves: sonic-net/sonic-gnmi before pull request 139",
+            "key": "the path of the row: gNMI specification, section 3.5.2.3",
+        },
+    ),
+    Dialect(
+        "empty_tables",
+        "gnmi",
+        "tables of CONFIG_DB without rows",
+        {
+            "kept": "a transaction of its own, as the High Level Design, revision 0.5, has it",
+            "none": "no first row by its own path, no table without rows: generic_updater.py of "
+            "sonic-net/sonic-utilities 691b1bbc",
         },
     ),
 )

@@ -5,9 +5,9 @@ Paths are those of the origin `sonic-db`, as the tests of sonic-gnmi and sonic-m
 (SONiC OCS High Level Design, revision 0.5), which is carried out as a JSON Patch (RFC 6902) of
 CONFIG_DB: deletes of what is there by `remove`, then replaces by `replace`, then updates by `add`
 (sonic-gnmi, mixed_db_client.go). Also `osversion/build` of the target OTHERS (sonic-gnmi,
-non_db_client). Guessed: the times of calls, the texts of refusals but for "Invalid elem length" and
-"Set RPC does not support", that a table without entries may be patched, and how a deleted entry is
-reported: by `delete`.
+non_db_client). How a deleted entry is reported, and whether a table without entries may be patched:
+`dialects`. Guessed: the times of calls, and the texts of refusals but for "Invalid elem length" and
+"Set RPC does not support".
 """
 
 import json
@@ -94,6 +94,8 @@ class SonicGnmi:
     def commit(self, request: Any) -> Any:
         """Carry out a SetRequest in one transaction; return its response."""
         config = {t: self.switch.table("CONFIG_DB", t) for t in self.switch.tables("CONFIG_DB")}
+        if not self.switch.keeps_empty_tables:
+            config = {table: rows for table, rows in config.items() if rows}
         patch: list[dict[str, Any]] = []
         results = []
         operations = (
@@ -111,7 +113,10 @@ class SonicGnmi:
                     pointer = self._pointer(request.prefix, update.path)
                     patch.append({"op": operation, "path": pointer, "value": _content(update.val)})
                     results.append((update.path, outcome))
-            self.switch.configure(apply_patch(config, patch))
+            patched = apply_patch(config, patch)
+            if not self.switch.keeps_empty_tables and not all(patched.values()):
+                raise JsonPatchException("it will result in empty tables")
+            self.switch.configure(patched)
         except (JsonPatchException, JsonPointerException) as error:
             found = str(error).partition(" in {")[0]  # without the whole table
             raise RefusedCallError(UNKNOWN, f"Failed to apply patch: {found}") from error
@@ -294,7 +299,14 @@ class _Stream:
             return
         before, now = before or {}, now or {}
         changed = {key: leaves for key, leaves in now.items() if before.get(key) != leaves}
-        deleted = [_below(self._path, key) for key in sorted(before.keys() - now.keys())]
+        deleted, gone = list[Any](), sorted(before.keys() - now.keys())
+        match self._service.switch.deletions:
+            case "table":
+                deleted = [self._path] if gone else []
+            case "empty":
+                changed |= {key: {} for key in gone}
+            case _:
+                deleted = [_below(self._path, key) for key in gone]
         updates = [(self._path, changed)] if changed else []
         self._send(_notification(self._service.stamp(), self._prefix, updates, deleted))
 

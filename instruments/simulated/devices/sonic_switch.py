@@ -2,8 +2,10 @@
 
 Configuration and hardware have a table each: an entry that only the hardware has cannot be deleted
 before it is added again. Written from the SONiC OCS High Level Design, revision 0.5 (tables,
-states). Guessed: the elements of a physical path. The serial number is where SONiC keeps that of
-its system EEPROM (STATE_DB, EEPROM_INFO|0x23).
+states); in the form `kvm` rows are those of the image for KVM (sonic-ocs/sonic-buildimage 335777f6,
+ocs_config.json, ocs_cross_connect_attrs.lua, ocs_port_attrs.lua; sonic-molex/sonic-buildimage
+38d6ff05, sonic-ocs.yang). Guessed: the elements of a physical path. The serial number is where
+SONiC keeps that of its system EEPROM (STATE_DB, EEPROM_INFO|0x23).
 """
 
 import re
@@ -17,7 +19,7 @@ from lightrig.testbeds import Circuit, SwitchSpec
 FACTORY_ACCURACY_DB = 0.1
 """Accuracy of a factory insertion loss, ± dB (the example of the High Level Design)."""
 
-_RENAMED = ("OCS_PORT", "OCS_CROSS_CONNECT")
+_RENAMED = ("OCS_PORT", "OCS_CROSS_CONNECT", "OCS_FACTORY_INSERTION_LOSS")
 TABLES: Mapping[str, Sequence[str]] = {
     "CONFIG_DB": ("DEVICE_METADATA", "OCS_PORT", "OCS_CROSS_CONNECT"),
     "STATE_DB": (
@@ -52,6 +54,8 @@ class SonicSwitch:
 
     Attributes:
         observers: called after every change of a table.
+        deletions: form in which gNMI notifies a row that is gone.
+        keeps_empty_tables: whether a table of CONFIG_DB may be without rows.
     """
 
     def __init__(self, context: DeviceContext) -> None:
@@ -67,14 +71,17 @@ class SonicSwitch:
         self._labels: dict[str, str] = {}
         self._blocked: set[str] = set()
         self.observers: list[Callable[[], None]] = []
-        self._renames = stated_forms["state_tables"] == "kvm"
+        self._is_kvm = stated_forms["state_tables"] == "kvm"
+        self._override_leaf = "config_status" if self._is_kvm else "state"
+        self.deletions = stated_forms["deletions"]
+        self.keeps_empty_tables = stated_forms["empty_tables"] == "kept"
         self._always_saves = stated_forms["persists"] == "always"
         self._saved: tuple[set[Circuit], dict[str, str], set[str]] = (set(), {}, set())
 
     def tables(self, database: str) -> Sequence[str]:
         """Return the names of the tables of a database; none for one that is not simulated."""
         names = TABLES.get(database, ())
-        renamed = _RENAMED if database == "STATE_DB" and self._renames else ()
+        renamed = _RENAMED if database == "STATE_DB" and self._is_kvm else ()
         return [f"{name}_TABLE" if name in renamed else name for name in names]
 
     def table(self, database: str, name: str) -> dict[str, dict[str, str]]:
@@ -90,7 +97,7 @@ class SonicSwitch:
                 return {
                     port: {
                         "label": self._labels.get(port, ""),
-                        "state": OVERRIDES[port in self._blocked],
+                        self._override_leaf: OVERRIDES[port in self._blocked],
                     }
                     for port, _ in self._ports()
                 }
@@ -103,7 +110,18 @@ class SonicSwitch:
                 return {"0x23": leaves}
             case "STATE_DB", "OCS_PORT":
                 rows = (self._port_status(*each) for each in self._ports())
-                return {row[0]: dict(zip(PORT_HEAD[1:], row[1:], strict=True)) for row in rows}
+                head = (*PORT_HEAD[1:-1], "oper_status" if self._is_kvm else PORT_HEAD[-1])
+                return {row[0]: dict(zip(head, row[1:], strict=True)) for row in rows}
+            case "STATE_DB", "OCS_CROSS_CONNECT" if self._is_kvm:
+                return {
+                    id_: {
+                        "physical_path": f"{a},{b}",
+                        "status": "enabled" if self._is_made(each) else "disabled",
+                        "insertion_loss_dB": f"{self._matrix.loss(each):.2f}",
+                    }
+                    for each in self._tuned_at
+                    for id_, a, b in [self._sides(each)]
+                }
             case "STATE_DB", "OCS_CROSS_CONNECT":
                 return {
                     id_: dict(zip(STATUS_HEAD[1:], (a, b, *(self._state(each),) * 2), strict=True))
@@ -158,13 +176,13 @@ class SonicSwitch:
             if key not in numbers:
                 raise ConfigError(f"invalid port {key}")
             if not isinstance(row, Mapping) or not (
-                row.keys() <= {"label", "state"}
+                row.keys() <= {"label", self._override_leaf}
                 and isinstance(row.get("label", ""), str)
-                and row.get("state", OVERRIDES[0]) in OVERRIDES
+                and row.get(self._override_leaf, OVERRIDES[0]) in OVERRIDES
             ):
                 raise ConfigError(f"OCS_PORT|{key} cannot have {row!r}")
             labels[key] = row.get("label", "")
-            if row.get("state") == OVERRIDES[1]:
+            if row.get(self._override_leaf) == OVERRIDES[1]:
                 blocked.add(key)
         for side, name in ((0, "ingress"), (1, "egress")):
             seen: dict[int, Circuit] = {}
@@ -210,8 +228,10 @@ class SonicSwitch:
     def _state(self, circuit: Circuit) -> str:
         if not self._blocked.isdisjoint(self._sides(circuit)[1:]):
             return self._states[0]
-        made = self._tuned_at[circuit] <= self._around.clock.now()
-        return self._states[2 if made else 1]
+        return self._states[2 if self._is_made(circuit) else 1]
+
+    def _is_made(self, circuit: Circuit) -> bool:
+        return self._tuned_at[circuit] <= self._around.clock.now()
 
     def _ports(self) -> Iterator[tuple[str, int]]:
         for n in self._spec.ingress_ports:

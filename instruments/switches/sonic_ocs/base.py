@@ -47,7 +47,15 @@ class SonicSwitch(Instrument, ABC):
     _version = "not asked"
 
     schemes = ("ssh", "gnmi")
-    shared_options = ("stale", "port_states", "persists", "state_tables", "clients")
+    shared_options = (
+        "stale",
+        "port_states",
+        "persists",
+        "state_tables",
+        "deletions",
+        "empty_tables",
+        "clients",
+    )
     wire_facts = (
         WireFact("lists, ranges and modes of `cross-connect add`", _HLD, _SSH),
         WireFact(
