@@ -8,6 +8,7 @@ from pathlib import Path
 
 NEEDS = {
     "reconfigurations": "",
+    "gnmi_tables": "extra gnmi; LIGHTRIG_ROUNDS (5)",
     "queries": "pymeasure, qcodes as peers (LIGHTRIG_PEERS: the Python that has them)",
     "journal": "",
     "startup": "",

@@ -63,6 +63,9 @@ CODES = [
 """Names of gRPC's status codes, by number (gRPC, statuscodes.md)."""
 
 
+_LONGEST_SHOWN = 1 << 18
+_LONGEST_VALUE = 1000
+
 _PATH = re.compile(r'(?:origin: "([^"]*)" )?((?:elem \{ name: "[^"]*" \}\s?)+)')
 
 
@@ -387,11 +390,27 @@ def _protocol(instrument: str) -> Any:
 
 
 def _shown(message: Any) -> str:
-    """Return a message as text on one line, its paths as `sonic-db:/CONFIG_DB/localhost/...`."""
+    """Return a message as text on one line, its paths as `sonic-db:/CONFIG_DB/localhost/...`.
+
+    Of a long reply values are shortened: text of a table of 8 MB takes longer than the table.
+    """
     from google.protobuf import text_format  # noqa: PLC0415 - of the extra
 
+    if message.ByteSize() > _LONGEST_SHOWN:
+        message = _shortened(message)
     text = text_format.MessageToString(message, as_one_line=True)
     return _PATH.sub(_short_path, text).replace('\\"', '"')
+
+
+def _shortened(message: Any) -> Any:
+    made = type(message)()
+    made.CopyFrom(message)
+    for notification in getattr(made, "notification", ()):
+        for update in notification.update:
+            value = update.val.json_ietf_val
+            if len(value) > _LONGEST_VALUE:
+                update.val.json_ietf_val = value[:_LONGEST_VALUE] + b"... of %d bytes" % len(value)
+    return made
 
 
 def _short_path(found: re.Match[str]) -> str:

@@ -24,6 +24,7 @@ from h2.events import (
     TrailersReceived,
 )
 from h2.exceptions import H2Error
+from h2.settings import SettingCodes
 
 from lightrig.instruments.clock import Clock
 from lightrig.instruments.wire.framing import LONGEST, FramingError
@@ -35,6 +36,8 @@ UNKNOWN = 2
 
 _PREFIX = struct.Struct("!BI")
 _FRAME_HEAD, _GOAWAY = 9, 0x7
+_WINDOW = 1 << 20
+"""Octets that a switch may send before it hears of any; with HTTP/2's 65,535 long tables wait."""
 
 
 def framed(message: bytes) -> bytes:
@@ -87,7 +90,7 @@ class GrpcConnection:
         self._metadata = metadata
         self._listener = listener
         self._http = H2Connection(H2Configuration(client_side=True, header_encoding="utf-8"))
-        self._parts: dict[int, bytes] = {}
+        self._parts: dict[int, bytearray] = {}
         self._buffer = b""
         self._failed = False
         self._virtual = clock.virtual
@@ -98,6 +101,8 @@ class GrpcConnection:
         try:
             with self._lock:
                 self._http.initiate_connection()
+                self._http.update_settings({SettingCodes.INITIAL_WINDOW_SIZE: _WINDOW})
+                self._http.increment_flow_control_window(_WINDOW)
                 self._tcp = TcpConnection(connection, self, clock)
                 self._flush()
         except StreamClosedError:
@@ -116,7 +121,7 @@ class GrpcConnection:
             except H2Error as error:
                 self.over = True
                 raise StreamClosedError(str(error) or type(error).__name__) from error
-            self._parts[call] = b""
+            self._parts[call] = bytearray()
             return call
 
     def send(self, call: int, message: bytes, *, last: bool) -> None:
@@ -253,7 +258,8 @@ class GrpcConnection:
     def _data(self, call: int, data: bytes, not_before: int, earlier: int) -> None:
         if call not in self._parts:
             return
-        buffer = self._parts[call] + data
+        buffer = self._parts[call]
+        buffer += data  # in place: a message of 8 MB comes in 500 frames
         while len(buffer) >= _PREFIX.size:
             compressed, length = _PREFIX.unpack_from(buffer)
             if compressed or length > LONGEST:
@@ -262,10 +268,9 @@ class GrpcConnection:
             end = _PREFIX.size + length
             if len(buffer) < end:
                 break
-            message, buffer = buffer[_PREFIX.size : end], buffer[end:]
+            message = bytes(buffer[_PREFIX.size : end])
+            del buffer[:end]
             self._listener.message(call, message, earlier if buffer else not_before)
-        if call in self._parts:
-            self._parts[call] = buffer
 
     def _end(self, call: int, trailers: Mapping[str, str], not_before: int) -> None:
         left = self._parts.pop(call, None)
