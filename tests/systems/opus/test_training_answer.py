@@ -6,9 +6,9 @@ from types import SimpleNamespace
 
 import pytest
 
+from lightrig.harness.jobs.printed_numbers import Lines, compare, joined
 from lightrig.harness.jobs.statistics.means import mean_of
 from lightrig.harness.jobs.training import RESULTS
-from lightrig.harness.systems.opus.measurements.printed_numbers import Lines, compare, joined
 from lightrig.harness.systems.opus.measurements.step_parts import parts_by_step
 from lightrig.harness.systems.opus.measurements.training import (
     deviation_of_steps,

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from lightrig.harness.jobs.measure.light_faults import FaultError
+from lightrig.harness.jobs.printed_numbers import Lines, compare
 from lightrig.harness.jobs.training import RESULTS
-from lightrig.harness.systems.opus.measurements.printed_numbers import Lines, compare
 from lightrig.harness.systems.opus.measurements.training_failures import failure_costs
 from lightrig.harness.systems.opus.runtime.link_watch import LinkLostError, LostLink
 from lightrig.harness.systems.opus.runtime.restarts import Failure

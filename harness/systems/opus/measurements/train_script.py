@@ -8,6 +8,7 @@ from functools import partial
 
 from lightrig.harness.bench import Fabric
 from lightrig.harness.jobs.measure.light_faults import FaultError
+from lightrig.harness.jobs.printed_numbers import joined
 from lightrig.harness.jobs.training import Printed, TrainingRequest, TrainingRequestError
 from lightrig.harness.signals import postponed
 from lightrig.harness.systems.opus.measurements.growth import (
@@ -15,7 +16,6 @@ from lightrig.harness.systems.opus.measurements.growth import (
     answer_in_sizes,
     axis_of,
 )
-from lightrig.harness.systems.opus.measurements.printed_numbers import joined
 from lightrig.harness.systems.opus.measurements.training_answer import TrainingAnswer, answer
 from lightrig.harness.systems.opus.planning.operations import OpusError, RailJob
 from lightrig.harness.systems.opus.planning.schedule import PhaseTable

@@ -7,9 +7,9 @@ from dataclasses import asdict, dataclass
 from statistics import fmean
 from typing import Any
 
+from lightrig.harness.jobs.printed_numbers import NumbersComparison, compare
 from lightrig.harness.jobs.statistics.means import MeanEstimate, mean_of, predicted_mean
 from lightrig.harness.record import Row, Scalar
-from lightrig.harness.systems.opus.measurements.printed_numbers import NumbersComparison, compare
 from lightrig.harness.systems.opus.measurements.step_parts import (
     CIRCUITS,
     FRONT_END,
