@@ -6,6 +6,7 @@ from functools import partial
 
 from lightrig.harness.bench.fabric import Fabric
 from lightrig.harness.jobs.bench.overlay import Overlay
+from lightrig.harness.jobs.bench.port_traffic import port_traffic
 from lightrig.harness.systems.opus.planning.controller import Controller
 from lightrig.harness.systems.opus.planning.messages import Rewire
 from lightrig.harness.systems.opus.planning.operations import RailJob
@@ -294,20 +295,9 @@ class TrainingJob:
 
     def _traffic(self) -> dict[Port, tuple[int, int]]:
         """Return the bytes that the kernel has sent and received at each NIC port of the job."""
-        found: dict[Port, tuple[int, int]] = {}
-        for name in self.placement:
-            server = self._overlay.servers[name]
-            counted = {}
-            for line in server.commands.run(["cat", "/proc/net/dev"]).stdout.splitlines()[2:]:
-                netdev, _, fields = line.partition(":")
-                received, *_, sent = fields.split()[:9]
-                counted[netdev.strip()] = int(sent), int(received)
-            found |= {
-                spec.port: counted[spec.netdev]
-                for spec in self.fabric.testbed.nic_ports
-                if spec.port.owner == name and spec.netdev in counted
-            }
-        return found
+        servers = {name: self._overlay.servers[name] for name in self.placement}
+        found = port_traffic(self.fabric.testbed, servers, self.fabric.bench.clock)
+        return {port: (each.sent, each.received) for port, each in found.items()}
 
     def outages(self) -> list[tuple[Port, Span]]:
         """Times without carrier of NIC ports, since the job was made."""
