@@ -1,6 +1,7 @@
 """All-to-alls of a script that a module carries: with PyTorch, and with a stand-in for it."""
 
 import importlib.util
+import itertools
 import queue
 import threading
 from collections.abc import Callable, Iterator
@@ -170,14 +171,20 @@ class HalvingController:
                 wanted, self.wanted = self.wanted, {}
                 self.exchanges.append(wanted)
                 for one in self._ranks:
-                    one.tell({"lanes": [self._lane(one.rank, n, wanted) for n in (0, 1)]})
+                    sends = self._batches(wanted, one.rank, sends=True)
+                    receives = self._batches(wanted, one.rank, sends=False)
+                    one.tell({"stages": [[1, sends, receives]]})
 
     @staticmethod
-    def _lane(rank: int, lane: int, wanted: dict[int, list[int]]) -> list[Any]:
-        def share(source: int, sink: int) -> int:
-            return 0 if source == sink else (wanted[source][sink] + lane) // 2
-
-        return [lane, [share(rank, to) for to in range(3)], [share(of, rank) for of in range(3)]]
+    def _batches(wanted: dict[int, list[int]], rank: int, *, sends: bool) -> list[Any]:
+        found = []
+        for lane, peer in itertools.product((0, 1), (n for n in range(3) if n != rank)):
+            source, sink = (rank, peer) if sends else (peer, rank)
+            rows = wanted[source][sink]
+            first, end = (0, rows // 2) if lane == 0 else (rows // 2, rows)
+            if end > first:
+                found.append([lane, peer, [[source, sink, first, end - first]]])
+        return found
 
 
 def test_all_interfaces_of_pytorch_send_rows_over_lanes_as_over_its_own_group(
@@ -193,7 +200,7 @@ def test_all_interfaces_of_pytorch_send_rows_over_lanes_as_over_its_own_group(
     source = (Path(mixnet.__file__).parent / "lane_exchange.py").read_text("utf-8")
     module = ScriptModule(
         source,
-        {"lanes": ["lo", "lo"]},
+        {"lanes": ["lo", "lo"], "servers": [[0], [1], [2]], "rings": []},
         lambda rank, message, at: control.messages.put((rank, message)),
     )
     carried = trained(three, EXPERTS, module)

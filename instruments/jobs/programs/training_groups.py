@@ -207,6 +207,13 @@ def _backend(
             future = carrier.begin(self._group_on, self.rank(), out, rows, *counts)
             return torch._C._distributed_c10d._create_work_from_future(future)
 
+        def _is_added(self, tensors: Any, options: Any = None) -> bool:
+            """Whether `carrier` adds up these tensors: one, over all ranks."""
+            if len(tensors) != 1 or self.size() != distributed.get_world_size():
+                return False
+            sums = options is None or options.reduceOp == distributed.ReduceOp.SUM
+            return sums and bool(getattr(carrier, "adds", lambda _: False)(tensors[0]))
+
         def _members(self) -> list[int]:
             return list(distributed.get_process_group_ranks(self))
 
@@ -222,13 +229,17 @@ def _backend(
                 self._within = self._group_on("lo", "scale-up")
             return self._within
 
-        def _group_on(self, device: str, name: str) -> Any:
-            """Return a group of Gloo's with the same ranks on a network device."""
+        def _group_on(self, device: str, name: str, ranks: Sequence[int] = ()) -> Any:
+            """Return a group of Gloo's on a network device: of `ranks`, or with the same ranks."""
+            place, size = self.rank(), self.size()
+            if ranks:
+                name = f"{name} of {ranks}"
+                place, size = [self._members().index(one) for one in ranks].index(place), len(ranks)
             options = distributed.ProcessGroupGloo._Options()
             options._timeout = self._timeout
             options._devices = [distributed.ProcessGroupGloo.create_device(interface=device)]
             store = distributed.PrefixStore(name, self._store)
-            return distributed.ProcessGroupGloo(store, self.rank(), self.size(), options)
+            return distributed.ProcessGroupGloo(store, place, size, options)
 
     def collective(kind: str, method: str) -> Callable[..., Any]:
         def begin(group: Any, given: Sequence[Any], more: dict[str, Any]) -> Any:
@@ -242,6 +253,9 @@ def _backend(
             ranks = self._members()
             if carrier is not None and method == "alltoall_base" and carrier.takes(given[1]):
                 return self._carried(*given, **more)
+            if carrier is not None and method == "allreduce" and self._is_added(*given, **more):
+                future = carrier.add(self._group_on, self.rank(), given[0][0])
+                return torch._C._distributed_c10d._create_work_from_future(future)
             if not gate.carries(ranks) and self._is_within(ranks):
                 work = begin(self._scale_up(), given, more)
                 if not isinstance(work, _Works):

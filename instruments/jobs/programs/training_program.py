@@ -19,7 +19,10 @@ are those of the probe (docs/probe.md); events are lines `{"event": ..., "at": [
 and its `settings`. It defines `connect(torch, emit, settings)`, called before the script begins;
 what it emits becomes the event `message`. `connect` returns an object with `takes(rows)`, whether
 it carries the all-to-all of a tensor, `begin(group_on, rank, out, rows, taken, given)`, which
-begins it and returns the future of its end, and `receive(message)`, called on another thread.
+begins it and returns the future of its end (`group_on` makes a process group by its network device,
+a name and the ranks, without these of all), and `receive(message)`, called on another thread. It
+may have `adds(tensor)`, whether it adds up a tensor over all ranks, and `add(group_on, rank,
+tensor)`, which begins that in place.
 
 `control` is "none": PyTorch is not wrapped; "watched": operations are recorded; "gated": each is
 announced and waits for `go`. Events are `wants` (a number, group, index, kind and bytes), `ended`

@@ -3,7 +3,10 @@
 import concurrent.futures
 import contextlib
 import itertools
+import queue
+from collections import defaultdict
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -12,15 +15,21 @@ import numpy as np
 import pytest
 
 from lightrig.harness.bench import Bench, Fabric, bind
+from lightrig.harness.systems.mixnet.planning.delegation import (
+    link_bytes,
+    rank_stages,
+    rank_transfers,
+)
 from lightrig.harness.systems.mixnet.planning.demand import Placement
-from lightrig.harness.systems.mixnet.planning.region import Failures
+from lightrig.harness.systems.mixnet.planning.region import Failures, Region
+from lightrig.harness.systems.mixnet.planning.routing import Routing
 from lightrig.harness.systems.mixnet.runtime import lane_exchange
 from lightrig.harness.systems.mixnet.runtime.exchanges import Exchanges
 from lightrig.harness.systems.mixnet.runtime.training import ExpertTraining, TrainedExperts
 from lightrig.instruments.clock import Span
 from lightrig.instruments.servers.host.commands import ToolFailedError
 from lightrig.instruments.servers.host.linux import LinuxServer
-from lightrig.testbeds import LightrigError, Plan, Port, Testbed, load
+from lightrig.testbeds import LightrigError, Link, Plan, Port, Testbed, load
 
 
 def test_steps_end_with_the_last_rank_s_loss() -> None:
@@ -153,7 +162,7 @@ class Rank:
         session, now = self.session, self.session.clock.now()
         began = now + (30, 70, 20, 50)[self.number]
         over = began + (900, 400, 800, 300)[self.number]
-        session.permitted[self.number, self.done] = (now, began, over, message["lanes"])
+        session.permitted[self.number, self.done] = (now, began, over, message["stages"])
         session.module.on_message(self.number, {"began": began, "over": over}, Span(over, over))
         session.clock.sleep(1000 * (self.number + 1))
         self.done += 1
@@ -249,33 +258,52 @@ def test_lanes_are_closed_where_no_session_opens(bench: Bench) -> None:
     assert opened[0].closed
 
 
-def test_ranks_receive_their_rows_and_columns_of_each_lane(training: Any, fabric: Fabric) -> None:
-    """Two steps of two layers: what leaves a rank over all lanes is what its gate sends to others.
+def test_ranks_are_told_both_ends_of_what_is_gathered_exchanged_and_scattered(
+    training: Any, fabric: Fabric
+) -> None:
+    """Two steps of two layers: every row of another rank reaches it, over ranks that have it.
 
-    A row of one rank is a column of the other, on the same lane.
+    Only ranks of one server use the lane within it.
     """
     training.train("script", 2, fabric.plans["double"], "block")
     session = training.session
     assert session.given[0] == "script"
     assert session.given[2:] == ("watched", {"all": range(4)})
-    assert session.module.settings == {"lanes": ["lane0", "lane1", "lane2", "lane3"]}
+    assert session.module.settings == {
+        "lanes": ["lane0", "lane1", "lane2", "lane3"],
+        "servers": [[0], [1, 2], [3]],
+        "rings": [],
+    }
     assert session.permitted.keys() == session.wanted.keys()
     assert len(session.permitted) == 4 * 2 * len(ORDER)
     for number in range(2 * len(ORDER)):
-        shown = [
-            {lane: (out, into) for lane, out, into in session.permitted[rank, number][3]}
+        told = [session.permitted[rank, number][3] for rank in range(4)]
+        sent = {
+            (stage, lane, rank, peer): pieces
             for rank in range(4)
-        ]
-        between = traffic(number) * (1 - np.eye(4, dtype=int))
-        for rank in range(4):
-            out, into = (np.sum([each[end] for each in shown[rank].values()], axis=0)
-                         for end in (0, 1))  # fmt: skip
-            assert out.tolist() == between[rank].tolist()
-            assert into.tolist() == between[:, rank].tolist()
-        for a, b in itertools.product(range(4), repeat=2):
-            assert {lane: out[b] for lane, (out, _) in shown[a].items()} == {
-                lane: into[a] for lane, (_, into) in shown[b].items()
-            }
+            for stage, sends, _ in told[rank]
+            for lane, peer, pieces in sends
+        }
+        received = {
+            (stage, lane, peer, rank): pieces
+            for rank in range(4)
+            for stage, _, receives in told[rank]
+            for lane, peer, pieces in receives
+        }
+        assert sent == received
+        for _, lane, source, sink in sent:
+            assert (ON[source] == ON[sink]) == (lane == -1)
+        at = {
+            (source, sink, row): source
+            for source, sink in itertools.product(range(4), repeat=2)
+            for row in range(traffic(number)[source][sink])
+        }
+        for (_, _, source, sink), pieces in sorted(sent.items()):
+            for a, b, first, count in pieces:
+                for row in range(first, first + count):
+                    assert at[a, b, row] == source
+                    at[a, b, row] = sink
+        assert all(rank == sink for (_, sink, _), rank in at.items())
 
 
 @pytest.mark.parametrize("first", ["block", None])
@@ -571,68 +599,92 @@ class Rows(np.ndarray):
         self[...] = other
 
 
-class Lane:
-    """The process group of a lane: notes what is sent, and delivers rows that name the lane."""
+class Wire:
+    """Process groups in this process, which deliver in order what one rank sends to another."""
 
-    def __init__(self, device: str, sent: list[Any]) -> None:
-        self.device, self.sent = device, sent
+    def __init__(self) -> None:
+        self.queues: defaultdict[Any, queue.SimpleQueue[Any]] = defaultdict(queue.SimpleQueue)
+        self.used: list[tuple[str, int, int]] = []
 
-    def alltoall_base(self, landing: Any, given: Any, come: Any, counts: Any) -> Any:
-        self.sent.append((given.tolist(), come, counts, self.device))
-        number = 100 * len(self.sent)
+    def group_on(self, rank: int, device: str, name: str, ranks: Any = ()) -> Any:
+        assert (device == "lo") == (name == "scale-up")
+        numbers = list(ranks) or list(range(4))
 
-        def wait() -> None:
-            landing[...] = number + np.arange(landing.size).reshape(landing.shape)
+        def send(tensors: Any, peer: int, tag: int) -> Any:
+            self.used.append((name, rank, numbers[peer]))
+            self.queues[name, rank, numbers[peer], tag].put(tensors[0].copy())
+            return SimpleNamespace(wait=lambda: None)
 
-        return SimpleNamespace(wait=wait)
+        def recv(tensors: Any, peer: int, tag: int) -> Any:
+            sent = self.queues[name, numbers[peer], rank, tag]
+            return SimpleNamespace(wait=lambda: tensors[0].copy_(sent.get(timeout=60)))
+
+        return SimpleNamespace(send=send, recv=recv)
 
 
 def exchange(emitted: list[Any]) -> lane_exchange.LaneExchange:
     torch = SimpleNamespace(
-        cat=np.concatenate, no_grad=contextlib.nullcontext, futures=concurrent.futures
+        cat=lambda parts: np.ndarray.view(np.concatenate(parts), Rows),
+        no_grad=contextlib.nullcontext,
+        futures=concurrent.futures,
     )
-    return lane_exchange.connect(torch, emitted.append, {"lanes": ("x", "y")})
+    settings = {"lanes": ("x", "y"), "servers": [[0, 1], [2, 3]], "rings": []}
+    return lane_exchange.connect(torch, emitted.append, settings)
 
 
-def test_rows_go_over_their_lanes_and_what_stays_is_copied(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Rank 1 of 3 sends 2, 1 and 3 rows; of those to rank 2, one goes over the second lane."""
-    rows = np.ndarray.view(np.arange(12, dtype=np.float32).reshape(6, 2), Rows)
-    emitted: list[Any] = []
-    sent: list[Any] = []
-    opened: list[tuple[str, str]] = []
-    stamps = iter([1000, 1500, 2000, 2500])
-    monkeypatch.setattr(lane_exchange, "time", SimpleNamespace(monotonic_ns=lambda: next(stamps)))
-    made = exchange(emitted)
+def test_rows_are_gathered_exchanged_and_scattered() -> None:
+    """Two servers of two ranks, with two circuits between them that share the rows evenly.
 
-    def group_on(device: str, name: str) -> Lane:
-        opened.append((device, name))
-        return Lane(device, sent)
-
-    def begin(taken: tuple[int, ...], given: tuple[int, ...]) -> Any:
-        out = rows.new_empty(sum(taken), 2)
-        return made.begin(group_on, 1, out, rows, taken, given).result(60)
-
-    made.receive({"lanes": [[0, [2, 0, 2], [1, 0, 0]], [1, [0, 0, 1], [1, 0, 1]]]})
-    out = begin((2, 1, 1), (2, 1, 3))
-    assert emitted == [{"wants": [2, 1, 3], "size": 8}, {"began": 1000, "over": 1500}]
-    assert sent == [
-        ([[0, 1], [2, 3], [6, 7], [8, 9]], [1, 0, 0], [2, 0, 2], "x"),
-        ([[10, 11]], [1, 0, 1], [0, 0, 1], "y"),
-    ]
-    # From rank 0 a row over each lane, our own, and one of rank 2 over the second lane.
-    assert out.tolist() == [[100, 101], [200, 201], [4, 5], [202, 203]]
-    made.receive({"lanes": [[1, [6, 0, 0], [0, 0, 1]]]})
-    assert begin((0, 0, 1), (6, 0, 0)).tolist() == [[300, 301]]
-    assert opened == [("x", "lane 0"), ("y", "lane 1")]
+    The first circuit ends at ranks 0 and 2, the second at 1 and 3. Rank r has ten rows for each
+    rank s, which count from 1000 r + 100 s, and rank 0 has thirteen for rank 2: of the 43 rows from
+    the first server the first circuit takes 21, of which 13 are these, 8 of those to rank 3.
+    """
+    wire, emitted = Wire(), [list[Any]() for _ in range(4)]
+    region = Region.uniform(2, optical=2, packet=0, gpus=2)
+    ends = [(Port("server0", f"nic{n}"), Port("server1", f"nic{n}")) for n in range(2)]
+    routing = Routing(region, tuple(Link(*each) for each in ends))
+    placement = Placement((0, 0, 1, 1), 2)
+    given = [[10, 10, 13, 10], *[[10] * 4] * 3]
+    transfers = rank_transfers(np.array(given, float), placement, routing)
+    # Rows of four bytes in one message, its frame, and a frame that the other way asks for.
+    assert link_bytes(transfers, 4) == {
+        ends[0]: 84 + 2 * 48, ends[1]: 88 + 2 * 48,
+        ends[0][::-1]: 80 + 2 * 48, ends[1][::-1]: 80 + 2 * 48,
+    }  # fmt: skip
+    stages = rank_stages(transfers, placement, routing)
+    futures, outs = [], []
+    for rank in range(4):
+        made = exchange(emitted[rank])
+        values = [[1000 * rank + 100 * to + n] for to in range(4) for n in range(given[rank][to])]
+        rows = np.ndarray.view(np.array(values, np.float32), Rows)
+        taken = [of[rank] for of in given]
+        outs.append(rows.new_empty(sum(taken), 1))
+        made.receive({"stages": stages[rank]})
+        begin = partial(made.begin, partial(wire.group_on, rank), rank)
+        futures.append(begin(outs[rank], rows, taken, given[rank]))
+    for rank, future in enumerate(futures):
+        assert future.result(60) is outs[rank]
+        assert outs[rank].flatten().tolist() == [
+            1000 * source + 100 * rank + n
+            for source in range(4)
+            for n in range(given[source][rank])
+        ]
+        assert emitted[rank][0] == {"wants": given[rank], "size": 4}
+        assert emitted[rank][1]["began"] <= emitted[rank][1]["over"]
+    between = {(name, a, b) for name, a, b in wire.used if name != "scale-up"}
+    assert between == {
+        ("lane 0", 0, 2), ("lane 0", 2, 0), ("lane 1", 1, 3), ("lane 1", 3, 1),
+    }  # fmt: skip
+    assert {(a, b) for name, a, b in wire.used if name == "scale-up"} == {
+        (0, 1), (1, 0), (2, 3), (3, 2),
+    }  # fmt: skip
 
 
 def test_an_all_to_all_that_fails_raises_in_the_script() -> None:
     made = exchange([])
     rows = np.ndarray.view(np.zeros((2, 3), np.float32), Rows)
 
-    def refused(device: str, name: str) -> Any:
+    def refused(device: str, name: str, ranks: Any = ()) -> Any:
         raise RuntimeError(f"no device {device}, {name}")
 
     with pytest.raises(RuntimeError, match="no device x"):

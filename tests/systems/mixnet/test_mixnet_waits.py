@@ -27,7 +27,15 @@ def exchange(
     plan = Plan("some", {})
     moments = {"wanted": wanted, "permitted": permitted, "began": began, "ended": began + 1000}
     return TrainingExchange(
-        step, 1, phase, np.zeros((2, 2)), plan=plan, optical=0.5, predicted=7.0, **moments
+        step,
+        1,
+        phase,
+        np.zeros((2, 2)),
+        plan=plan,
+        optical=0.5,
+        predicted=7.0,
+        carried={},
+        **moments,
     )
 
 

@@ -15,7 +15,10 @@ Flow: TypeAlias = tuple[Gpu, Gpu]
 
 
 class Transfer(NamedTuple):
-    """Bytes of one flow, from one GPU to the next on its way.
+    """Bytes of one flow, from one GPU to the next on its way; `first` is the first of its bytes.
+
+    A flow that parallel NICs share is in pieces, which stay whole from its source to its sink. The
+    unit may be another than bytes, such as rows of a tensor.
 
     `stage` orders the transfers: those of one stage run side by side, after all of the stage
     before; `local` ones run beside any. Within a server `ports` is None and the bytes go over
@@ -27,6 +30,7 @@ class Transfer(NamedTuple):
     flow: Flow
     source: Gpu
     sink: Gpu
+    first: int
     size: int
     medium: Medium | Literal["nvlink"] = "nvlink"
     ports: tuple[Port, Port] | None = None
@@ -45,7 +49,7 @@ def all_to_all(demand: Mapping[Flow, int], routing: Routing) -> list[Transfer]:
     for flow, size in sorted(demand.items()):
         source, sink = flow
         if size and source.server == sink.server and source != sink:
-            transfers.append(Transfer(1, "local", flow, source, sink, size))
+            transfers.append(Transfer(1, "local", flow, source, sink, 0, size))
         elif size and source != sink:
             between[source.server, sink.server].append((flow, size))
     for ends, flows in between.items():
@@ -88,6 +92,7 @@ def _travel(
     flow: Flow, pieces: list[_Piece], hops: tuple[Hop, ...], routing: Routing
 ) -> Iterator[Transfer]:
     last = 2 * len(hops)
+    first = 0
     for size, lanes in pieces:
         at, stage = flow[0], 0
         for hop, lane in zip(hops, lanes, strict=True):
@@ -95,8 +100,10 @@ def _travel(
             sender, receiver = map(routing.delegate, ports)
             if at != sender:
                 step: TransferKind = "gather" if stage == 0 else "relay"
-                yield Transfer(stage, step, flow, at, sender, size)
-            yield Transfer(stage + 1, "exchange", flow, sender, receiver, size, hop.medium, ports)
+                yield Transfer(stage, step, flow, at, sender, first, size)
+            ends = (sender, receiver, first)
+            yield Transfer(stage + 1, "exchange", flow, *ends, size, hop.medium, ports)
             at, stage = receiver, stage + 2
         if at != flow[1]:
-            yield Transfer(last, "scatter", flow, at, flow[1], size)
+            yield Transfer(last, "scatter", flow, at, flow[1], first, size)
+        first += size

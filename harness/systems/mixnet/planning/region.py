@@ -110,6 +110,17 @@ class Region:
         return cls(tuple(made))
 
     @property
+    def with_ranks(self) -> "Region":
+        """The region with a GPU on each server that states none: it has a rank all the same."""
+        return replace(
+            self,
+            servers=tuple(
+                server if server.gpu_count else replace(server, gpus=(0,), gpu_count=1)
+                for server in self.servers
+            ),
+        )
+
+    @property
     def degrees(self) -> list[int]:
         """The working optical NIC ports of each server."""
         return [len(server.optical) for server in self.servers]

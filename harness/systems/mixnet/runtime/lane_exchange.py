@@ -6,9 +6,20 @@ tensors of floating-point numbers with two or more dimensions, come here; others
 counts, go over the script's process group.
 
 Each announces how many rows this rank sends to each, waits until the controller has the circuits
-in place, and is answered with each lane's share of the rows. Lanes are the network devices of
-`settings["lanes"]`, with a process group for each. Only the counts go to the controller, over its
-own channel. All-to-alls run one after the other, in the order of their calls.
+in place, and is answered with its stages: `[number, sends, receives]`, where a send is `[lane,
+rank, pieces]` and a piece `[source, sink, first, count]`, the rows of the flow between two ranks
+from its `first` on. Rows are gathered within a server at the ranks that delegate for its NIC ports,
+exchanged between those, and scattered within the other server. Odd stages are between servers, but
+for what stays within one, which runs beside them. Lanes are the network devices of
+`settings["lanes"]`, with a process group for each, and lane -1 is the group of the ranks of one
+server, which `settings["servers"]` lists, over its loopback. Only the counts go to the controller,
+over its own channel. All-to-alls run one after the other, in the order of their calls.
+Without lanes those of rows are announced as they come, and go over the script's process group.
+
+Sums of all ranks go over rings of packets where `settings["rings"]` has some, `[device, gateways]`
+each: every ring adds up its part of a tensor, within a server at its gateway in the order of the
+ranks, then from gateway to gateway, and the sum goes back the same way. So additions always have
+the same order.
 """
 
 from __future__ import annotations
@@ -22,6 +33,9 @@ from typing import Any
 
 __all__ = ["connect"]
 
+_SCALE_UP = -1
+"""Stands for the group within a server where otherwise a lane's number does."""
+
 
 class LaneExchange:
     """All-to-alls of one rank.
@@ -29,14 +43,17 @@ class LaneExchange:
     Args:
         torch: PyTorch.
         emit: sends a message to the controller.
-        settings: `lanes`, the devices.
+        settings: `lanes`, the devices; `servers`, the ranks of each; `rings`, those of sums.
     """
 
     def __init__(
         self, torch: Any, emit: Callable[[dict[str, Any]], None], settings: dict[str, Any]
     ) -> None:
         self._torch, self._emit, self._devices = torch, emit, list(settings["lanes"])
-        self._groups: list[Any] = []
+        self._servers = [list(ranks) for ranks in settings["servers"]]
+        self._groups: dict[int, Any] = {}
+        rings = settings["rings"]
+        self._rings = Rings(torch, rings, self._servers) if rings else None
         self._answers: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._worker = ThreadPoolExecutor(1)
 
@@ -45,12 +62,31 @@ class LaneExchange:
         self._answers.put(message)
 
     def takes(self, rows: Any) -> bool:
-        """Whether a tensor is one of rows."""
-        return bool(rows.is_floating_point() and rows.dim() > 1)
+        """Whether a tensor is one of rows, which are only counted where there are no lanes."""
+        taken = bool(rows.is_floating_point() and rows.dim() > 1)
+        if taken and not self._devices:
+            self._emit({"counted": rows.shape[0]})
+            return False
+        return taken
+
+    def adds(self, tensor: Any) -> bool:
+        """Whether the sum of a tensor over all ranks goes over rings, which need a part each."""
+        return (
+            self._rings is not None
+            and bool(tensor.is_floating_point())
+            and tensor.numel() >= self._rings.parts
+        )
+
+    def add(self, group_on: Callable[..., Any], rank: int, tensor: Any) -> Any:
+        """Begin to add up a tensor over all ranks; return the future of it in a list."""
+        assert self._rings is not None
+        if rank == 0:
+            self._emit({"added": tensor.numel() * tensor.element_size()})
+        return self._rings.begin(group_on, rank, tensor)
 
     def begin(
         self,
-        group_on: Callable[[str, str], Any],
+        group_on: Callable[..., Any],
         rank: int,
         out: Any,
         rows: Any,
@@ -59,7 +95,8 @@ class LaneExchange:
     ) -> Any:
         """Begin an all-to-all; return the future of `out`.
 
-        group_on: makes a process group of all ranks on a network device, by device and name.
+        group_on: makes a process group on a network device, by device, name and ranks; without
+            these of all ranks.
         taken, given: rows from and to each rank.
         """
         future = self._torch.futures.Future()
@@ -67,8 +104,7 @@ class LaneExchange:
         def run() -> None:
             try:
                 if not self._groups:
-                    named = enumerate(self._devices)
-                    self._groups = [group_on(device, f"lane {number}") for number, device in named]
+                    self._connect(group_on, rank)
                 with self._torch.no_grad():
                     self._exchange(rank, out, rows, list(taken), list(given))
             except Exception as error:  # of any type: the script gets it
@@ -79,28 +115,160 @@ class LaneExchange:
         self._worker.submit(run)
         return future
 
+    def _connect(self, group_on: Callable[..., Any], rank: int) -> None:
+        for number, device in enumerate(self._devices):
+            self._groups[number] = group_on(device, f"lane {number}")
+        self._here = next(ranks for ranks in self._servers if rank in ranks)
+        if len(self._here) > 1:
+            self._groups[_SCALE_UP] = group_on("lo", "scale-up", self._here)
+
     def _exchange(self, rank: int, out: Any, rows: Any, taken: list[int], given: list[int]) -> None:
         shape = rows.shape[1:]
         self._emit({"wants": given, "size": math.prod(shape) * rows.element_size()})
-        lanes = self._answers.get()["lanes"]
+        stages = self._answers.get()["stages"]
         began = time.monotonic_ns()
-        pieces, places = list(rows.split(given)), list(out.split(taken))
-        pending = []
-        for lane, sent, come in lanes:
-            # A lane's share of what goes to a rank, and of what comes, is the next piece of it.
-            now = self._torch.cat([pieces[to][:count] for to, count in enumerate(sent)])
-            pieces = [pieces[to][count:] for to, count in enumerate(sent)]
-            into = [places[source][:count] for source, count in enumerate(come)]
-            places = [places[source][count:] for source, count in enumerate(come)]
-            landing = rows.new_empty(sum(come), *shape)
-            work = self._groups[lane].alltoall_base(landing, now, come, sent)
-            pending.append((work, landing, come, into))
-        places[rank].copy_(pieces[rank])  # no lane has a share of what stays
-        for work, landing, come, into in pending:
+        own, places = rows.split(given), out.split(taken)
+        passing: dict[tuple[int, int, int], Any] = {}
+
+        def of(source: int, sink: int, first: int, count: int) -> Any:
+            if source == rank:
+                return own[sink][first : first + count]
+            return passing.pop((source, sink, first))
+
+        def land(work: Any, landing: Any, pieces: Any) -> None:
             work.wait()
-            for place, piece in zip(into, landing.split(come), strict=True):
-                place.copy_(piece)
+            parts = landing.split([count for *_, count in pieces])
+            for (source, sink, first, count), part in zip(pieces, parts, strict=True):
+                if sink == rank:
+                    places[source][first : first + count].copy_(part)
+                else:
+                    passing[source, sink, first] = part
+
+        beside: list[Any] = []
+        leaving: list[Any] = []
+        for stage, sends, receives in stages:
+            coming: list[Any] = []
+            for lane, peer, pieces in receives:
+                landing = rows.new_empty(sum(count for *_, count in pieces), *shape)
+                work = self._groups[lane].recv([landing], self._number(lane, peer), stage)
+                # What stays within a server waits for nothing, and nothing waits for it.
+                later = beside if lane == _SCALE_UP and stage % 2 else coming
+                later.append((work, landing, pieces))
+            for lane, peer, pieces in sends:
+                batch = self._torch.cat([of(*piece) for piece in pieces])
+                work = self._groups[lane].send([batch], self._number(lane, peer), stage)
+                leaving.append((work, batch))  # kept until it has left
+            for each in coming:
+                land(*each)
+        places[rank].copy_(own[rank])
+        for each in beside:
+            land(*each)
+        for work, _ in leaving:
+            work.wait()
         self._emit({"began": began, "over": time.monotonic_ns()})
+
+    def _number(self, lane: int, rank: int) -> int:
+        """Return a rank's number in a lane's group."""
+        return self._here.index(rank) if lane == _SCALE_UP else rank
+
+
+class Rings:
+    """Sums over all ranks, part by part on rings of the servers' gateways.
+
+    Args:
+        torch: PyTorch.
+        rings: device and gateways of each, a gateway of each server in the order of the ring.
+        servers: the ranks of each.
+    """
+
+    def __init__(self, torch: Any, rings: Sequence[Any], servers: Sequence[Sequence[int]]) -> None:
+        self._torch, self._rings, self._servers = torch, rings, servers
+        self.parts = len(rings) * len(servers)
+        self._within: Any = None
+        self._groups: list[Any] = []
+        self._worker = ThreadPoolExecutor(1)
+
+    def begin(self, group_on: Callable[..., Any], rank: int, tensor: Any) -> Any:
+        """Begin to add up `tensor` over all ranks, in place; return the future of it in a list."""
+        future = self._torch.futures.Future()
+
+        def run() -> None:
+            try:
+                if not self._groups:
+                    self._connect(group_on, rank)
+                with self._torch.no_grad():
+                    self._add(rank, tensor)
+            except Exception as error:  # of any type: the script gets it
+                future.set_exception(error)
+            else:
+                future.set_result([tensor])
+
+        self._worker.submit(run)
+        return future
+
+    def _connect(self, group_on: Callable[..., Any], rank: int) -> None:
+        self._here = next(ranks for ranks in self._servers if rank in ranks)
+        if len(self._here) > 1:
+            self._within = group_on("lo", "sums", self._here)
+        for number, (device, _) in enumerate(self._rings):
+            self._groups.append(group_on(device, f"ring {number}"))
+
+    def _add(self, rank: int, tensor: Any) -> None:
+        flat = tensor.reshape(-1)
+        parts = [part.contiguous() for part in flat.tensor_split(len(self._rings))]
+        gateways = [next(one for one in of if one in self._here) for _, of in self._rings]
+        leaving, coming = [], []
+        for number, gateway in enumerate(gateways):
+            if gateway != rank:
+                place, added = self._here.index(gateway), parts[number].clone()
+                leaving.append((self._within.send([parts[number]], place, number), parts[number]))
+                coming.append(self._within.recv([added], place, number))
+                parts[number] = added
+        for number, gateway in enumerate(gateways):
+            if gateway == rank:
+                parts[number] = self._gather(rank, parts[number], number)
+                self._around(rank, parts[number], number)
+                for place, other in enumerate(self._here):
+                    if other != rank:
+                        work = self._within.send([parts[number]], place, number)
+                        leaving.append((work, parts[number]))
+        # A send ends once its peer receives: all receive before one waits for a send.
+        for work in (*coming, *(work for work, _ in leaving)):
+            work.wait()
+        flat.copy_(self._torch.cat(parts))
+        if flat.data_ptr() != tensor.data_ptr():
+            tensor.copy_(flat.view_as(tensor))
+
+    def _gather(self, rank: int, own: Any, number: int) -> Any:
+        """Return the sum of a part within the server, in the order of its ranks."""
+        come = []
+        for place, other in enumerate(self._here):
+            part = own if other == rank else own.new_empty(own.shape)
+            work = None if other == rank else self._within.recv([part], place, number)
+            come.append((part, work))
+        total = None
+        for part, work in come:
+            if work is not None:
+                work.wait()
+            total = part.clone() if total is None else total.add_(part)
+        return total
+
+    def _around(self, rank: int, total: Any, number: int) -> None:
+        """Add up a part over the gateways of its ring, in place."""
+        group, gateways = self._groups[number], self._rings[number][1]
+        count, place = len(gateways), gateways.index(rank)
+        after, before = gateways[(place + 1) % count], gateways[place - 1]
+        chunks = total.tensor_split(count)
+        for step in range(2 * (count - 1)):
+            adds = step < count - 1
+            out = chunks[(place - step) % count]
+            into = chunks[(place - step - 1) % count]
+            landing = into.new_empty(into.shape)
+            come = group.recv([landing], before, number)
+            work = group.send([out.contiguous()], after, number)
+            come.wait()
+            into.copy_(landing + into if adds else landing)
+            work.wait()
 
 
 connect = LaneExchange

@@ -8,7 +8,7 @@ NICs alone, on a lane of their own, at any time.
 
 import itertools
 import queue
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -19,6 +19,11 @@ import numpy as np
 
 from lightrig.harness.bench import Bench, Fabric
 from lightrig.harness.jobs.bench.lanes import Lanes
+from lightrig.harness.jobs.bench.port_traffic import (
+    PortTraffic,
+    port_traffic,
+    segments_sent_again,
+)
 from lightrig.harness.measure.links import await_carriers
 from lightrig.harness.systems.mixnet.planning.calendar import FirstExchange, Knowledge, Phase
 from lightrig.harness.systems.mixnet.planning.control import (
@@ -28,11 +33,20 @@ from lightrig.harness.systems.mixnet.planning.control import (
     Prediction,
 )
 from lightrig.harness.systems.mixnet.planning.cross_connects import plan_testbed
+from lightrig.harness.systems.mixnet.planning.delegation import (
+    Links,
+    link_bytes,
+    packet_rings,
+    rank_stages,
+    rank_transfers,
+    ring_bytes,
+)
 from lightrig.harness.systems.mixnet.planning.demand import (
     Matrix,
     Placement,
     server_traffic,
 )
+from lightrig.harness.systems.mixnet.planning.exchange import Transfer
 from lightrig.harness.systems.mixnet.planning.lanes import (
     exchange_time,
     lane_routes,
@@ -43,10 +57,10 @@ from lightrig.harness.systems.mixnet.planning.region import Region
 from lightrig.harness.systems.mixnet.planning.routing import Routing
 from lightrig.harness.systems.mixnet.runtime.exchanges import TCP
 from lightrig.instruments.clock import Clock, Span
-from lightrig.instruments.jobs.traffic.rank_session import RankSession
+from lightrig.instruments.jobs.traffic.rank_session import RankSession, ScriptRun
 from lightrig.instruments.jobs.traffic.training import PrintedLines, Script, ScriptModule
 from lightrig.instruments.servers.host.linux import LinuxServer
-from lightrig.testbeds import Plan
+from lightrig.testbeds import Plan, Port
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +76,7 @@ class TrainingExchange:
         began: when the last rank began it, in ns.
         ended: when the last rank had ended it, in ns.
         predicted: its duration by the model of flows, in ns.
+        carried: bytes that each directed link between servers was planned to carry.
     """
 
     step: int
@@ -75,6 +90,7 @@ class TrainingExchange:
     began: int
     ended: int
     predicted: float
+    carried: Links
 
     @property
     def waited(self) -> int:
@@ -124,14 +140,35 @@ class NewCircuits:
     done: int
 
 
+@dataclass(frozen=True, slots=True)
+class LinkPeriod:
+    """What NIC ports have carried while the circuits of one plan were in place.
+
+    Attributes:
+        plan: the circuits.
+        planned: bytes of all-to-alls over each directed link.
+        counted: what the kernel has counted at each NIC port meanwhile.
+        again: segments that each server's kernel has sent again, since a queue dropped them.
+    """
+
+    plan: Plan
+    planned: Links
+    counted: Mapping[Port, PortTraffic]
+    again: Mapping[str, int]
+
+
 @dataclass(frozen=True)
 class TrainedExperts:
-    """A script that has run: what each rank printed and when, its all-to-alls and changes."""
+    """A script that has run: what each rank printed and when, its all-to-alls and changes.
+
+    periods: what links carried, one after another, where that was asked for.
+    """
 
     printed: Mapping[int, Sequence[tuple[Span, str]]]
     exchanges: Sequence[TrainingExchange]
     changes: Sequence[CircuitChange]
     predictions: Sequence[Prediction]
+    periods: Sequence[LinkPeriod] = ()
 
     def losses(self) -> list[tuple[int, str]]:
         """Return the lines with a step's loss that each rank has printed."""
@@ -180,13 +217,14 @@ class ExpertTraining:
     ) -> None:
         self._fabric, self.clock = fabric, fabric.bench.clock
         self._testbed = fabric.testbed
-        self.region = Region.of(fabric.testbed)
+        self.region = Region.of(fabric.testbed).with_ranks
         self.placement = _placement(self.region)
         self._width = max(len(server.ports) for server in self.region.servers)
-        self._lanes = open_lanes(fabric.bench, self._width + 1)
+        self.rings = packet_rings(self.placement, Routing(self.region, ()))
+        self._lanes = open_lanes(fabric.bench, self._width + max(1, len(self.rings)))
         servers = list(self._lanes.servers.values())
         of_ranks = [servers[number] for number in self.placement.server_of]
-        device = self._lanes.devices[self._width]  # of packets, whose address is the last
+        device = self._lanes.devices[self._width]  # the first of packets
         address = self._lanes.addresses[servers[0].name][self._width]
         try:
             self.session = open_session(self.clock, of_ranks, [device] * len(of_ranks), address)
@@ -196,7 +234,15 @@ class ExpertTraining:
         self.pytorch = self.session.pytorch
 
     def train(
-        self, script: Script, layers: int, plan: Plan, first: FirstExchange | None = None
+        self,
+        script: Script,
+        layers: int,
+        plan: Plan,
+        first: FirstExchange | None = None,
+        *,
+        count: bool = False,
+        rings: bool = False,
+        listener: PrintedLines | None = None,
     ) -> TrainedExperts:
         """Run `script`, a mixture of `layers` layers, beginning with the circuits of `plan`.
 
@@ -204,13 +250,52 @@ class ExpertTraining:
         their gradients.
 
         first: strategy for the first all-to-all of a layer; None: the circuits never change.
+        count: read what NIC ports have counted whenever circuits are about to move, which takes
+            some ms.
+        rings: add up what all ranks add up over rings of packets, one for each packet NIC: within
+            a server, around its ring, and back (§5.3). Losses are then not those of Gloo's own
+            sums to the last bit, but always the same.
+        listener: hears what ranks print.
 
         Raises:
             TrainingFailedError: the script failed.
             LinksDownError: a circuit's ports got no carrier.
             InstrumentError: a switch or server refused.
         """
-        return _Run(self, script, layers, plan, first).result()
+        return _Run(
+            self, script, layers, plan, first, count=count, rings=rings, listener=listener
+        ).result()
+
+    def alone(
+        self,
+        script: Script,
+        plan: Plan,
+        listener: PrintedLines | None = None,
+        *,
+        rings: bool = False,
+    ) -> tuple[ScriptRun, list[int]]:
+        """Run `script` over packets alone, by Gloo, while the switch holds `plan`.
+
+        rings: add up over the servers' rings what all ranks add up.
+
+        Return what it did, and how many all-to-alls of rows each step of its optimizer had.
+        Raises as `train` does.
+        """
+        self.bring_in(plan, None)
+        listener = listener or PrintedLines()
+        counts: list[int] = []
+
+        def note(rank: int, message: Any, at: Span) -> None:
+            del at
+            if rank == 0 and "counted" in message:
+                ended = len(listener.steps[0])
+                counts.extend([0] * (ended + 1 - len(counts)))
+                counts[ended] += 1
+
+        module = self.module(note, rings=rings, lanes=False)
+        groups = {"all": range(self.placement.ranks)}
+        run = self.session.run(script, listener, "watched", groups, module=module)
+        return run, counts
 
     def close(self) -> None:
         """End all programs, and leave the servers as they were found."""
@@ -218,6 +303,30 @@ class ExpertTraining:
         self._lanes.close()
 
     # ------------------------------------------------------------------------- for a run
+
+    def module(
+        self,
+        on_message: Callable[[int, Any, Span], None],
+        *,
+        rings: bool,
+        lanes: bool = True,
+    ) -> ScriptModule:
+        """The module of each rank that carries all-to-alls over lanes, and sums over rings."""
+        servers = [
+            [rank for rank, on in enumerate(self.placement.server_of) if on == number]
+            for number in range(self.placement.servers)
+        ]
+        devices = self._lanes.devices[self._width :]
+        on_rings = [
+            [device, list(ring.gateways)] for device, ring in zip(devices, self.rings, strict=False)
+        ]
+        settings = {
+            "lanes": self.lane_devices if lanes else [],
+            "servers": servers,
+            "rings": on_rings if rings else [],
+        }
+        source = resources.files(__package__).joinpath("lane_exchange.py").read_text("utf-8")
+        return ScriptModule(source, settings, on_message)
 
     @property
     def lane_devices(self) -> list[str]:
@@ -244,6 +353,15 @@ class ExpertTraining:
         lit = now()
         self._route(routing)
         return NewCircuits(routing, transition.moved, left, switched, lit, now())
+
+    def traffic(self) -> tuple[dict[Port, PortTraffic], dict[str, int]]:
+        """Return what kernels have counted at NIC ports, and segments that each has sent again.
+
+        Raises `InstrumentError`.
+        """
+        servers = self._lanes.servers
+        counted = port_traffic(self._testbed, servers, self.clock)
+        return counted, segments_sent_again(servers, self.clock)
 
     def plan_for(self, due: DueChange, present: Plan) -> Plan:
         """Plan circuits for a demand."""
@@ -277,12 +395,12 @@ class ExpertTraining:
         return routing_in(self._testbed, plan, self.region)
 
     def _route(self, routing: Routing) -> None:
-        packets = lane_routes(Routing(routing.region, ()), 1)
+        packets = lane_routes(Routing(routing.region, ()), self._lanes.count - self._width)
         self._lanes.route([*lane_routes(routing, self._width), *packets])
 
 
 def _placement(region: Region) -> Placement:
-    ranks = [max(1, server.gpu_count) for server in region.servers]
+    ranks = [server.gpu_count for server in region.servers]
     server_of = (number for number, count in enumerate(ranks) for _ in range(count))
     return Placement(tuple(server_of), len(ranks))
 
@@ -310,6 +428,7 @@ class _Finished:
     plan: Plan
     routing: Routing
     size: int
+    carried: Links
 
 
 class _Run:
@@ -322,15 +441,24 @@ class _Run:
         layers: int,
         plan: Plan,
         first: FirstExchange | None,
+        *,
+        count: bool,
+        rings: bool,
+        listener: PrintedLines | None,
     ) -> None:
         self._training, self._script, self._plan = training, script, plan
         self._clock = training.clock
         self._control = CircuitControl(training.placement, layers, first)
         self._messages: queue.SimpleQueue[tuple[int, Any, int]] = queue.SimpleQueue()
-        self._listener = PrintedLines()
+        self._listener = listener or PrintedLines()
         self._changes: list[CircuitChange] = []
         self._finished: list[_Finished] = []
-        self._lanes_of: tuple[tuple[int, int, Phase] | None, Any] = (None, None)
+        self._place: tuple[int, int, Phase] | None = None
+        self._transfers: list[Transfer] = []
+        self._stages: dict[int, Any] = {}
+        self._counts, self._rings = count, rings
+        self._periods: list[LinkPeriod] = []
+        self._planned: Counter[tuple[Port, Port]] = Counter()
         self._asked: dict[int, int] = {}
         self._sizes: dict[int, int] = {}
         self._running: dict[int, _Begun] = {}
@@ -339,10 +467,10 @@ class _Run:
         """Run it to its end."""
         training = self._training
         self._routing = training.bring_in(self._plan, None).routing
-        module = ScriptModule(
-            resources.files(__package__).joinpath("lane_exchange.py").read_text("utf-8"),
-            {"lanes": training.lane_devices},
+        self._read, self._again = training.traffic() if self._counts else ({}, {})
+        module = training.module(
             lambda rank, message, at: self._messages.put((rank, message, at.latest)),
+            rings=self._rings,
         )
         ranks = range(training.placement.ranks)
         run = training.session.run(
@@ -354,11 +482,13 @@ class _Run:
             beside=[partial(self._loop, len(ranks))],
             ended=lambda rank: self._messages.put((rank, None, 0)),
         )
+        self._end_period()
         return TrainedExperts(
             run.printed,
             list(map(self._described, self._finished)),
             self._changes,
             self._control.predictions,
+            self._periods,
         )
 
     def _loop(self, left: int) -> None:
@@ -372,7 +502,9 @@ class _Run:
                 self._advance()
 
     def _take(self, rank: int, message: Any, at: int) -> None:
-        if "wants" in message:
+        if "added" in message:
+            self._planned.update(ring_bytes(self._training.rings, message["added"]))
+        elif "wants" in message:
             self._control.wants(rank, message["wants"])
             self._asked[rank], self._sizes[rank] = at, message["size"]
         else:
@@ -392,6 +524,7 @@ class _Run:
         planned = self._clock.now()
         new = NewCircuits(self._routing, 0, planned, planned, planned, planned)
         if plan.circuits != self._plan.circuits:
+            self._end_period()
             new = self._training.bring_in(plan, self._plan)
             self._routing, self._plan = new.routing, plan
         self._control.changed()
@@ -413,22 +546,34 @@ class _Run:
 
     def _permit(self, one: Permitted) -> None:
         place = (one.step, one.layer, one.phase)
-        if self._lanes_of[0] != place:
-            self._lanes_of = place, self._training.shares(self._routing, one.traffic)[0]
-        message = [
-            [number, lane[one.rank].tolist(), lane[:, one.rank].tolist()]
-            for number, lane in enumerate(self._lanes_of[1])
-            if lane.any()
-        ]
+        if self._place != place:
+            on = self._training.placement
+            self._place = place
+            self._transfers = rank_transfers(one.traffic, on, self._routing)
+            self._stages = rank_stages(self._transfers, on, self._routing)
         self._running[one.rank] = _Begun(one, self._asked[one.rank], self._clock.now())
-        self._training.session.ranks[one.rank].tell({"lanes": message})
+        self._training.session.ranks[one.rank].tell({"stages": self._stages[one.rank]})
+
+    def _end_period(self) -> None:
+        """Note what links have carried since the last time, now that no all-to-all runs."""
+        if not self._counts:
+            return
+        read, sent_again = self._training.traffic()
+        counted = {port: now.since(self._read[port]) for port, now in read.items()}
+        again = {name: now - self._again[name] for name, now in sent_again.items()}
+        self._periods.append(LinkPeriod(self._plan, dict(self._planned), counted, again))
+        self._read, self._again = read, sent_again
+        self._planned.clear()
 
     def _finish(self, rank: int, message: Any) -> None:
         begun = self._running[rank]
         begun.began, begun.ended = message["began"], message["over"]
         same = [each for each in self._running.values() if each.ended and each.place == begun.place]
         if len(same) == self._training.placement.ranks:
-            self._finished.append(_Finished(same, self._plan, self._routing, self._sizes[rank]))
+            size = self._sizes[rank]
+            carried = link_bytes(self._transfers, size)
+            self._planned.update(carried)
+            self._finished.append(_Finished(same, self._plan, self._routing, size, carried))
 
     def _described(self, finished: _Finished) -> TrainingExchange:
         """Return an all-to-all with what takes time to compute, for which no rank is to wait."""
@@ -446,4 +591,5 @@ class _Run:
             began=max(each.began for each in finished.ranks),
             ended=max(each.ended for each in finished.ranks),
             predicted=training.predicted(finished.plan, finished.routing, lanes, finished.size),
+            carried=finished.carried,
         )
