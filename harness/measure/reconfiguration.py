@@ -496,8 +496,8 @@ def unnoticed_carriers(
     """
     stages = CARRIER_DOWN.name, CARRIER_UP.name
     changed = {one.subject for one in seen if one.stage in stages}
-    told = changed | {port for port, stage in known if stage in stages}
-    quiet = sorted({str(port) for port in darkened} - told) if changed else []
+    known_ports = changed | {port for port, stage in known if stage in stages}
+    quiet = sorted({str(port) for port in darkened} - known_ports) if changed else []
     return [(port, stage) for port in quiet for stage in stages]
 
 
