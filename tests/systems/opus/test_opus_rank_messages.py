@@ -227,6 +227,7 @@ def test_another_job_of_the_same_name_begins_anew(service: Service) -> None:
     service.api.delete("/v1/jobs/first").raise_for_status()
     service.running.request({"do": "submit", "job": "first", "shape": SHAPE})
     assert {each["answer"] for each in service.all_at_once(*SENDS)} == {"granted"}
+    assert light(service)["server0"] == {"server2"}  # it has left its ring for the pipeline
 
 
 @pytest.mark.parametrize(
