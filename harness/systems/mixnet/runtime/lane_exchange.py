@@ -127,12 +127,12 @@ class LaneExchange:
         self._emit({"wants": given, "size": math.prod(shape) * rows.element_size()})
         stages = self._answers.get()["stages"]
         began = time.monotonic_ns()
-        own, places = rows.split(given), out.split(taken)
+        sent, places = rows.split(given), out.split(taken)
         passing: dict[tuple[int, int, int], Any] = {}
 
         def of(source: int, sink: int, first: int, count: int) -> Any:
             if source == rank:
-                return own[sink][first : first + count]
+                return sent[sink][first : first + count]
             return passing.pop((source, sink, first))
 
         def land(work: Any, landing: Any, pieces: Any) -> None:
@@ -160,7 +160,7 @@ class LaneExchange:
                 leaving.append((work, batch))  # kept until it has left
             for each in coming:
                 land(*each)
-        places[rank].copy_(own[rank])
+        places[rank].copy_(sent[rank])
         for each in beside:
             land(*each)
         for work, _ in leaving:
@@ -228,8 +228,8 @@ class Rings:
             if gateway == rank:
                 parts[number] = self._gather(rank, parts[number], number)
                 self._around(rank, parts[number], number)
-                for place, other in enumerate(self._here):
-                    if other != rank:
+                for place, peer in enumerate(self._here):
+                    if peer != rank:
                         work = self._within.send([parts[number]], place, number)
                         leaving.append((work, parts[number]))
         # A send ends once its peer receives: all receive before one waits for a send.
@@ -239,12 +239,12 @@ class Rings:
         if flat.data_ptr() != tensor.data_ptr():
             tensor.copy_(flat.view_as(tensor))
 
-    def _gather(self, rank: int, own: Any, number: int) -> Any:
+    def _gather(self, rank: int, mine: Any, number: int) -> Any:
         """Return the sum of a part within the server, in the order of its ranks."""
         come = []
-        for place, other in enumerate(self._here):
-            part = own if other == rank else own.new_empty(own.shape)
-            work = None if other == rank else self._within.recv([part], place, number)
+        for place, peer in enumerate(self._here):
+            part = mine if peer == rank else mine.new_empty(mine.shape)
+            work = None if peer == rank else self._within.recv([part], place, number)
             come.append((part, work))
         total = None
         for part, work in come:
