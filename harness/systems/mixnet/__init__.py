@@ -13,5 +13,6 @@ SYSTEM = System(
     claims="lightrig.suites.claims.mixnet.claims:COMPUTED",
     quantities=f"{_PACKAGE}.quantities:QUANTITIES",
     fixtures=f"{_PACKAGE}.fixtures",
+    trainer=f"{_PACKAGE}.measurements.train_script:train",
     generator=f"{_PACKAGE}.generator:generate",
 )
