@@ -262,6 +262,7 @@ def test_what_circuits_cost_a_script(pytorch: None) -> None:
 PIPELINE = "examples/train_pipeline.py"
 
 
+@pytest.mark.timeout(1200)
 def test_a_job_whose_circuits_never_change_waits_for_none(pytorch: None) -> None:
     """Four stages on the ring of all ranks: whatever a change takes, the waits are zero."""
     command = [*LIGHTRIG, "train", RAILS, "--instruments", "simulated", "--json"]
