@@ -44,14 +44,15 @@ def _print(name: str, seconds: int) -> None:
             spent += time.process_time() - processor
             took = (clock.now() - before) / (seconds * 1e9)
             of_modules = any(row.quantity.startswith("transceiver.") for row in rows[first:])
-            (modules if of_modules else shares).append(took)
+            shares.append(took)
+            modules += [took] if of_modules else []
         ports = len(bench.testbed.nic_ports)
         of_firmware = sum(row.quantity == "port_counter.firmware_link_downs" for row in rows)
-        worst = max(shares, default=0.0)
+        worst = max(shares)
         whole = (clock.now() - began) / (TESTS * seconds * 1e9) - 1
     print(
-        f"{name}, {ports} ports, tests of {seconds} s: counters at most {worst:.2%} of a test, "
-        f"{worst / MOST_COST:.2f} of the limit; with modules {max(modules, default=0.0):.2%} of "
-        f"one test, {whole:.2%} of all; firmware of {of_firmware / TESTS:.1f} ports a test; "
+        f"{name}, {ports} ports, tests of {seconds} s: readings at most {worst:.2%} of a test, "
+        f"{worst / MOST_COST:.2f} of the limit, with modules {max(modules, default=0.0):.2%}; "
+        f"{whole:.2%} of all; firmware of {of_firmware / TESTS:.1f} ports a test; "
         f"{1e3 * spent / TESTS:.1f} ms of processor a test"
     )
