@@ -132,8 +132,8 @@ def main() -> None:
     }
     for client, (took, peak) in medians.items():
         print(f"{client:<8}{took:8.2f} s{peak:8.0f} MiB, medians of {rounds}")
-    for what, one, other in zip(("time", "memory"), *medians.values(), strict=True):
-        print(f"ratio of {what}: {other / one:.2f}")
+    for what, client, driver in zip(("time", "memory"), *medians.values(), strict=True):
+        print(f"ratio of {what}: {driver / client:.2f}")
     print(
         f"limit of a reading: {LIMIT_S} s, slowest {max(took for took, _ in found['driver']):.2f} s"
     )

@@ -299,14 +299,14 @@ class _Stream:
             return
         before, now = before or {}, now or {}
         changed = {key: leaves for key, leaves in now.items() if before.get(key) != leaves}
-        deleted, gone = list[Any](), sorted(before.keys() - now.keys())
+        deleted, removed = list[Any](), sorted(before.keys() - now.keys())
         match self._service.switch.deletions:
             case "table":
-                deleted = [self._path] if gone else []
+                deleted = [self._path] if removed else []
             case "empty":
-                changed |= {key: {} for key in gone}
+                changed |= {key: {} for key in removed}
             case _:
-                deleted = [_below(self._path, key) for key in gone]
+                deleted = [_below(self._path, key) for key in removed]
         updates = [(self._path, changed)] if changed else []
         self._send(_notification(self._service.stamp(), self._prefix, updates, deleted))
 

@@ -191,20 +191,20 @@ class SonicGnmi(SonicDatabases):
         self, reply: GnmiReply, circuits: frozenset[Circuit]
     ) -> frozenset[Circuit] | None:
         """Return the circuits after a notification, from those before; None if it does not say."""
-        gone = set()
+        deleted = set()
         for path in reply.message.update.delete:
             names = [each.name for each in path.elem]
             # The published server names the table, with no key (mixed_db_client.go, sendMsiData).
             if len(names) != len(STATE) + 2 or names[-2] not in STATUS_TABLES:
                 return None
-            gone.add(self._named(names[-1]))
+            deleted.add(self._named(names[-1]))
         rows = self._updated(reply)
         if rows is None:
             return None
         states = self._states(rows)
-        gone |= {self._named(key) for key, leaves in rows.items() if not leaves}
-        gone |= {circuit for circuit, found in states.items() if INVALID in found}
-        return (circuits | states.keys()) - gone
+        deleted |= {self._named(key) for key, leaves in rows.items() if not leaves}
+        deleted |= {circuit for circuit, found in states.items() if INVALID in found}
+        return (circuits | states.keys()) - deleted
 
     # -------------------------------------------------------------------------- change
 
@@ -370,13 +370,13 @@ class SonicGnmi(SonicDatabases):
         """Return when all of `made` were tuned and none of `removed` was left."""
         deadline = reply.received + TUNING
         tuned = self._await_tuned(updates, made, deadline) if made else Span(0, 0)
-        gone = self._await_gone(removed, deadline) if removed else Span(0, 0)
+        absent = self._await_removed(removed, deadline) if removed else Span(0, 0)
         return Span(
-            max(reply.not_before, tuned.earliest, gone.earliest),
-            max(reply.received, tuned.latest, gone.latest),
+            max(reply.not_before, tuned.earliest, absent.earliest),
+            max(reply.received, tuned.latest, absent.latest),
         )
 
-    def _await_gone(self, removed: Sequence[Circuit], deadline: int) -> Span:
+    def _await_removed(self, removed: Sequence[Circuit], deadline: int) -> Span:
         """Wait until the states have none of `removed`, which some images write at intervals.
 
         Returns when the last one was seen to be gone; (0, 0) if the first look shows none, and if
