@@ -2,6 +2,8 @@
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from standing_reads import reading_stands
@@ -10,6 +12,7 @@ from lightrig.harness.bench import Bench, Fabric, bind
 from lightrig.harness.jobs.bench.streams import open_stream
 from lightrig.harness.jobs.measure import survival
 from lightrig.harness.jobs.measure.light_faults import Fault, FaultKind, without_light
+from lightrig.harness.jobs.measure.link_use import LinkUse
 from lightrig.harness.jobs.measure.survival import (
     NoFaultError,
     Outcome,
@@ -22,7 +25,7 @@ from lightrig.harness.measure.reconfiguration import bring_up
 from lightrig.instruments.clock import Clock, Span
 from lightrig.instruments.jobs.core.streams import StreamState
 from lightrig.instruments.namespaces import namespaces as kernel
-from lightrig.testbeds import Link, load
+from lightrig.testbeds import Link, Port, load
 
 MS = 1_000_000
 
@@ -402,3 +405,49 @@ def test_tcp_gives_up_after_its_user_timeout(namespaces: Bench) -> None:
     assert "TimeoutError" in found.error or "No route" in found.error
     # Given up at a retransmission or, where the answer was on its way, at a query a second later.
     assert 700 * MS <= found.stall <= 5_000 * MS
+
+
+def test_a_link_is_used_that_carries_a_hundredth_of_the_busiest_one() -> None:
+    """ARP and probes alone are no use; where no port counts, nothing is said."""
+    busy, quiet, ends, other = (
+        Link(Port(f"server{n}", "nic0"), Port(f"server{n + 1}", "nic1")) for n in range(4)
+    )
+    use = LinkUse({busy: 1_000_000, quiet: 9_999, ends: 10_000})
+    assert [use.uses(link) for link in (busy, quiet, ends, other)] == [True, False, True, None]
+    assert use.used == [busy, ends]
+    assert LinkUse({busy: 0}).uses(busy) is None
+
+
+@pytest.mark.parametrize("drawn", [False, True])
+def test_a_fault_on_a_link_that_the_job_does_not_use_is_not_felt(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, drawn: bool
+) -> None:
+    """Where the place was drawn, a link that the job uses takes its place."""
+    fabric, links = Fabric(bench), LinkObservation(bench)
+    plan = fabric.plans["giant-ring"]
+    bring_up(fabric, links, plan)
+    used, unused = sorted(fabric.links(plan))[:2]
+    counted: Any = lambda bench, links: SimpleNamespace(  # noqa: E731
+        use=lambda: LinkUse({used: 10**6, unused: 100})
+    )
+    monkeypatch.setattr(survival, "LinkCounters", counted)
+    job = Scripted(bench.clock, lambda state, _: state)
+    fault = Fault(FaultKind("cut", 400 * MS), unused)
+    found = job_under_fault(fabric, links, job, plan, fault, timeout=3_000 * MS, drawn=drawn)
+    links.pause()
+    assert found.fault.link == (used if drawn else unused)
+    assert found.outcome == ("unharmed" if drawn else "not felt: other link")
+    assert (found.used, found.went_on) == (drawn, True)
+
+
+def test_a_moment_stands_after_what_caused_it_where_bounds_overlap(bench: Bench) -> None:
+    """The carrier is seen to go in bounds that begin before the command's answer does."""
+    found = cut(bench, lambda state, _: state)
+    names = list(found.moments)
+    for cause, effect in (
+        ("command", "carrier lost"),
+        ("command", "acknowledged"),
+        ("command to bring the circuits back", "carrier back"),
+    ):
+        assert names.index(cause) < names.index(effect)
+    assert all(at.earliest <= at.latest for at in found.moments.values())

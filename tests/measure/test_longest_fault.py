@@ -23,8 +23,12 @@ def tried(survived_s: float, trials: int = 9, late_s: float = 0.0) -> tuple[Long
         asked.append(fault.what.duration)
         assert fault == replace(drawn[len(asked) - 1], what=fault.what)
         duration = fault.what.duration + round(late_s * S)
-        survival: Any = SimpleNamespace(duration=duration, went_on=duration <= survived_s * S)
+        survival: Any = SimpleNamespace(
+            duration=duration, went_on=duration <= survived_s * S, outcome="unharmed"
+        )
         search.found(survival)
+        not_felt: Any = SimpleNamespace(duration=1, went_on=True, outcome="not felt: other link")
+        search.found(not_felt)  # which says nothing of its duration
     return search, asked
 
 

@@ -293,6 +293,8 @@ def _document(found: Survival) -> dict[str, Any]:
         **json.loads(found.fault.line()),
         "outcome": found.outcome,
         "stall_ns": found.stall,
+        "stalls_ns": found.stalls,
+        "link_used": found.used,
         "dark_ns": list(found.dark),
         "exchanges": found.exchanges,
         "wrong": found.wrong,
@@ -309,8 +311,11 @@ def _show(found: Survival) -> None:
     dark = f", {format_duration(sum(found.dark) / 2)} without carrier" if found.dark.latest else ""
     partner = f" and {found.fault.partner}" if found.fault.partner else ""
     echo(f"{found.fault.what} of {found.fault.link}{partner}: {found.outcome}")
-    echo(f"  stall {format_duration(found.stall)}{dark}; {found.wrong} wrong results", nl=False)
-    echo(f" of {found.exchanges}; {found.error or 'no error'}")
+    total = f" of {format_duration(found.stalls)} in all" if found.stalls > found.stall else ""
+    echo(f"  stall {format_duration(found.stall)}{total}{dark}; {found.wrong}", nl=False)
+    echo(f" wrong results of {found.exchanges}; {found.error or 'no error'}")
+    if found.used is None:
+        echo("  not checked whether the job uses the link: its ports count no bytes")
     if found.phase is not None:
         echo(f"  light gone {found.phase:.2f} rounds after the last result")
     if found.outcome in ("re-formed", "parted"):
@@ -319,4 +324,6 @@ def _show(found: Survival) -> None:
     if found.outcome not in ("error", "hang") and "rate back to 95 %" not in found.moments:
         echo("  the rate was not back to 95 % while it was watched")
     for name, at in found.moments.items():
-        echo(f"  {(at.latest - found.began) / 1e9:8.3f} s  {name}")
+        least, most = (f"{(end - found.began) / 1e9:.3f}" for end in at)
+        bounds = most if least == most else f"{least} to {most}"
+        echo(f"  {bounds:>16} s  {name}")

@@ -6,13 +6,14 @@ the fault is the same on hardware, and routes stay as they are meanwhile.
 
 import itertools
 import statistics
-from collections.abc import Callable, Collection, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Literal, NamedTuple, Protocol, TypeAlias, get_args
 
 from lightrig.harness.bench import Fabric
 from lightrig.harness.jobs.measure.light_faults import Fault, FaultKind, dark_plans
+from lightrig.harness.jobs.measure.link_use import LinkCounters
 from lightrig.harness.jobs.measure.round_phase import RoundPhase, median_round
 from lightrig.harness.measure.links import LINK_TIMEOUT, UNSEEN, LinkObservation
 from lightrig.harness.measure.recording import Recording
@@ -32,8 +33,10 @@ Outcome: TypeAlias = Literal[
     "error",
     "hang",
     "wrong result",
+    "not felt: other link",
 ]
 OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
+NOT_FELT: Outcome = "not felt: other link"
 
 PacketLoss: TypeAlias = Callable[[Collection[Port], float], Span]
 """Makes the kernels of some ports lose a share of the packets that they receive; returns when."""
@@ -49,6 +52,18 @@ _WINDOW, _AS_BEFORE = 5, 0.95
 """The rate is back once so many rounds in a row took no longer than before, but for 5 %."""
 _LOOK_AGAIN = 20_000_000
 _REROUTED = "routes over the links left"
+_BACK = "command to bring the circuits back"
+_CAUSES = {
+    "acknowledged": "command",
+    "carrier lost": "command",
+    _REROUTED: "carrier lost",
+    "first retransmission": "carrier lost",
+    "carrier back": _BACK,
+    "routes as before": "carrier back",
+    "packets lost no more": "packets lost",
+    "rate back to 95 %": "first result",
+}
+"""Of each moment that another one causes, that one."""
 
 
 class NoFaultError(LightrigError):
@@ -83,6 +98,9 @@ class Survival:
         moments: what happened when, in order, on the bench's clock.
         phase: how many median rounds had passed since the last result when the first carrier went;
             None where rounds are unknown.
+        stalls: duration of all exchanges that met the fault and stood still, together, in ns; of a
+            flap, that of each cut.
+        used: whether the job used the link before the fault; None where no port counted bytes.
     """
 
     outcome: Outcome
@@ -99,11 +117,13 @@ class Survival:
     groups: tuple[tuple[str, ...], ...]
     moments: dict[str, Span]
     phase: float | None = None
+    stalls: int = 0
+    used: bool | None = None
 
     @property
     def went_on(self) -> bool:
         """Whether the job went on by itself, with right results."""
-        return self.outcome in OUTCOMES[:3]
+        return self.outcome in (*OUTCOMES[:3], NOT_FELT)
 
     @property
     def duration(self) -> int:
@@ -152,6 +172,7 @@ def job_under_fault(
     reform: Callable[[], WatchedJob] | None = None,
     reroute: Callable[[Iterable[Link]], object] | None = None,
     phase: RoundPhase | None = None,
+    drawn: bool = False,
 ) -> Survival:
     """Make `fault` under `job`, which has been started on `plan`; see `measure_survival`.
 
@@ -160,9 +181,16 @@ def job_under_fault(
     reroute: leads packets over links alone: over those that are left as soon as a carrier is lost,
         and over those of the plan once all are back; without it routes stay.
     phase: of a round at which the light is to go; without it the moment is the drawn one.
+    drawn: the place of the fault was drawn: a link that the job does not use gives way to one that
+        it does.
     """
     clock = fabric.bench.clock
-    clock.sleep(fault.after)
+    began = clock.now()
+    counters = LinkCounters(fabric.bench, fabric.links(plan))
+    clock.sleep(max(began + fault.after - clock.now(), 0))
+    use = counters.use()
+    if drawn and use.uses(fault.link) is False:
+        fault = replace(fault, link=use.used[0])
     before = job.state()
     if phase is not None:
         clock.sleep(phase.wait(before, clock.now()))
@@ -173,7 +201,11 @@ def job_under_fault(
     if phase is not None and "carrier lost" in made.moments:
         phase.delays.append(max(made.lost.earliest - made.moments["command"].earliest, 0))
     after = _watched(job, clock, made.back, timeout)
-    stall, outcome = _judged(before, after, made.lost, made.back, clock.now())
+    met = _met(after, made.lost, made.back)
+    stall, outcome = _judged(before, after, met, made, clock.now())
+    used = use.uses(fault.link)
+    if outcome == "unharmed" and used is False:
+        outcome = NOT_FELT
     moments = made.moments | _moments_of(before, after, made)
     again = _first_result(reform(), clock, timeout) if reform and outcome == "error" else None
     if again is not None:
@@ -191,8 +223,10 @@ def job_under_fault(
         after.wrong - before.wrong,
         after.error,
         tuple(tuple(sorted(group)) for group in sorted(after.groups, key=sorted)),
-        dict(sorted(moments.items(), key=lambda each: each[1])),
+        _in_order(moments),
         _phase_of(before, after, made.lost),
+        max(stall, sum(each for each in met if each >= _STALL)),
+        used,
     )
 
 
@@ -255,7 +289,7 @@ def _darkened(
                     moments[_REROUTED] = _done(clock, partial(reroute, left))
                 until = min([at.earliest for at in lost.values()] or [sent.latest]) + duration
             clock.sleep(max(until - clock.now(), 0))
-        moments["command to bring the circuits back"], there = _apply(fabric, plan)
+        moments[_BACK], there = _apply(fabric, plan)
         links.await_up(ends, LINK_TIMEOUT)
         if reroute:
             moments["routes as before"] = _done(clock, partial(reroute, present))
@@ -296,6 +330,20 @@ def _apply(fabric: Fabric, plan: Plan) -> tuple[Span, Span]:
     acknowledged = transition.acknowledged()
     transition.verify()
     return sent, acknowledged
+
+
+def _in_order(moments: Mapping[str, Span]) -> dict[str, Span]:
+    """Return moments as they came; where bounds overlap, what caused another comes before it."""
+
+    def key(name: str) -> tuple[int, int]:
+        cause = _CAUSES.get(name)
+        seen = (moments[name].earliest, 0)
+        if cause is None or cause not in moments:
+            return seen
+        before, place = key(cause)
+        return max(seen, (before, place + 1))
+
+    return dict(sorted(moments.items(), key=lambda each: (key(each[0]), each[1])))
 
 
 def _moments_of(before: StreamState, after: StreamState, made: _Made) -> dict[str, Span]:
@@ -353,20 +401,24 @@ def _stopped_later(job: WatchedJob, clock: Clock) -> StreamState:
     return job.stop()
 
 
-def _judged(
-    before: StreamState, after: StreamState, lost: Span, back: Span, now: int
-) -> tuple[int, Outcome]:
-    """Return the longest exchange that met the cut, in ns, and the outcome."""
-    met = [
+def _met(after: StreamState, lost: Span, back: Span) -> list[int]:
+    """Return the durations, in ns, of the exchanges that met the fault."""
+    return [
         duration
         for (began, ended), duration in zip(after.slow, after.durations, strict=True)
         if ended.latest >= lost.earliest and began.earliest <= back.latest
     ]
+
+
+def _judged(
+    before: StreamState, after: StreamState, met: Sequence[int], made: _Made, now: int
+) -> tuple[int, Outcome]:
+    """Return the longest exchange that met the fault, in ns, and the outcome."""
     if after.wrong > before.wrong:
         return max(met, default=0), "wrong result"
     if after.failed is not None:
         return max(after.failed.earliest - after.began.latest, 0), "error"
-    if after.began.latest <= back.latest:
+    if after.began.latest <= made.back.latest:
         return now - after.began.latest, "hang"
     stall = max(met, default=0)
     if len(after.groups) > 1:

@@ -9,6 +9,7 @@ from lightrig.harness.jobs.bench.jobs import CommandJobs, JobCollective, Jobs
 from lightrig.harness.jobs.measure.light_faults import Fault
 from lightrig.harness.jobs.measure.round_phase import RoundPhase
 from lightrig.harness.jobs.measure.survival import (
+    NOT_FELT,
     RECOVERY,
     Survival,
     WatchedJob,
@@ -68,6 +69,7 @@ class FaultRun:
             reform=self._start if self.reform else None,
             reroute=ours.route if ours and self.reroute else None,
             phase=self.phase,
+            drawn=fault.partner is None and not fault.what.to,
         )
 
     def _start(self) -> WatchedJob:
@@ -92,7 +94,9 @@ class LongestFault:
             yield replace(fault, what=replace(fault.what, duration=duration))
 
     def found(self, survival: Survival) -> None:
-        """Take the outcome of a fault."""
+        """Take the outcome of a fault; one that the job cannot have felt says nothing."""
+        if survival.outcome == NOT_FELT:
+            return
         self._trials += 1
         # Not what was asked for: a busy machine may bring the light back late.
         self._stairs.answered(survival.duration / 1e9, failed=not survival.went_on)
