@@ -8,7 +8,6 @@ from typing import TypeVar
 
 from lightrig.harness.bench import Bench
 from lightrig.instruments.core.capabilities import HasNic
-from lightrig.instruments.servers.host.commands import Reading
 from lightrig.testbeds import LightrigError, Link, Port
 
 _T = TypeVar("_T")
@@ -79,22 +78,31 @@ def _counted(
 ) -> list[tuple[Port, int]]:
     found = []
     for port, netdev, rdma in ports:
-        total: int | None = None
-        device = _or_none(server.nic.device, netdev)
-        if device is not None and {"bytes"} <= device.rx.keys() & device.tx.keys():
-            total = device.rx["bytes"] + device.tx["bytes"]
-        of_rdma = _or_none(server.nic.infiniband, rdma) if rdma is not None else None
-        if of_rdma is not None and "port_xmit_data" in of_rdma.counters:
-            counted = of_rdma.counters["port_xmit_data"] + of_rdma.counters.get("port_rcv_data", 0)
+        total = _or_none(partial(_device, server, netdev))
+        of_rdma = _or_none(partial(_rdma_counters, server, rdma)) if rdma is not None else None
+        if of_rdma is not None and "port_xmit_data" in of_rdma:
+            counted = of_rdma["port_xmit_data"] + of_rdma.get("port_rcv_data", 0)
             total = (total or 0) + _WORD * counted
         if total is not None:
             found.append((port, total))
     return found
 
 
-def _or_none(read: Callable[[str], Reading[_T]], name: str) -> _T | None:
-    """Return a reading; None where the tool or the driver has none."""
+def _device(server: HasNic, netdev: str) -> int | None:
+    """Return the bytes that the kernel has counted; None where it counts none."""
+    device = server.nic.device(netdev).value
+    if not {"bytes"} <= device.rx.keys() & device.tx.keys():
+        return None
+    return device.rx["bytes"] + device.tx["bytes"]
+
+
+def _rdma_counters(server: HasNic, rdma: str) -> Mapping[str, int]:
+    return server.nic.infiniband(rdma).value.counters
+
+
+def _or_none(read: Callable[[], _T]) -> _T | None:
+    """Return what is read; None where the tool or the driver has none."""
     try:
-        return read(name).value
+        return read()
     except LightrigError:
         return None
