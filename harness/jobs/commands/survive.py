@@ -311,7 +311,9 @@ def _show(found: Survival) -> None:
     dark = f", {format_duration(sum(found.dark) / 2)} without carrier" if found.dark.latest else ""
     partner = f" and {found.fault.partner}" if found.fault.partner else ""
     echo(f"{found.fault.what} of {found.fault.link}{partner}: {found.outcome}")
-    total = f" of {format_duration(found.stalls)} in all" if found.stalls > found.stall else ""
+    total = f" of {format_duration(found.stalls)} in all"
+    if format_duration(found.stalls) == format_duration(found.stall) or not found.stalls:
+        total = ""
     echo(f"  stall {format_duration(found.stall)}{total}{dark}; {found.wrong}", nl=False)
     echo(f" wrong results of {found.exchanges}; {found.error or 'no error'}")
     if found.used is None:

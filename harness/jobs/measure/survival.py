@@ -98,8 +98,8 @@ class Survival:
         moments: what happened when, in order, on the bench's clock.
         phase: how many median rounds had passed since the last result when the first carrier went;
             None where rounds are unknown.
-        stalls: duration of all exchanges that met the fault and stood still, together, in ns; of a
-            flap, that of each cut.
+        stalls: for how long any exchange that met the fault stood still, in ns; of a flap, that of
+            all its cuts together.
         used: whether the job used the link before the fault; None where no port counted bytes.
     """
 
@@ -225,7 +225,7 @@ def job_under_fault(
         tuple(tuple(sorted(group)) for group in sorted(after.groups, key=sorted)),
         _in_order(moments),
         _phase_of(before, after, made.lost),
-        max(stall, sum(each for each in met if each >= _STALL)),
+        max(stall, _stood_still(after, made.lost, made.back)),
         used,
     )
 
@@ -408,6 +408,20 @@ def _met(after: StreamState, lost: Span, back: Span) -> list[int]:
         for (began, ended), duration in zip(after.slow, after.durations, strict=True)
         if ended.latest >= lost.earliest and began.earliest <= back.latest
     ]
+
+
+def _stood_still(after: StreamState, lost: Span, back: Span) -> int:
+    """Return for how long any exchange that met the fault stood still, in ns.
+
+    What several ranks stood still for at the same time counts once.
+    """
+    total = until = 0
+    for (began, ended), duration in sorted(zip(after.slow, after.durations, strict=True)):
+        if duration < _STALL or ended.latest < lost.earliest or began.earliest > back.latest:
+            continue
+        total += max(ended.latest - max(began.latest, until), 0)
+        until = max(until, ended.latest)
+    return total
 
 
 def _judged(
