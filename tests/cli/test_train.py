@@ -211,10 +211,10 @@ def test_spares_that_no_restart_could_use_are_refused(options: tuple[str, ...], 
 
 
 def test_a_testbed_of_another_system_is_refused() -> None:
-    done = run("--", SCRIPT, testbed="testbeds/mixnet.yaml")
+    done = run("--", SCRIPT, testbed="testbeds/railx.yaml")
     assert done.exit_code == 2
-    assert "its system, mixnet, runs no training scripts" in done.stderr
-    assert "these do: opus" in done.stderr
+    assert "its system, railx, runs no training scripts" in done.stderr
+    assert "these do: mixnet, opus" in done.stderr
 
 
 # ---------------------------------------------------------------------- with real PyTorch

@@ -53,8 +53,8 @@ def test_an_agent_says_which_switches_it_drives(file, tmp_path, monkeypatch) -> 
     monkeypatch.setattr(AGENT, "_LOOK_AGAIN_S", 0.01)
     monkeypatch.setattr(http_api.HttpServer, "close", lambda server: None)
 
-    def served(server, running, listening, token, context=None):
-        assert (token, context) == (None, None)
+    def served(server, running, listening, token, context=None, ranks=None):
+        assert (token, context, ranks) == (None, None, None)
         listening.close()
         handlers[signal.SIGTERM](15, None)
 

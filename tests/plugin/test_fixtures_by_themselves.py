@@ -50,7 +50,9 @@ class Lab:
             name="7", night="2026-03-14", folder=Path("here"), note=self.part("note"),
             not_restored=self.part("not restored"), judged=self.part("judged"),
         )  # fmt: skip
-        self.testbed: Any = SimpleNamespace(name="bench", notes=["a gate"], limits={}, path="f")
+        self.testbed: Any = SimpleNamespace(
+            name="bench", notes=["a gate"], limits={}, path="f", lab_folder=Path("no-such-folder")
+        )
         self.bench: Any = SimpleNamespace(
             testbed=self.testbed, notes=["a late clock"], switches={"a": 1, "b": 2},
             in_process=False, close=self.part("closed"), world=None, simulated=frozenset(),
