@@ -239,7 +239,8 @@ def judge_counts(limit: Limit, counts: Sequence[Counted]) -> Verdict:
     """Every counter must show that the limit is kept, at the limit's confidence.
 
     Its gates of fixed length are judged together by `judge_gates`; one that a sequential test
-    stopped, by that test's decision. A gate that bounds nothing fails.
+    stopped, by that test's decision. A gate that bounds nothing fails, but where its counter cannot
+    be believed: then there is not enough data.
     """
     if not counts:
         return judge(limit, [], [])
@@ -278,7 +279,9 @@ def _judge_alone(limit: Limit, counted: Counted) -> _Judged:
     name = counted.counter
     if (void_reason := counted.void_reason) is not None:
         reason = f"{name} {_NOTHING}: {void_reason}."
-        return _Judged(name, "fail", None, reason, math.inf)
+        # A counter that cannot be believed says nothing of the line; a pattern that was lost does.
+        doubted = counted.count.void is not None
+        return _Judged(name, "not enough data" if doubted else "fail", None, reason, math.inf)
     retained = counted.decision == "accept"
     text = "accepted" if retained else "rejected"
     errors, bits = counted.count.errors, counted.count.bits

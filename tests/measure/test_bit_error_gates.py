@@ -117,25 +117,35 @@ def test_a_gate_bounds_the_ratio_exactly(clock: Clock) -> None:
 
 
 @pytest.mark.parametrize(
-    ("wrong", "compared", "said"),
+    ("wrong", "compared", "said", "outcome"),
     [
-        ({"sync_lost": True}, 1.0, "did not follow the pattern"),
-        ({"clock_lost": True}, 1.0, "no signal"),
-        ({"void": "its counters began anew"}, 1.0, "its counters began anew"),
-        ({"bits": 0}, 1.0, "compared 0 of"),
-        ({}, 0.99, "the signal was lost for a while, or its counters began anew"),
+        ({"sync_lost": True}, 1.0, "did not follow the pattern", "fail"),
+        ({"clock_lost": True}, 1.0, "no signal", "fail"),
+        ({"void": "its counters began anew"}, 1.0, "its counters began anew", "not enough data"),
+        ({"bits": 0}, 1.0, "compared 0 of", "fail"),
+        ({}, 0.99, "the signal was lost for a while, or its counters began anew", "fail"),
     ],
 )
 def test_a_void_gate_is_not_zero_errors(
-    clock: Clock, wrong: dict[str, object], compared: float, said: str
+    clock: Clock, wrong: dict[str, object], compared: float, said: str, outcome: str
 ) -> None:
     counted = count_for(Line(clock, 0.0, wrong, compared), plan_gate(1e-12, 0.95, RATE))
     assert counted.void_reason is not None
     assert said in counted.void_reason
     assert counted.ratio is None
     verdict = judge_counts(LIMIT, [counted])
-    assert verdict.outcome == "fail"
+    assert verdict.outcome == outcome
     assert said in verdict.reason
+
+
+def test_a_counter_that_cannot_be_believed_passes_nothing_beside_a_good_one(clock: Clock) -> None:
+    plan = plan_gate(1e-12, 0.95, RATE)
+    good = count_for(Line(clock, 0.0), plan)
+    doubted = count_for(Line(clock, 0.0, {"void": "a counter is at its maximum"}), plan)
+    assert judge_counts(LIMIT, [good]).outcome == "pass"
+    verdict = judge_counts(LIMIT, [good, doubted])
+    assert verdict.outcome == "not enough data"
+    assert "a counter is at its maximum" in verdict.reason
 
 
 def test_a_counter_may_be_a_little_behind(clock: Clock) -> None:

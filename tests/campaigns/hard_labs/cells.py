@@ -160,7 +160,8 @@ def broken(lab: Lab, found: Mapping[str, Any]) -> Iterator[str]:
     """Return a sentence for each promise that the results of a lab break."""
     yield from found["errors"]
     for quantity, cell in found["cells"].items():
-        if cell["declined"] and quantity not in lab.declined:
+        most = lab.declined_by_chance * (cell["n"] + cell["declined"])
+        if cell["declined"] > most and quantity not in lab.declined:
             yield f"{quantity}: {cell['declined']:,} declined"
         if quantity in lab.excused or not cell["n"]:
             continue

@@ -21,12 +21,14 @@ class Lab(ABC):
     Attributes:
         declined: quantities that may lack a result, or a verdict.
         named: pattern of a message that must report the cause; empty where no cause is required.
+        declined_by_chance: share of a quantity that may lack a result in any lab.
         excused: quantities whose intervals may miss the truth, and why; then the cause must be
             reported.
     """
 
     _: KW_ONLY
     declined: tuple[str, ...] = ()
+    declined_by_chance: float = 0.0
     named: str = ""
     excused: Mapping[str, str] = field(default_factory=dict)
 

@@ -55,6 +55,8 @@ class Losses(Lab):
             afterwards whether the fault showed in any reading.
     """
 
+    # A search for faults errs in one measurement of a hundred, and its fault takes losses away.
+    declined_by_chance: float = 0.01
     simulation: Mapping[str, Any] = field(default_factory=dict)
     switch: Mapping[str, Any] = field(default_factory=dict)
     inject: Callable[[Bench, random.Random], Callable[[], bool] | None] = lambda bench, draws: None
