@@ -14,6 +14,7 @@ SIMULATION = {"switches": {"ocs": {"loss": {"per_nm": "0.005 dB"}}}}
 LAB = Losses(
     simulation=SIMULATION,
     inject=inject,
+    declined=("insertion_loss",),
     excused={"insertion_loss": "the light's wavelength is not known"},
     named="wavelength not included",
 )
