@@ -17,6 +17,7 @@ from lightrig.testbeds.findings import did_you_mean
 from lightrig.testbeds.quantities import (
     QuantityError,
     format_dbm,
+    format_duration,
     parse_celsius,
     parse_db,
     parse_dbm,
@@ -85,6 +86,8 @@ def shown_value(kind: str, value: Value, unit: str) -> str:
         return "not known"
     if isinstance(value, str):
         return value
+    if unit == "ns":
+        return format_duration(value)
     return format_dbm(value) if unit == "dBm" else f"{value:g} {unit}".rstrip()
 
 

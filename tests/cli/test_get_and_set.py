@@ -7,6 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 from lightrig.harness.bench import bind_only
+from lightrig.harness.bench.named_values import shown_value
 from lightrig.harness.bench.settings import SavedInstruments
 from lightrig.harness.cli.app import application
 from lightrig.instruments.clock import SystemClock
@@ -69,6 +70,22 @@ def run(*arguments):
 
 def stored(file):
     return list((file.parent / "state").glob("*.found.json"))
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "unit", "text"),
+    [
+        ("averaging", 2e8, "ns", "200 ms"),
+        ("power", -3.256, "dBm", "-3.26 dBm"),
+        ("shutter", True, "", "open"),
+        ("emission", False, "", "off"),
+        ("attenuation", 3.5, "dB", "3.5 dB"),
+        ("circuit", "1>5", "", "1>5"),
+        ("temperature", None, "°C", "not known"),
+    ],
+)
+def test_a_value_is_shown_as_a_person_reads_it(kind, value, unit, text):
+    assert shown_value(kind, value, unit) == text
 
 
 def test_a_setting_is_read_by_its_name(lab):
