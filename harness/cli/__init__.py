@@ -53,6 +53,9 @@ _CORE = {
     ),
     "get": Command("Read powers, carriers, circuits, settings.", "testbeds/mine.yaml laser ocs.3"),
     "set": Command("Set settings of instruments by name.", "testbeds/mine.yaml laser.power=0dBm"),
+    "ask": Command(
+        "Send an instrument one raw command.", "testbeds/mine.yaml ocs 'RTRV-PATCH:::1:;'"
+    ),
     "restore": Command("Restore the circuits after a run that was killed.", "testbeds/mine.yaml"),
     "who": Command("Show who uses the instruments; contact nothing.", "testbeds/mine.yaml"),
     "note": Command(

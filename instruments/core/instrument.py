@@ -288,6 +288,10 @@ class QueryInstrument(Instrument):
         """Send `command` and return the text of the reply, within `timeout` ns."""
         return self.session.query(f"{command}{self.command_end}".encode(), timeout).text
 
+    def ask(self, command: str) -> str:
+        """Send a command as a person types it, with the line's end; return the reply."""
+        return self.query(command)
+
     def failed(
         self, kind: type[InstrumentError], problem: str, command: str, *details: tuple[str, str]
     ) -> InstrumentError:

@@ -84,6 +84,10 @@ class ScpiInstrument(Instrument):
         """
         return self.session.do(command, timeout)
 
+    def ask(self, command: str) -> str:
+        """See `ScpiSession.ask`."""
+        return self.session.ask(command)
+
     def write_confirmed(self, node: str, value: str, *, selector: str = "") -> None:
         """Set what is no declared setting, and read it back.
 

@@ -90,6 +90,10 @@ class CalientS(Instrument):
         )
         self.sessions = (self._commands, self._monitor)
 
+    def ask(self, command: str) -> str:
+        """See `Tl1Session.ask`."""
+        return self._commands.ask(command)
+
     def identity(self) -> Identity:
         """Return chassis, serial number and software package."""
         lines = self._commands.command("RTRV-NE").lines

@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 from lightrig.instruments.clock import Clock, Span
 from lightrig.instruments.core.endpoint import AddressError, Endpoint
-from lightrig.instruments.core.errors import GarbledError, InstrumentError
+from lightrig.instruments.core.errors import CANNOT, GarbledError, InstrumentError
 from lightrig.instruments.wire.framing import Framing, Scpi
 from lightrig.instruments.wire.session import (
     DEFAULT_TIMEOUT,
@@ -102,6 +102,19 @@ class ScpiSession(LayeredSession):
     def query(self, command: str, timeout: int = DEFAULT_TIMEOUT) -> ScpiReply:
         """Return the reply to `command`; raises what `QuerySession.query` raises."""
         return self._queries.query(f"{command}{self._end}".encode(), timeout, shown=command)
+
+    def ask(self, command: str, timeout: int = DEFAULT_TIMEOUT) -> str:
+        """Send a command as a person types it; return the reply, empty where it is no query.
+
+        Raises `DeniedError` where the error queue tells of one, and with code `CANNOT` for a text
+        that is no single line.
+        """
+        if not command.isprintable():
+            raise self.denied(CANNOT, "expected a command on one line", command)
+        if "?" in command:
+            return self.query(command, timeout).text
+        self.do(command, timeout)
+        return ""
 
     def query_block(self, command: str, timeout: int = DEFAULT_TIMEOUT) -> bytes:
         """Return the bytes of the definite-length block that answers `command`.

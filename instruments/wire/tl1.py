@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 from lightrig.instruments.clock import Clock, Span
 from lightrig.instruments.core.errors import (
+    CANNOT,
     DeniedError,
     DisconnectedError,
     GarbledError,
@@ -41,6 +42,9 @@ _HEAD = re.compile(
 )
 _HEADER = re.compile(r'^[^"]*\d\d-\d\d-\d\d +\d\d:\d\d:\d\d$')
 _CODE = re.compile(r"^[A-Z]{4}$")
+_COLON = re.compile(r':(?=(?:[^"]*"[^"]*")*[^"]*$)')
+"""A colon that separates fields: one that stands in no text in quotes."""
+_OF_LOGIN = frozenset({"ACT-USER", "CANC-USER"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +132,21 @@ class Tl1Session(TaggedSession[Reply, TcpConnection]):
         with self._opening:
             self._opened()
         return self._send(verb, aid, blocks)
+
+    def ask(self, text: str, timeout: int = DEFAULT_TIMEOUT) -> str:
+        """Send a command as a person types it, `RTRV-PATCH:::1:;`, by this session's own tag.
+
+        Returns the data lines. Raises `DeniedError`, with code `CANNOT` for what is no command.
+        """
+        verb, *fields = _COLON.split(text.strip().removesuffix(";"))
+        target, aid, _tag, *blocks = [*fields, "", "", ""][: max(3, len(fields))]
+        if not verb or target or not text.isprintable():
+            wanted = "expected VERB::AID:TAG:BLOCKS; with no target, as in RTRV-PATCH:::1:;"
+            raise self.denied(CANNOT, wanted, text)
+        if verb.upper() in _OF_LOGIN:
+            raise self.denied(CANNOT, "this session logs in and out by itself", verb)
+        reply = self.command(verb, aid, *blocks, timeout=timeout)
+        return "\n".join(reply.lines)
 
     # ------------------------------------------------------------------------ opening
 

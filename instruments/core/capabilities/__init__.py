@@ -28,6 +28,7 @@ from lightrig.instruments.core.capabilities.instruments import (
     Operation,
     Restorable,
     SetsLight,
+    TakesCommands,
 )
 from lightrig.instruments.core.capabilities.light import (
     Attenuator,
@@ -139,5 +140,6 @@ __all__ = [
     "SimultaneousLogs",
     "Stage",
     "SymbolErrorHistogram",
+    "TakesCommands",
     "Telemetry",
 ]

@@ -51,6 +51,14 @@ class HasErrorQueue(Protocol):
 
 
 @runtime_checkable
+class TakesCommands(Protocol):
+    """An instrument to which a single command can be sent as a person types it."""
+
+    def ask(self, command: str) -> str:
+        """Send `command`, whatever it does; return the text of the reply, empty if it has none."""
+
+
+@runtime_checkable
 class Restorable(Protocol):
     """An instrument whose settings can be saved and restored."""
 

@@ -103,6 +103,10 @@ class PolatisScpi(ReroutingSession):
         """Trace of what went over the wire."""
         return self._scpi.trace
 
+    def ask(self, command: str) -> str:
+        """See `ScpiSession.ask`."""
+        return self._scpi.ask(command)
+
     def identity(self) -> Identity:
         """Return manufacturer, product code, serial number and software version."""
         fields = [field.strip() for field in self._query("*IDN?").text.split(",")]

@@ -4,7 +4,12 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from lightrig.instruments.clock import Clock
-from lightrig.instruments.core.capabilities import Identity, Operation, PowerReading
+from lightrig.instruments.core.capabilities import (
+    Identity,
+    Operation,
+    PowerReading,
+    TakesCommands,
+)
 from lightrig.instruments.core.endpoint import AddressError, Endpoint
 from lightrig.instruments.core.instrument import Instrument, Option, line_speed, one_of
 from lightrig.instruments.switches.polatis.facts import FACTS
@@ -121,6 +126,16 @@ class Polatis(Instrument):
                     certificates=self.certificates,
                 )
         raise AddressError(f"{name}: no session over {at.scheme}://")
+
+    def ask(self, command: str) -> str:
+        """Send a command of TL1 or SCPI as a person types it; other wires have no such thing."""
+        if not isinstance(self._commands, TakesCommands):
+            raise self.refused(
+                f"no single command can be sent over {self.endpoint.scheme}://",
+                advice="a client of that protocol, such as netconf-console or curl",
+                command=command,
+            )
+        return self._commands.ask(command)
 
     def identity(self) -> Identity:
         """Return manufacturer, product code, serial number and software version."""

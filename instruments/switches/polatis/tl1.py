@@ -79,6 +79,10 @@ class PolatisTl1(ReroutingSession):
         """Trace of what went over the wire."""
         return self._tl1.trace
 
+    def ask(self, command: str) -> str:
+        """See `Tl1Session.ask`."""
+        return self._tl1.ask(command)
+
     def identity(self) -> Identity:
         """Return manufacturer, product code, serial number and software version."""
         kind = _first(self._command("RTRV-NETYPE")).split(",")
