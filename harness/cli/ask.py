@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from contextlib import closing
+from functools import partial
 from typing import Annotated
 
 import typer
@@ -76,9 +77,9 @@ def ask(
             reply, failure = asked.ask(command), None
         except LightrigError as error:
             reply, failure = "", error
-        changed = [name for kind in kinds for name in lab(lambda kind=kind: kind.leave(purpose))]  # type: ignore[misc]
+        changed = [name for kind in kinds for name in lab(partial(kind.leave, purpose))]
         elsewhere = _differences(before, _foreign(bench, kinds[0]))
-        wire = list(asked.wire()) if hasattr(asked, "wire") else []
+        wire = list(asked.wire())
     for line in elsewhere:
         err.print(line, markup=False)
     if failure is not None:
@@ -108,7 +109,7 @@ def _allowed(instrument: str, command: str) -> bool:
 
 def _foreign(bench: Bench, fabric: Fabric) -> dict[str, frozenset[Circuit]]:
     """Return by switch the circuits that are not the testbed's."""
-    return {name: lab(lambda name=name: fabric.present(name))[1] for name in bench.switches}  # type: ignore[misc]
+    return {name: lab(partial(fabric.present, name))[1] for name in bench.switches}
 
 
 def _differences(

@@ -1,6 +1,7 @@
 """`lightrig set`: settings of instruments by hand, with what they were before."""
 
 from contextlib import closing
+from functools import partial
 from typing import Annotated
 
 import typer
@@ -115,7 +116,7 @@ def _make(changes: list[_Change], saved: SavedInstruments, command: str) -> None
     try:
         for change in changes:
             begun.append(change)
-            lab_or_limit(lambda change=change: change.make(change.wanted))  # type: ignore[misc]
+            lab_or_limit(partial(change.make, change.wanted))
     except BaseException:
         with uninterrupted():
             _put_back(begun, saved, command)
