@@ -152,6 +152,23 @@ def by_hand_notes(testbed: Testbed) -> list[str]:
     ]
 
 
+def state_notes(testbed: Testbed) -> list[str]:
+    """Return sentences on all that is saved of a testbed, states that are of other accounts too.
+
+    Raises what `leftovers` raises.
+    """
+    if not state_folder(testbed).exists():
+        return []
+    found = leftovers(testbed)
+    left = [
+        f"{each.state.origin.instrument} has a saved state, {each.state.origin}: `lightrig restore "
+        f"{testbed.path}` restores what was found, and so does the next run"
+        for each in found.left
+        if each.state.by_hand is None
+    ]
+    return [*by_hand_notes(testbed), *left, *map(str, found.unused)]
+
+
 def forget(testbed: Testbed, found: Found) -> None:
     """Discard states; raises `LeaseConflictError` for those of a run that goes on."""
     lease = open_lease(testbed, "lightrig restore --forget")

@@ -1,7 +1,7 @@
 """One examination of a lab, from the first contact to the light on every port."""
 
 from lightrig.harness.bench import Bench, Fabric
-from lightrig.harness.bench.leftovers import by_hand_notes
+from lightrig.harness.bench.leftovers import state_notes
 from lightrig.harness.components import Components
 from lightrig.harness.doctor.connect import connect_lab
 from lightrig.harness.doctor.contact import contact
@@ -32,8 +32,8 @@ def examine(
     bench = lab.bench
     try:
         contact(lab, findings)
-        for sentence in [] if simulated else by_hand_notes(testbed):
-            findings.note(testbed.name, "set by hand", sentence)
+        for sentence in [] if simulated else state_notes(testbed):
+            findings.note(testbed.name, "saved states", sentence)
         _sizes(bench, findings)
         ports: dict[Port, PortSettings] = {}
         for name, server in bench.servers.items():

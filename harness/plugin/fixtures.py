@@ -161,12 +161,12 @@ def bench(lightrig_testbed: Testbed, pytestconfig: pytest.Config) -> Iterator[Be
     settings = SavedInstruments(bound)
     try:
         settings.save_initial_state()
+        by_hand = [] if bound.in_process else by_hand_notes(testbed)
     except LightrigError as error:
         bound.close()
         pytest.exit(str(error), LAB_ERROR)
     pytestconfig.stash[BENCHES][testbed.name] = bound
     pytestconfig.stash[SETTINGS][testbed.name] = settings
-    by_hand = [] if bound.in_process else by_hand_notes(testbed)
     for note in (*by_hand, *testbed.notes, *bound.notes, *_stored_ports(bound, pytestconfig)):
         pytestconfig.stash[RUN].note(testbed.name, note, in_report=True)
     yield bound

@@ -182,6 +182,27 @@ def test_those_who_look_read_who_made_it(lab):
     assert "set by hand by lightrig connect ocs.4 ocs.10" in run("who", lab.file).stdout
 
 
+def test_doctor_reads_what_is_saved_and_of_whom(lab):
+    run("connect", lab.file, "ocs.4", "ocs.10")
+    checks = json.loads(run("doctor", lab.file, "--read-only", "--json").stdout)
+    (note,) = [check for check in checks if check["check"] == "saved states"]
+    assert "ocs was set by hand (lightrig connect ocs.4 ocs.10, " in note["text"]
+    (path,) = stored(lab)
+    path.chmod(0o666)
+    checks = json.loads(run("doctor", lab.file, "--read-only", "--json").stdout)
+    (note,) = [check for check in checks if check["check"] == "saved states"]
+    assert "it is neither applied nor removed" in note["text"]
+    assert lab.switch.circuits() == LEFT | FOREIGN | circuits("4>10")
+
+
+def test_doctor_reads_what_a_killed_run_has_left(lab):
+    apply_in_a_run(lab, killed=True)
+    checks = json.loads(run("doctor", lab.file, "--read-only", "--json").stdout)
+    (note,) = [check for check in checks if check["check"] == "saved states"]
+    assert "ocs has a saved state, saved " in note["text"]
+    assert ", a night, from " in note["text"]
+
+
 def test_a_circuit_changed_at_the_front_panel_stops_the_next_command(lab):
     run("connect", lab.file, "ocs.4", "ocs.10")
     set_circuits(lab.switch, FOREIGN | {Circuit(1, 10)})
