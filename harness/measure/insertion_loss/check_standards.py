@@ -168,7 +168,9 @@ def changes(
     share = math.sqrt((1 + 1 / len(readings)) * (1 + several * math.pi / 2 / len(more)))
     found = {}
     for circuit, db in more.items():
-        drifts = (part for plane in chain.ends(*circuit) for part in plane.components)
+        ends = chain.ends(*circuit)
+        drifts = (part for plane in ends for part in plane.components)
+        of = (plane.of for plane in ends)
         parts = [
             *(
                 Component(one.name, share * one.standard, one.degrees)
@@ -176,6 +178,9 @@ def changes(
                 if one is not None
             ),
             *(part for part in drifts if part.name in _SINCE),
+            # Light of another wavelength than at the references loses more or less, by what they
+            # state.
+            *(part for part in shared_components(*of) if part.name == "wavelength"),
         ]
         found[circuit] = db - usual, combine(parts)
     return found
