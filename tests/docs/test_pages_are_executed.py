@@ -53,6 +53,7 @@ ELSEWHERE = {
     "lightrig results * s3://*": "needs an object store in the network",
     "python -m benchmarks.mixnet_training": "half an hour, and PyTorch",
     "lightrig train * -- train.py *": "tests/cli/test_train.py",
+    "lightrig train * -- examples/train_moe.py *": "tests/systems/mixnet/test_mixnet_delegation.py",
     "lightrig train * -- examples/train_pipeline.py *": "tests/cli/test_train_like_torchrun.py",
     "MIXNET_TOKENS=FILE *": "needs a recorded trace, of which none may be redistributed",
     "python -m benchmarks.lab_in_a_box": "ten minutes, as root; tests/cli/test_lab_in_a_box.py",
@@ -82,6 +83,9 @@ ENDS = {
     ("*", "lightrig doctor testbeds/mine.yaml --*"): ((1, 3), NO_LAB),
     ("*", "lightrig reference mine.yaml"): ((1, 2, 3), NO_LAB),
     ("*", "lightrig apply testbeds/mine.yaml crossed"): ((3,), NO_LAB),
+    ("*", "lightrig connect testbeds/mine.yaml *"): ((3,), NO_LAB),
+    ("*", "lightrig disconnect testbeds/mine.yaml *"): ((3,), NO_LAB),
+    ("*", "lightrig get testbeds/mine.yaml *"): ((3,), NO_LAB),
     ("*", "pytest * --instruments hardware"): ((1, 3), NO_LAB),
     # Nothing sees the light of that switch, which its profile requires.
     ("docs/how-to/certify.md", "lightrig certify docs/sheets/sonic.yaml *"): (
