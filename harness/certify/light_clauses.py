@@ -258,9 +258,7 @@ def drift(subject: Subject, requirement: Requirement) -> Outcome:
 def _losses(subject: Subject) -> Losses:
     """Return the losses of all circuits between ports of the trial."""
     chain = subject.chain()
-    ingress, egress = ports_of(subject, chain)
-    of_trial = replace(chain, ingress=tuple(ingress), egress=tuple(egress))
-    return measure_losses(subject.fabric, of_trial)
+    return measure_losses(subject.fabric, chain.of_ports(*ports_of(subject, chain)))
 
 
 def levels_of(subject: Subject, chain: Chain, readings: int = FINAL_READINGS) -> dict[int, float]:

@@ -8,6 +8,7 @@ ports that are all lit are told apart by taking the light of some of them away.
 import itertools
 import random
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -74,6 +75,15 @@ def swap_is_found(bench: Bench, trial: Trial, side: str, pair: tuple[int, int]) 
     named = f"{side} {pair[0]} and {side} {pair[1]} are exchanged"
     assert found.reason.startswith(named), found
     assert found.reason.count("are exchanged") == 1
+
+
+def test_losses_of_drawn_ports_of_18(simulated: Simulated) -> None:
+    """Light enters at the ports that were not drawn too, and none of their losses is asked for."""
+    drawn = replace(INTERRUPTING, ports=8)
+    for text in (LAB, WITHOUT_SHUTTERS):
+        found = outcome(simulated(text), "5.9", drawn)
+        assert (found.verdict, found.n) == ("pass", 3), found
+        assert "64 losses from" in found.reason, found
 
 
 def apart(lit: Iterable[frozenset[int]]) -> list[tuple[int, int]]:

@@ -97,6 +97,17 @@ class Chain:
     paired: Mapping[tuple[int, int], tuple[Plane, Plane]] = field(default_factory=dict)
     most_dbm: float | None = None
 
+    def of_ports(self, ingress: Iterable[int], egress: Iterable[int]) -> "Chain":
+        """Return the chain of some of its ports alone."""
+        measured = tuple(ingress)
+        return replace(
+            self,
+            ingress=measured,
+            egress=tuple(egress),
+            launched={n: level for n, level in self.launched.items() if n in measured},
+            entering={n: level for n, level in self.entering.items() if n in measured},
+        )
+
     def ends(self, ingress: int, egress: int) -> tuple[Plane, Plane]:
         """Planes of the two ports of a circuit, their references of one meter if possible."""
         apart = self.planes[ingress], self.planes[egress]
