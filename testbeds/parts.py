@@ -20,7 +20,15 @@ from pydantic_core import core_schema
 
 from lightrig.testbeds.addresses import Control, Login, Options, Reach
 from lightrig.testbeds.base import Part, Stated
-from lightrig.testbeds.quantities import Celsius, Decibels, Duration, PowerLevel, Rate, Wavelength
+from lightrig.testbeds.quantities import (
+    Celsius,
+    Decibels,
+    Duration,
+    PowerLevel,
+    Rate,
+    TimeLimit,
+    Wavelength,
+)
 
 InstrumentKind = Literal[
     "light_source",
@@ -84,6 +92,27 @@ class Identity(Stated):
     firmware: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class WireTimeouts(Stated):
+    """Time limits of the wire to a switch or an instrument; what takes longer names its limit."""
+
+    connect_ns: Annotated[
+        TimeLimit | None,
+        Field(description="For the connection; left out: 3 s, 5 s where it is encrypted"),
+    ] = None
+    reply_ns: Annotated[
+        TimeLimit | None,
+        Field(
+            description="For a reply; left out: 5 s or 10 s, by the wire. A command that is known "
+            "to take longer has its own limit, and at least this one"
+        ),
+    ] = None
+
+    def connect_seconds(self, usual: float) -> float:
+        """Return the time for the connection in s, `usual` where none is stated."""
+        return usual if self.connect_ns is None else self.connect_ns / 1e9
+
+
 @dataclass(frozen=True, kw_only=True)
 class Controlled(Stated):
     """A switch or an instrument, which a driver may control.
@@ -97,6 +126,7 @@ class Controlled(Stated):
         default_factory=dict
     )
     identity: Identity = Identity()
+    timeouts: WireTimeouts = WireTimeouts()
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,24 +264,24 @@ class SshTimeouts(Stated):
     """Time limits of a server behind SSH; what runs longer is named with its limit."""
 
     connect_ns: Annotated[
-        Duration | None,
+        TimeLimit | None,
         Field(description="For the TCP connection; left out: ConnectTimeout of ssh_config, or 5 s"),
     ] = None
     banner_ns: Annotated[
-        Duration | None, Field(description="For the server's banner; left out: as for `connect`")
+        TimeLimit | None, Field(description="For the server's banner; left out: as for `connect`")
     ] = None
     login_ns: Annotated[
-        Duration, Field(description="For the exchange of keys, and as long for the login")
+        TimeLimit, Field(description="For the exchange of keys, and as long for the login")
     ] = 10_000_000_000
     first_answer_ns: Annotated[
-        Duration, Field(description="For the first answer of the probe that is started there")
+        TimeLimit, Field(description="For the first answer of the probe that is started there")
     ] = 10_000_000_000
     answer_ns: Annotated[
-        Duration,
+        TimeLimit,
         Field(description="For each further answer of the probe, beside what it was asked to wait"),
     ] = 10_000_000_000
     program_ns: Annotated[
-        Duration,
+        TimeLimit,
         Field(description="For a tool there, to its end; a measurement of RDMA has 60 s at least"),
     ] = 30_000_000_000
 

@@ -211,6 +211,13 @@ _PLAIN = r"[+-]?\d+(\.\d+)?([eE][+-]?\d+)?\s*"
 _TIME_PATTERN = rf"{_PLAIN}({'|'.join(_TIME)})"
 
 _duration = _from_text(_unsigned, format_duration, _TIME_PATTERN, "70 ms", "75 us", "3 s")
+_limit = _from_text(
+    _within(parse_duration, format_duration, 10**6, 3600 * 10**9),
+    format_duration,
+    _TIME_PATTERN,
+    "500 ms",
+    "30 s",
+)
 _offset = _from_text(parse_duration, format_duration, _TIME_PATTERN, "-2 ms", "0 s")
 _decibels = _from_text(_within(parse_db, format_db, 0, 200), format_db, _PLAIN + "dB", "3 dB")
 _power = _from_text(
@@ -234,6 +241,8 @@ _length = _from_text(
 
 Duration = Annotated[int, _duration[0], _duration[1], _duration[2]]
 """A duration of zero or more, in ns."""
+TimeLimit = Annotated[int, _limit[0], _limit[1], _limit[2]]
+"""A time limit of 1 ms to 1 h, in ns."""
 Offset = Annotated[int, _offset[0], _offset[1], _offset[2]]
 """A duration with a sign, in ns."""
 Decibels = Annotated[float, _decibels[0], _decibels[1], _decibels[2]]

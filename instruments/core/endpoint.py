@@ -1,10 +1,11 @@
 """Address of an instrument, parsed, with its credentials."""
 
 import urllib.parse
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from lightrig.testbeds import LightrigError
+from lightrig.testbeds.parts import WireTimeouts
 
 _WITHOUT_HOST = ("serial", "visa")
 
@@ -25,6 +26,7 @@ class Endpoint:
         user: the user that an address names.
         known_hosts: file of SSH host keys; None for the user's default file.
         ssh_config: configuration of SSH's client; None for that of the user and the machine.
+        timeouts: time limits of the wire.
         certificates: file of trusted certificates; None for those that the system trusts.
         resource: of serial:// the device's path, of visa:// the VISA resource name.
     """
@@ -38,6 +40,7 @@ class Endpoint:
     certificates: Path | None = None
     resource: str = ""
     ssh_config: Path | None = None
+    timeouts: WireTimeouts = field(default_factory=WireTimeouts)
 
     @classmethod
     def parse(cls, address: str, login: tuple[str, str] | None) -> "Endpoint":

@@ -13,8 +13,9 @@ from lightrig.instruments.core.errors import CANNOT, DeniedError, GarbledError, 
 from lightrig.instruments.core.registry import Spec
 from lightrig.instruments.core.wire_facts import WireFact
 from lightrig.instruments.wire.framing import Framing, Lines
-from lightrig.instruments.wire.session import DEFAULT_TIMEOUT, QuerySession, Resync
+from lightrig.instruments.wire.session import QuerySession, Resync
 from lightrig.instruments.wire.stream import Stream, serial_stream, tcp_stream
+from lightrig.instruments.wire.tcp import CONNECT_TIMEOUT
 from lightrig.instruments.wire.trace import Trace
 from lightrig.testbeds import LightrigError
 
@@ -280,12 +281,17 @@ class QueryInstrument(Instrument):
     def __init__(self, name: str, endpoint: Endpoint, clock: Clock, **options: Any) -> None:
         super().__init__(name, endpoint, clock, **options)
         self.session = QuerySession(
-            name, self._open_stream, clock, self.framing, resync=self.resync
+            name,
+            self._open_stream,
+            clock,
+            self.framing,
+            resync=self.resync,
+            timeouts=endpoint.timeouts,
         )
         self.sessions = (self.session,)
 
-    def query(self, command: str, timeout: int = DEFAULT_TIMEOUT) -> str:
-        """Send `command` and return the text of the reply, within `timeout` ns."""
+    def query(self, command: str, timeout: int | None = None) -> str:
+        """Send `command` and return the text of the reply, within `timeout` ns or the usual."""
         return self.session.query(f"{command}{self.command_end}".encode(), timeout).text
 
     def ask(self, command: str) -> str:
@@ -304,4 +310,5 @@ class QueryInstrument(Instrument):
             return serial_stream(
                 self.name, at.resource, self.clock, baud=self.baud, rtscts=self.rts_cts
             )
-        return tcp_stream(self.name, at.host, at.port or self.default_port, self.clock)
+        connecting = at.timeouts.connect_seconds(CONNECT_TIMEOUT)
+        return tcp_stream(self.name, at.host, at.port or self.default_port, self.clock, connecting)

@@ -10,7 +10,6 @@ from lightrig.instruments.core.capabilities import Identity, Operation
 from lightrig.instruments.core.endpoint import Endpoint
 from lightrig.instruments.core.errors import GarbledError
 from lightrig.instruments.core.instrument import Option, QueryInstrument, from_milliseconds
-from lightrig.instruments.wire.session import DEFAULT_TIMEOUT
 from lightrig.testbeds import Circuit
 
 SIZE_ADVICE = "does `size:` in the testbed file say what it is?"
@@ -136,7 +135,7 @@ class TextPositionSwitch(PositionSwitch):
         move_query: is sent in the same write behind a move, which it acknowledges by its reply.
         move_reply: acknowledges a move; None where none does: then the switch is given
             `settling` ns and asked for its position.
-        move_timeout: how long a move may take, in ns.
+        move_timeout: how long a move may take, in ns; None for the usual limit of a reply.
         denial: reply to a move that the switch refuses, with groups `code` and `text`.
         denial_text: its meaning, where the reply has no group `text`.
     """
@@ -149,7 +148,7 @@ class TextPositionSwitch(PositionSwitch):
     dark_command: ClassVar[str] = ""
     move_query: ClassVar[str] = ""
     move_reply: ClassVar[str | None] = None
-    move_timeout: ClassVar[int] = DEFAULT_TIMEOUT
+    move_timeout: ClassVar[int | None] = None
     denial: ClassVar[str | None] = None
     denial_text: ClassVar[str] = ""
     settling = Option(

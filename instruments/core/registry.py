@@ -1,6 +1,7 @@
 """Open the driver of an instrument by its model: Lightrig's own or that of another package."""
 
 from collections.abc import Collection
+from dataclasses import replace
 from typing import ClassVar, Protocol, TypeAlias, cast
 
 from lightrig.instruments.clock import Clock
@@ -82,4 +83,4 @@ def open_instrument(spec: Spec, endpoint: Endpoint, clock: Clock) -> Identified:
                 f"{spec.name}: {spec.model} has no option {option!r}"
                 + did_you_mean(option, sorted(known or ()))
             )
-    return found.open(spec, endpoint, clock)
+    return found.open(spec, replace(endpoint, timeouts=spec.timeouts), clock)

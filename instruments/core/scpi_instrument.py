@@ -17,7 +17,6 @@ from lightrig.instruments.core.errors import (
 )
 from lightrig.instruments.core.instrument import Instrument, line_speed
 from lightrig.instruments.wire.scpi import IDENTITY, scpi_session
-from lightrig.instruments.wire.session import DEFAULT_TIMEOUT
 
 if TYPE_CHECKING:  # see `query_floats`
     import numpy as np
@@ -77,7 +76,7 @@ class ScpiInstrument(Instrument):
 
     # ------------------------------------------------------------------------ commands
 
-    def write(self, command: str, timeout: int = DEFAULT_TIMEOUT) -> Span:
+    def write(self, command: str, timeout: int | None = None) -> Span:
         """Send `command` and check the error queue; return when its acceptance was known.
 
         Raises `DeniedError` where the instrument refuses; waits at most `timeout` ns.
@@ -108,7 +107,7 @@ class ScpiInstrument(Instrument):
         """Send `command` and return at once; `raise_on_error` checks the error queue later."""
         return self.session.write(command)
 
-    def query(self, command: str, timeout: int = DEFAULT_TIMEOUT) -> str:
+    def query(self, command: str, timeout: int | None = None) -> str:
         """Return the reply to `command` as text, within `timeout` ns.
 
         Raises `DeniedError` where the error queue tells why none came.
@@ -119,7 +118,7 @@ class ScpiInstrument(Instrument):
             self.raise_on_error(command, silence)
             raise
 
-    def query_number(self, command: str, timeout: int = DEFAULT_TIMEOUT) -> float:
+    def query_number(self, command: str, timeout: int | None = None) -> float:
         """Return the reply as a number, in the instrument's own unit; see `query`."""
         text = self.query(command, timeout)
         if _NUMBER.fullmatch(text) is None:
@@ -133,7 +132,7 @@ class ScpiInstrument(Instrument):
             raise self.garbled(command, text, "0 or 1")
         return text.endswith("1")
 
-    def query_block(self, command: str, timeout: int = DEFAULT_TIMEOUT) -> bytes:
+    def query_block(self, command: str, timeout: int | None = None) -> bytes:
         """Return the bytes of a definite-length block (IEEE 488.2); see `query`."""
         try:
             return self.session.query_block(command, timeout)
@@ -142,7 +141,7 @@ class ScpiInstrument(Instrument):
             raise
 
     def query_floats(
-        self, command: str, count: int, timeout: int = DEFAULT_TIMEOUT
+        self, command: str, count: int, timeout: int | None = None
     ) -> "npt.NDArray[np.float64]":
         """Return a block of `count` little-endian 4-byte floats, shape (count,); see `query`."""
         import numpy as np  # noqa: PLC0415 - `lightrig check` imports drivers, not numpy
@@ -248,7 +247,7 @@ class Setting(Generic[V]):
         selector: str = "",
         scale: float = 1.0,
         tolerance: float = 0.0,
-        timeout: int = DEFAULT_TIMEOUT,
+        timeout: int | None = None,
         verified: bool = False,
         reason: str = "",
         advice: str = "",

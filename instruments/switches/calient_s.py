@@ -85,6 +85,7 @@ class CalientS(Instrument):
                 clock,
                 endpoint.login,
                 meanings=_MEANINGS,
+                timeouts=endpoint.timeouts,
             )
             for _ in range(2)  # light can be read while a change of circuits is under way
         )

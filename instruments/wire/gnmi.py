@@ -28,15 +28,16 @@ from lightrig.instruments.core.errors import (
     UnreachableError,
 )
 from lightrig.instruments.wire.framing import FramingError
-from lightrig.instruments.wire.pipelined import DEFAULT_TIMEOUT, Pending, TaggedSession
+from lightrig.instruments.wire.pipelined import Pending, TaggedSession
 from lightrig.instruments.wire.stream import StreamClosedError
+from lightrig.instruments.wire.tcp import TLS_TIMEOUT
 from lightrig.instruments.wire.tls import encrypt
 from lightrig.testbeds import LightrigError
+from lightrig.testbeds.parts import WireTimeouts
 
 PORT = 8080
 """TCP port of SONiC's gNMI server (sonic-gnmi, `-port`)."""
 
-_CONNECT_TIMEOUT = 5.0
 _UNAUTHENTICATED = 16
 _NO_GNMI = "answered something that is no gNMI"
 _TRAILERS = 0x80
@@ -120,12 +121,14 @@ class GnmiSession(TaggedSession[GnmiReply, Any]):
         clock: the bench's clock.
         credentials: what is shown and trusted.
         meanings: meaning and remedy of names of status codes.
+        timeouts: time limits that the testbed file states.
 
     Attributes:
         messages: the module with the classes of the protocol file.
     """
 
     _scheme = "gnmi"
+    usual_connect = TLS_TIMEOUT
     _advice = "is the switch busy, does it answer Capabilities to another client?"
     _closed = "had its connection closed before it answered"
     _ends_on_timeout = True
@@ -138,15 +141,16 @@ class GnmiSession(TaggedSession[GnmiReply, Any]):
         clock: Clock,
         credentials: GnmiCredentials,
         meanings: Mapping[str, tuple[str, str]] | None = None,
+        timeouts: WireTimeouts = WireTimeouts(),  # noqa: B008 -- frozen
     ) -> None:
         secrets = credentials.login[1:] if credentials.login else ()
-        super().__init__(instrument, (host, port), clock, meanings, secrets)
+        super().__init__(instrument, (host, port), clock, meanings, secrets, timeouts)
         self.messages = _protocol(instrument)
         self._credentials = credentials
         self._methods: dict[str, str] = {}
         self._partial: dict[str, GnmiReply] = {}
 
-    def call(self, method: str, request: Any, timeout: int = DEFAULT_TIMEOUT) -> GnmiReply:
+    def call(self, method: str, request: Any, timeout: int | None = None) -> GnmiReply:
         """Call `method`, such as "Get", and wait for its reply, at most `timeout` ns.
 
         Raises what `submit` and `Pending.result` raise.
@@ -220,13 +224,13 @@ class GnmiSession(TaggedSession[GnmiReply, Any]):
 
         self._drop(self._connection)  # one that takes no further call
         host, port = self._address
-        connection = self._connect(_CONNECT_TIMEOUT)
+        connection = self._connect()
         encrypted: socket.socket = encrypt(
             self.instrument,
             connection,
             host,
             self._credentials.trusted,
-            _CONNECT_TIMEOUT,
+            self.connect_timeout,
             protocols=("h2",),
             certificate=self._credentials.certificate,
         )
@@ -328,13 +332,15 @@ class Subscription(Pending[GnmiReply]):
         self._came: deque[GnmiReply | InstrumentError] = deque()
         self._waiting: Event | None = None
 
-    def next(self, timeout: int) -> GnmiReply:
-        """Return the next message, at most `timeout` ns from now.
+    def next(self, timeout: int | None = None) -> GnmiReply:
+        """Return the next message, at most `timeout` ns from now; None for the limit of replies.
 
         Raises:
             NoReplyError: none came in time.
             DeniedError, DisconnectedError, GarbledError, UnreachableError: the call has ended.
         """
+        if timeout is None:
+            timeout = self._gnmi.reply_timeout(None)
         # Made first: what comes before the look into the queue is found there.
         waiting = self._waiting = self._clock.event()
         if not self._came:

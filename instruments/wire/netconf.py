@@ -16,8 +16,9 @@ from ncclient.operations import RPC, Dispatch, EditConfig, Get, GetConfig
 from lightrig.instruments.clock import Clock, Span
 from lightrig.instruments.core.errors import DisconnectedError, GarbledError
 from lightrig.instruments.wire.netconf_ssh import NcSession, open_session
-from lightrig.instruments.wire.pipelined import DEFAULT_TIMEOUT, Pending, TaggedSession
+from lightrig.instruments.wire.pipelined import Pending, TaggedSession
 from lightrig.instruments.wire.ssh import SshLogin
+from lightrig.testbeds.parts import WireTimeouts
 
 _NO_NETCONF = "answered something that is not NETCONF"
 
@@ -90,9 +91,11 @@ class NetconfSession(TaggedSession[NetconfReply, NcSession]):
         meanings: meaning and remedy of error tags, by tag.
         spurious: substrings, in lower case, of errors that are no refusal: in a reply that is
             complete without them they are noted and ignored.
+        timeouts: time limits that the testbed file states.
     """
 
     _scheme = "netconf"
+    usual_connect = 5.0
     _ends_on_timeout = True
     _advice = "is the switch busy, is its session limit reached?"
 
@@ -108,9 +111,10 @@ class NetconfSession(TaggedSession[NetconfReply, NcSession]):
         known_hosts: Path | None = None,
         meanings: Mapping[str, tuple[str, str]] | None = None,
         spurious: Collection[str] = (),
+        timeouts: WireTimeouts = WireTimeouts(),  # noqa: B008 -- frozen
     ) -> None:
         secrets = (login[1],) if login else ()
-        super().__init__(instrument, (host, port), clock, meanings, secrets)
+        super().__init__(instrument, (host, port), clock, meanings, secrets, timeouts)
         name, password = login or (user, None)
         self._login = SshLogin(name, password, known_hosts)
         self._spurious = tuple(spurious)
@@ -118,14 +122,14 @@ class NetconfSession(TaggedSession[NetconfReply, NcSession]):
 
     # ---------------------------------------------------------------------------- rpcs
 
-    def get(self, criteria: str, timeout: int = DEFAULT_TIMEOUT) -> NetconfReply:
+    def get(self, criteria: str, timeout: int | None = None) -> NetconfReply:
         """Return state and configuration below a subtree filter, within `timeout` ns.
 
         Raises what `edit` and `Pending.result` raise.
         """
         return self._submit(_Get, filter=("subtree", criteria)).result(timeout)
 
-    def get_config(self, criteria: str, timeout: int = DEFAULT_TIMEOUT) -> NetconfReply:
+    def get_config(self, criteria: str, timeout: int | None = None) -> NetconfReply:
         """Return the running configuration below a subtree filter; see `get`."""
         running = {"source": "running", "filter": ("subtree", criteria)}
         return self._submit(_GetConfig, **running).result(timeout)
@@ -139,7 +143,7 @@ class NetconfSession(TaggedSession[NetconfReply, NcSession]):
         """
         return self._submit(_EditConfig, config, target="running", default_operation="merge")
 
-    def call(self, operation: str, timeout: int = DEFAULT_TIMEOUT) -> NetconfReply:
+    def call(self, operation: str, timeout: int | None = None) -> NetconfReply:
         """Call a vendor-specific rpc, given as an XML element; see `get`."""
         return self._submit(_Dispatch, etree.fromstring(operation)).result(timeout)
 
@@ -170,7 +174,9 @@ class NetconfSession(TaggedSession[NetconfReply, NcSession]):
 
     def _open(self) -> NcSession:
         host, port = self._address
-        session = open_session(self.instrument, host, port, self._clock, self._login, self)
+        session = open_session(
+            self.instrument, host, port, self._clock, self._login, self, self.connect_timeout
+        )
         self._note_opening(f", session {session.id}")
         with self._lock:
             self._connection = session

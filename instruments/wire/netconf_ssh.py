@@ -29,7 +29,6 @@ from lightrig.instruments.wire.tcp import BurstSocket, connect
 # Failures are raised as errors; a log would print them a second time.
 logging.getLogger("ncclient").addHandler(logging.NullHandler())
 
-CONNECT_TIMEOUT = 5.0
 """Time allowed for the connection, and for the hello, in s of real time."""
 
 _BASE_11 = "urn:ietf:params:netconf:base:1.1"
@@ -58,8 +57,9 @@ def open_session(
     clock: Clock,
     login: SshLogin,
     listener: MessageListener,
+    timeout: float,
 ) -> "NcSession":
-    """Connect, log in and exchange hellos.
+    """Connect, log in and exchange hellos, each within `timeout` s of real time.
 
     Raises:
         UnreachableError: no connection, a host key that is not to be trusted, no login, no NETCONF.
@@ -74,13 +74,13 @@ def open_session(
         ["ssh", "-p", str(port), f"{login.user}@{host}" if login.user else host, "-s", "netconf"]
     )
     keys = host_keys(instrument, host, port, login.known_hosts, by_hand=by_hand)
-    connection = connect(instrument, host, port, CONNECT_TIMEOUT, clock)
+    connection = connect(instrument, host, port, timeout, clock)
     session = NcSession(connection, clock, keys, listener)
     try:
         session.connect(
             host,
             port,
-            timeout=CONNECT_TIMEOUT,
+            timeout=timeout,
             username=login.user,
             password=login.password,
             allow_agent=login.password is None,

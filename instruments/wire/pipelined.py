@@ -19,12 +19,12 @@ from typing import Any, Generic, Protocol, TypeVar
 from lightrig.instruments.clock import Clock, Event, FairLock, Span
 from lightrig.instruments.core.errors import DisconnectedError, InstrumentError, NoReplyError
 from lightrig.instruments.wire.framing import Framing, FramingError
-from lightrig.instruments.wire.session import DEFAULT_TIMEOUT as QUERY_TIMEOUT
 from lightrig.instruments.wire.session import Answer
 from lightrig.instruments.wire.stream import StreamClosedError, ThreadedStream
-from lightrig.instruments.wire.tcp import TcpConnection, connect
+from lightrig.instruments.wire.tcp import CONNECT_TIMEOUT, TcpConnection, connect
 from lightrig.instruments.wire.trace import Trace
-from lightrig.instruments.wire.wire_session import WireSession
+from lightrig.instruments.wire.wire_session import LONGER, WireSession
+from lightrig.testbeds.parts import WireTimeouts
 
 R = TypeVar("R")
 
@@ -63,8 +63,8 @@ class Pending(Generic[R]):
         self._outcome = outcome
         self._answered.set()
 
-    def result(self, timeout: int = DEFAULT_TIMEOUT) -> R:
-        """Wait for the reply, at most `timeout` ns.
+    def result(self, timeout: int | None = None) -> R:
+        """Wait for the reply, at most `timeout` ns; None for the usual limit.
 
         Raises:
             DeniedError: the switch refused.
@@ -72,6 +72,7 @@ class Pending(Generic[R]):
             DisconnectedError: the session ended first.
             GarbledError: the reply violates the protocol.
         """
+        timeout = self._session.reply_timeout(timeout)
         if not self._answered.wait(timeout):
             # Either this call takes the command out of the session and resolves it, or the
             # reader has taken it out just now and is about to: both ways the event gets set.
@@ -106,6 +107,7 @@ class TaggedSession(WireSession, Generic[R, C]):
         clock: the bench's clock.
         meanings: meaning and remedy of codes of refusal, by code.
         secrets: strings that neither trace nor errors show.
+        timeouts: time limits that the testbed file states.
 
     Attributes:
         reports: the newest messages that the instrument sent without a command.
@@ -120,6 +122,10 @@ class TaggedSession(WireSession, Generic[R, C]):
     _ends_on_timeout = False
     """Whether a reply that does not come ends the connection."""
 
+    usual_timeout = DEFAULT_TIMEOUT
+    usual_connect = CONNECT_TIMEOUT
+    """Time for the connection where nobody states one, in s."""
+
     _closed = "had its session closed before it answered"
     """Problem of a command whose session is closed meanwhile."""
 
@@ -130,8 +136,9 @@ class TaggedSession(WireSession, Generic[R, C]):
         clock: Clock,
         meanings: Mapping[str, tuple[str, str]] | None,
         secrets: Iterable[str] = (),
+        timeouts: WireTimeouts = WireTimeouts(),  # noqa: B008 -- frozen
     ) -> None:
-        super().__init__(instrument, clock, meanings, secrets=secrets)
+        super().__init__(instrument, clock, meanings, secrets=secrets, timeouts=timeouts)
         self.reports: deque[str] = deque(maxlen=1000)
         self._address = address
         self._opening = FairLock(clock)
@@ -148,9 +155,14 @@ class TaggedSession(WireSession, Generic[R, C]):
         connection = self._connection
         return self._open() if connection is None or connection.over else connection
 
-    def _connect(self, timeout: float) -> socket.socket:
-        """Connect, within `timeout` s of real time; raises `UnreachableError`."""
-        return connect(self.instrument, *self._address, timeout, self._clock)
+    @property
+    def connect_timeout(self) -> float:
+        """Time for the connection, and as long for what encrypts it, in s of real time."""
+        return self.timeouts.connect_seconds(self.usual_connect)
+
+    def _connect(self) -> socket.socket:
+        """Connect, within `connect_timeout`; raises `UnreachableError`."""
+        return connect(self.instrument, *self._address, self.connect_timeout, self._clock)
 
     def _note_opening(self, about: str = "") -> None:
         host, port = self._address
@@ -190,8 +202,9 @@ class TaggedSession(WireSession, Generic[R, C]):
         if self._pop(pending.tag) is None:
             return False
         problem = f"did not answer within {waited / 1e9:g} s"
+        remedy = f"{self._advice}; {LONGER}"
         self._fail(
-            [pending], NoReplyError, problem, ("because", self._what_came()), ("try", self._advice)
+            [pending], NoReplyError, problem, ("because", self._what_came()), ("try", remedy)
         )
         if self._ends_on_timeout:
             self.close()
@@ -236,6 +249,7 @@ class Pipeline:
         clock: the bench's clock.
         framing: finds the end of a reply.
         wrap: makes the socket to be used of a connected one, such as an encrypted one.
+        connect_timeout: time for the connection, in s of real time.
     """
 
     def __init__(
@@ -246,7 +260,9 @@ class Pipeline:
         clock: Clock,
         framing: Framing,
         wrap: Callable[[socket.socket], socket.socket] = lambda connection: connection,
+        connect_timeout: float = CONNECT_TIMEOUT,
     ) -> None:
+        self.connect_timeout = connect_timeout
         self.wrap = wrap
         self.instrument = instrument
         self.clock = clock
@@ -294,9 +310,9 @@ class PipelinedReply:
     sent: Span
     _expected: "_ExpectedReply"
 
-    def result(self, timeout: int = QUERY_TIMEOUT) -> Answer:
+    def result(self, timeout: int | None = None) -> Answer:
         """Wait for the reply, at most `timeout` ns; raises what `QuerySession.query` raises."""
-        expected = self._expected
+        expected, timeout = self._expected, self._session.reply_timeout(timeout)
         if not expected.resolved.wait(timeout):
             expected.resolve(TimeoutError())
         outcome = expected.outcome
@@ -339,7 +355,8 @@ class _PipelinedStream(ThreadedStream):
         self._pipeline = pipeline
         self._expected: deque[_ExpectedReply] = deque()
         clock = pipeline.clock
-        connection = pipeline.wrap(connect(pipeline.instrument, host, port, 3.0, clock))
+        opened = connect(pipeline.instrument, host, port, pipeline.connect_timeout, clock)
+        connection = pipeline.wrap(opened)
         super().__init__(clock, lambda reader: TcpConnection(connection, reader, clock))
 
     def send(self, data: bytes) -> None:

@@ -28,11 +28,12 @@ from lightrig.instruments.core.errors import (
 from lightrig.instruments.wire.framing import LONGEST, FramingError
 from lightrig.instruments.wire.pipelined import DEFAULT_TIMEOUT, Pipeline, PipelinedReply
 from lightrig.instruments.wire.session import Answer, LayeredSession, QuerySession
+from lightrig.instruments.wire.tcp import CONNECT_TIMEOUT, TLS_TIMEOUT
 from lightrig.instruments.wire.tls import encrypt
+from lightrig.testbeds.parts import WireTimeouts
 
 MEDIA = "application/yang-data+json"
 _LONGEST_TEXT = 300
-_TLS_SECONDS = 5.0
 _BEGINS = b"HTTP/1."
 _REPEATED = frozenset({"GET", "PUT", "DELETE"})
 _MOVED = frozenset({301, 302, 303, 307, 308})
@@ -130,7 +131,7 @@ class PendingReply:
         self._session = session
         self._reply = reply
 
-    def result(self, timeout: int = DEFAULT_TIMEOUT) -> RestconfReply:
+    def result(self, timeout: int | None = None) -> RestconfReply:
         """Wait for the reply, at most `timeout` ns; raises what `request` raises."""
         return self._session.decoded(self._reply.result(timeout), self._reply.command)
 
@@ -148,7 +149,10 @@ class RestconfSession(LayeredSession):
         meanings: meaning and remedy of status codes, by code.
         tls: whether it is encrypted; the certificate of the server is verified.
         certificates: file of trusted certificates; None for those that the system trusts.
+        timeouts: time limits that the testbed file states.
     """
+
+    usual_timeout = DEFAULT_TIMEOUT
 
     def __init__(
         self,
@@ -162,6 +166,7 @@ class RestconfSession(LayeredSession):
         meanings: Mapping[int, tuple[str, str]] | None = None,
         tls: bool = False,
         certificates: Path | None = None,
+        timeouts: WireTimeouts = WireTimeouts(),  # noqa: B008 -- frozen
     ) -> None:
         self._where = f"{host}:{port}"
         self._root = root
@@ -171,11 +176,15 @@ class RestconfSession(LayeredSession):
         def wrap(connection: socket.socket) -> socket.socket:
             if not tls:
                 return connection
-            return encrypt(instrument, connection, host, certificates, _TLS_SECONDS)
+            seconds = timeouts.connect_seconds(TLS_TIMEOUT)
+            return encrypt(instrument, connection, host, certificates, seconds)
 
-        self._pipeline = Pipeline(instrument, host, port, clock, framing, wrap)
+        connecting = timeouts.connect_seconds(CONNECT_TIMEOUT)
+        self._pipeline = Pipeline(instrument, host, port, clock, framing, wrap, connecting)
         wire = f"restconf://{self._where}"
-        queries = QuerySession(instrument, self._pipeline.open, clock, framing, wire=wire)
+        queries = QuerySession(
+            instrument, self._pipeline.open, clock, framing, wire=wire, timeouts=timeouts
+        )
         super().__init__(queries, clock, dict.fromkeys(_MOVED, _ELSEWHERE) | dict(meanings or {}))
         # Without Accept-Encoding a server may compress (RFC 9110, 12.5.3).
         self._headers = {"Accept": MEDIA, "Accept-Encoding": "identity", "User-Agent": "lightrig"}
@@ -185,7 +194,7 @@ class RestconfSession(LayeredSession):
             for secret in (login[1], token):
                 self.trace.mask(secret)
 
-    def get(self, path: str, timeout: int = DEFAULT_TIMEOUT) -> RestconfReply:
+    def get(self, path: str, timeout: int | None = None) -> RestconfReply:
         """Return the resource at `path`, relative to the API's root; see `request`."""
         return self.request("GET", path, timeout=timeout)
 
@@ -196,7 +205,7 @@ class RestconfSession(LayeredSession):
         body: object = None,
         *,
         version: str = "",
-        timeout: int = DEFAULT_TIMEOUT,
+        timeout: int | None = None,
     ) -> RestconfReply:
         """Send a request and wait for its reply, at most `timeout` ns.
 
@@ -211,6 +220,7 @@ class RestconfSession(LayeredSession):
             UnreachableError: no connection, or the server refused the login.
             NoReplyError, DisconnectedError, GarbledError: as `QuerySession.query`.
         """
+        timeout = self.reply_timeout(timeout)
         data, shown = self._encoded(method, path, body, version)
         openings = self._queries.openings
         try:

@@ -15,7 +15,6 @@ from lightrig.instruments.core.endpoint import AddressError, Endpoint
 from lightrig.instruments.core.errors import CANNOT, GarbledError, InstrumentError
 from lightrig.instruments.wire.framing import Framing, Scpi
 from lightrig.instruments.wire.session import (
-    DEFAULT_TIMEOUT,
     Answer,
     ExclusiveQuery,
     LayeredSession,
@@ -24,6 +23,8 @@ from lightrig.instruments.wire.session import (
     Resync,
 )
 from lightrig.instruments.wire.stream import OpenStream, Stream, serial_stream, tcp_stream
+from lightrig.instruments.wire.tcp import CONNECT_TIMEOUT
+from lightrig.testbeds.parts import WireTimeouts
 
 _ERROR = re.compile(r'([+-]?\d+)\s*,\s*"?(.*?)"?\s*$', re.DOTALL)
 _LONGEST_QUEUE = 100
@@ -68,6 +69,7 @@ class ScpiSession(LayeredSession):
         resync: rules for getting back into step; None where opening anew is enough.
         wire: the address, for recordings.
         framing: finds the end of a reply; that of SCPI unless stated.
+        timeouts: time limits that the testbed file states.
     """
 
     def __init__(
@@ -82,9 +84,16 @@ class ScpiSession(LayeredSession):
         resync: Resync | None = None,
         wire: str = "",
         framing: Framing | None = None,
+        timeouts: WireTimeouts = WireTimeouts(),  # noqa: B008 -- frozen
     ) -> None:
         queries = QuerySession(
-            instrument, open_stream, clock, framing or Scpi(), resync=resync, wire=wire
+            instrument,
+            open_stream,
+            clock,
+            framing or Scpi(),
+            resync=resync,
+            wire=wire,
+            timeouts=timeouts,
         )
         super().__init__(queries, clock, meanings)
         self._error_query = error_query
@@ -99,11 +108,11 @@ class ScpiSession(LayeredSession):
         """Send a query and return at once; the next command reads its reply first."""
         return self._queries.submit(f"{command}{self._end}".encode(), shown=command)
 
-    def query(self, command: str, timeout: int = DEFAULT_TIMEOUT) -> ScpiReply:
+    def query(self, command: str, timeout: int | None = None) -> ScpiReply:
         """Return the reply to `command`; raises what `QuerySession.query` raises."""
         return self._queries.query(f"{command}{self._end}".encode(), timeout, shown=command)
 
-    def ask(self, command: str, timeout: int = DEFAULT_TIMEOUT) -> str:
+    def ask(self, command: str, timeout: int | None = None) -> str:
         """Send a command as a person types it; return the reply, empty where it is no query.
 
         Raises `DeniedError` where the error queue tells of one, and with code `CANNOT` for a text
@@ -116,7 +125,7 @@ class ScpiSession(LayeredSession):
         self.do(command, timeout)
         return ""
 
-    def query_block(self, command: str, timeout: int = DEFAULT_TIMEOUT) -> bytes:
+    def query_block(self, command: str, timeout: int | None = None) -> bytes:
         """Return the bytes of the definite-length block that answers `command`.
 
         Raises:
@@ -127,7 +136,7 @@ class ScpiSession(LayeredSession):
             raise self._garbled(command, data, "block of data")
         return data[2 + int(data[1:2]) :]
 
-    def do(self, command: str, timeout: int = DEFAULT_TIMEOUT) -> Span:
+    def do(self, command: str, timeout: int | None = None) -> Span:
         """Send `command`, read the error queue, and return the stamp of the acknowledgement.
 
         Raises:
@@ -204,11 +213,13 @@ def scpi_session(
     # A connection may end in a gateway (LAN to GPIB), which hands a late reply to the next one:
     # opening anew is not enough, and *IDN? is sent as well.
     resync = ScpiResync(end=end, reopens=True)
+    connecting = endpoint.timeouts.connect_seconds(CONNECT_TIMEOUT)
     match endpoint.scheme:
         case "scpi":
 
             def open_stream() -> Stream:
-                return tcp_stream(instrument, endpoint.host, endpoint.port or port, clock)
+                at = endpoint.host, endpoint.port or port
+                return tcp_stream(instrument, *at, clock, connecting)
 
         case "serial":
             resync = ScpiResync(end=end)
@@ -223,7 +234,13 @@ def scpi_session(
             resync = ScpiResync(end=end, reopens=not is_serial(endpoint.resource))
 
             def open_stream() -> Stream:
-                return visa_stream(instrument, endpoint.resource, clock, baud=baud)
+                return visa_stream(
+                    instrument,
+                    endpoint.resource,
+                    clock,
+                    baud=baud,
+                    connect_timeout=connecting,
+                )
 
         case _:
             raise AddressError(f"{instrument}: SCPI is spoken over no {endpoint.scheme}://")
@@ -236,4 +253,5 @@ def scpi_session(
         end=end,
         resync=resync,
         wire=str(endpoint),
+        timeouts=endpoint.timeouts,
     )

@@ -29,6 +29,7 @@ from lightrig.instruments.wire.framing import Framing, FramingError
 from lightrig.instruments.wire.messages import Messages
 from lightrig.instruments.wire.stream import OpenStream, StreamClosedError
 from lightrig.instruments.wire.wire_session import WireSession
+from lightrig.testbeds.parts import WireTimeouts
 
 DEFAULT_TIMEOUT = 5_000_000_000
 """Time allowed for a reply, in ns."""
@@ -83,7 +84,9 @@ _VARIANTS = 3
 class ExclusiveQuery(Protocol):
     """`QuerySession.query` for a thread that already has the session to itself."""
 
-    def __call__(self, data: bytes, timeout: int = ..., *, shown: str | None = None) -> Answer:
+    def __call__(
+        self, data: bytes, timeout: int | None = ..., *, shown: str | None = None
+    ) -> Answer:
         """Write `data` and wait for its reply."""
 
 
@@ -98,10 +101,13 @@ class QuerySession(WireSession):
         framing: finds the end of a reply.
         resync: for an instrument that outlives the stream; None where opening anew is enough.
         wire: the address, for recordings.
+        timeouts: time limits that the testbed file states.
 
     Attributes:
         openings: number of times the stream was opened or brought back into step.
     """
+
+    usual_timeout = DEFAULT_TIMEOUT
 
     def __init__(
         self,
@@ -112,8 +118,9 @@ class QuerySession(WireSession):
         *,
         resync: Resync | None = None,
         wire: str = "",
+        timeouts: WireTimeouts = WireTimeouts(),  # noqa: B008 -- frozen
     ) -> None:
-        super().__init__(instrument, clock)
+        super().__init__(instrument, clock, timeouts=timeouts)
         self.openings = 0
         self._open_stream = open_stream
         self._framing = framing
@@ -134,7 +141,7 @@ class QuerySession(WireSession):
         """
         shown = shown or self._framing.show(data).strip()
         with self._lock:
-            messages = self._in_step(DEFAULT_TIMEOUT, shown)
+            messages = self._in_step(self.reply_timeout(None), shown)
             try:
                 span = self._send(messages, data, shown)
             except StreamClosedError as error:
@@ -142,10 +149,8 @@ class QuerySession(WireSession):
             self._unanswered.discard(data)
             return span
 
-    def query(
-        self, data: bytes, timeout: int = DEFAULT_TIMEOUT, *, shown: str | None = None
-    ) -> Answer:
-        """Write `data` and wait for its reply, at most `timeout` ns.
+    def query(self, data: bytes, timeout: int | None = None, *, shown: str | None = None) -> Answer:
+        """Write `data` and wait for its reply, at most `timeout` ns; None for the usual limit.
 
         Getting back into step before takes at most as long again, plus the time of silence.
 
@@ -159,13 +164,14 @@ class QuerySession(WireSession):
             return self._query(data, timeout, shown=shown)
 
     def submit(
-        self, data: bytes, timeout: int = DEFAULT_TIMEOUT, *, shown: str | None = None
+        self, data: bytes, timeout: int | None = None, *, shown: str | None = None
     ) -> "PendingReply":
         """Write `data` and return at once; the next call on this session reads its reply first.
 
         `timeout` is for that reply, in ns. Raises what `write` raises.
         """
         shown = shown or self._framing.show(data).strip()
+        timeout = self.reply_timeout(timeout)
         with self._lock:
             messages = self._in_step(timeout, shown)
             try:
@@ -182,14 +188,14 @@ class QuerySession(WireSession):
                 self._collect(pending)
 
     @contextlib.contextmanager
-    def exclusive(self, command: str, timeout: int = DEFAULT_TIMEOUT) -> Iterator[ExclusiveQuery]:
+    def exclusive(self, command: str, timeout: int | None = None) -> Iterator[ExclusiveQuery]:
         """Keep other threads out for several queries; yields a function that sends one.
 
         `command` names their purpose in errors; `timeout`, in ns, is for getting back into step.
         Raises what `query` raises.
         """
         with self._lock:
-            self._in_step(timeout, command)
+            self._in_step(self.reply_timeout(timeout), command)
             yield self._query
 
     def close(self) -> None:
@@ -216,9 +222,10 @@ class QuerySession(WireSession):
     # ------------------------------------------------------------- with the lock acquired
 
     def _query(
-        self, data: bytes, timeout: int = DEFAULT_TIMEOUT, *, shown: str | None = None
+        self, data: bytes, timeout: int | None = None, *, shown: str | None = None
     ) -> Answer:
         shown = shown or self._framing.show(data).strip()
+        timeout = self.reply_timeout(timeout)
         messages = self._in_step(timeout, shown)
         try:
             sent = self._send(messages, data, shown)
@@ -382,13 +389,17 @@ class LayeredSession(WireSession):
         meanings: see `WireSession`.
     """
 
+    usual_timeout = DEFAULT_TIMEOUT
+
     def __init__(
         self,
         queries: QuerySession,
         clock: Clock,
         meanings: Mapping[Any, tuple[str, str]] | None = None,
     ) -> None:
-        super().__init__(queries.instrument, clock, meanings, trace=queries.trace)
+        super().__init__(
+            queries.instrument, clock, meanings, trace=queries.trace, timeouts=queries.timeouts
+        )
         self._queries = queries
 
     def failed(

@@ -19,7 +19,7 @@ import serial
 
 from lightrig.instruments.clock import Clock, Event
 from lightrig.instruments.core.errors import UnreachableError
-from lightrig.instruments.wire.tcp import Arrivals, TcpConnection, connect
+from lightrig.instruments.wire.tcp import CONNECT_TIMEOUT, Arrivals, TcpConnection, connect
 from lightrig.testbeds import LightrigError
 
 
@@ -59,7 +59,7 @@ OpenStream: TypeAlias = Callable[[], Stream]
 
 
 def tcp_stream(
-    instrument: str, host: str, port: int, clock: Clock, connect_timeout: float = 3.0
+    instrument: str, host: str, port: int, clock: Clock, connect_timeout: float = CONNECT_TIMEOUT
 ) -> Stream:
     """Open a TCP stream, within `connect_timeout` s of real time; raises `UnreachableError`."""
     connection = connect(instrument, host, port, connect_timeout, clock)

@@ -20,6 +20,12 @@ from lightrig.instruments.wire.tls import TlsSocket
 PLACEHOLDER_DOMAIN = ".invalid"
 """Domain of the placeholder names in example files; they are never looked up."""
 
+CONNECT_TIMEOUT = 3.0
+"""Time for a connection where nobody states one, in s."""
+
+TLS_TIMEOUT = 5.0
+"""Time for the encryption of a connection where nobody states one, in s."""
+
 _CLOSE_TIMEOUT = 1.0
 """Real time, in s, in which a simulated device has to notice that its client closed."""
 

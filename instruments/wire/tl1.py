@@ -22,8 +22,9 @@ from lightrig.instruments.core.errors import (
     GarbledError,
     NoReplyError,
 )
-from lightrig.instruments.wire.pipelined import DEFAULT_TIMEOUT, Pending, TaggedSession
+from lightrig.instruments.wire.pipelined import Pending, TaggedSession
 from lightrig.instruments.wire.tcp import Arrivals, TcpConnection
+from lightrig.testbeds.parts import WireTimeouts
 
 LONGEST_BLOCK = 1 << 20
 _TAGS = 1_000_000
@@ -84,7 +85,7 @@ class Tl1Session(TaggedSession[Reply, TcpConnection]):
         clock: the bench's clock.
         login: user and password, or None for a switch without login.
         meanings: meaning and remedy of error codes, by code.
-        connect_timeout: seconds of real time to wait for the connection.
+        timeouts: time limits that the testbed file states.
     """
 
     _scheme = "tl1"
@@ -99,13 +100,12 @@ class Tl1Session(TaggedSession[Reply, TcpConnection]):
         login: tuple[str, str] | None = None,
         *,
         meanings: Mapping[str, tuple[str, str]] | None = None,
-        connect_timeout: float = 3.0,
+        timeouts: WireTimeouts = WireTimeouts(),  # noqa: B008 -- frozen
     ) -> None:
         secrets = (login[1], _escaped(login[1])) if login else ()
         known = _NOT_DONE | dict(meanings or {})
-        super().__init__(instrument, (host, port), clock, known, secrets)
+        super().__init__(instrument, (host, port), clock, known, secrets, timeouts)
         self._login = login
-        self._connect_timeout = connect_timeout
         self._writing = threading.Lock()
         self._buffer = b""
         self._arrivals = Arrivals()
@@ -114,9 +114,7 @@ class Tl1Session(TaggedSession[Reply, TcpConnection]):
 
     # ------------------------------------------------------------------------ commands
 
-    def command(
-        self, verb: str, aid: str = "", *blocks: str, timeout: int = DEFAULT_TIMEOUT
-    ) -> Reply:
+    def command(self, verb: str, aid: str = "", *blocks: str, timeout: int | None = None) -> Reply:
         """Send one command and wait for its reply; see `submit` and `Pending.result`."""
         return self.submit(verb, aid, *blocks).result(timeout)
 
@@ -133,7 +131,7 @@ class Tl1Session(TaggedSession[Reply, TcpConnection]):
             self._opened()
         return self._send(verb, aid, blocks)
 
-    def ask(self, text: str, timeout: int = DEFAULT_TIMEOUT) -> str:
+    def ask(self, text: str, timeout: int | None = None) -> str:
         """Send a command as a person types it, `RTRV-PATCH:::1:;`, by this session's own tag.
 
         Returns the data lines. Raises `DeniedError`, with code `CANNOT` for what is no command.
@@ -153,7 +151,7 @@ class Tl1Session(TaggedSession[Reply, TcpConnection]):
     def _open(self) -> TcpConnection:
         """Connect and log in."""
         try:
-            line = self._connect(self._connect_timeout)
+            line = self._connect()
             self._note_opening()
             with self._lock:  # `disconnected`, from the new reader, waits until the session is set
                 self._buffer, self._unfinished, self._arrivals = b"", None, Arrivals()

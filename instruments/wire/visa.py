@@ -28,12 +28,11 @@ from lightrig.instruments.clock import Clock, Flight
 from lightrig.instruments.core.errors import UnreachableError
 from lightrig.instruments.wire.framing import LONGEST, FramingError, Scpi
 from lightrig.instruments.wire.stream import Stream, ThreadedStream, line_stream, tcp_stream
-from lightrig.instruments.wire.tcp import is_placeholder
+from lightrig.instruments.wire.tcp import CONNECT_TIMEOUT, is_placeholder
 
 BACKEND = "@py"
 """PyVISA's pure-Python backend, which needs no vendor's library; PYVISA_LIBRARY names another."""
 
-_OPEN_TIMEOUT = 3000
 _WRITE_TIMEOUT = 5000
 _NO_TIMEOUT = 3_600_000
 """Timeouts of the library, in ms."""
@@ -55,8 +54,18 @@ def is_serial(resource: str) -> bool:
     return resource.strip().upper().startswith("ASRL")
 
 
-def visa_stream(instrument: str, resource: str, clock: Clock, *, baud: int = 9600) -> Stream:
-    """Open a VISA resource; `baud` is for serial lines. Raises `UnreachableError`."""
+def visa_stream(
+    instrument: str,
+    resource: str,
+    clock: Clock,
+    *,
+    baud: int = 9600,
+    connect_timeout: float = CONNECT_TIMEOUT,
+) -> Stream:
+    """Open a VISA resource, within `connect_timeout` s; `baud` is for serial lines.
+
+    Raises `UnreachableError`.
+    """
     start = clock.now()
 
     def unreachable(why: object, advice: str) -> UnreachableError:
@@ -78,10 +87,10 @@ def visa_stream(instrument: str, resource: str, clock: Clock, *, baud: int = 960
             "write the instrument's address into the testbed file",
         )
     if name.interface_type == "TCPIP" and name.resource_class == "SOCKET":
-        return tcp_stream(instrument, host, int(name.port), clock)
+        return tcp_stream(instrument, host, int(name.port), clock, connect_timeout)
     try:
         manager = pyvisa.ResourceManager(os.environ.get("PYVISA_LIBRARY", BACKEND))
-        opened: Any = manager.open_resource(resource, open_timeout=_OPEN_TIMEOUT)
+        opened: Any = manager.open_resource(resource, open_timeout=round(connect_timeout * 1e3))
         if is_serial(resource):
             opened.baud_rate = baud
             opened.end_input = SerialTermination.none  # the framing finds message ends

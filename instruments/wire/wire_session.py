@@ -6,7 +6,7 @@ a tag. Both open the wire with the first command, and again with the first one a
 """
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 from lightrig.instruments.clock import Clock
 from lightrig.instruments.core.errors import (
@@ -19,6 +19,10 @@ from lightrig.instruments.core.errors import (
 )
 from lightrig.instruments.wire.framing import FramingError
 from lightrig.instruments.wire.trace import Trace
+from lightrig.testbeds.parts import WireTimeouts
+
+LONGER = "where it is that slow, `timeouts: {reply: ...}` in the testbed file"
+"""Remedy in the error of a reply that does not come in time."""
 
 _BUSY = "is it busy, is the command one that it answers?"
 
@@ -32,10 +36,15 @@ class WireSession:
         meanings: meaning and remedy of codes of refusal, by code.
         secrets: strings that neither trace nor errors show.
         trace: that of the session below, for a protocol on top of another session.
+        timeouts: time limits that the testbed file states.
 
     Attributes:
         trace: all traffic.
+        timeouts: see above.
+        usual_timeout: time for a reply where nobody states one, in ns.
     """
+
+    usual_timeout: ClassVar[int]
 
     def __init__(
         self,
@@ -45,9 +54,11 @@ class WireSession:
         *,
         secrets: Iterable[str] = (),
         trace: Trace | None = None,
+        timeouts: WireTimeouts = WireTimeouts(),  # noqa: B008 -- frozen
     ) -> None:
         self.instrument = instrument
         self.trace = trace or Trace(clock, instrument)
+        self.timeouts = timeouts
         self._clock = clock
         self._meanings = meanings or {}
         for secret in secrets:
@@ -56,6 +67,16 @@ class WireSession:
     def close(self) -> None:
         """Close the session; the next command would open it again."""
         raise NotImplementedError
+
+    def reply_timeout(self, timeout: int | None) -> int:
+        """Return the time for a reply in ns: that of its command, and at least what is stated.
+
+        `timeout` is of a command that may take long; None is the usual one.
+        """
+        stated = self.timeouts.reply_ns
+        if timeout is None:
+            return self.usual_timeout if stated is None else stated
+        return max(timeout, stated or 0)
 
     def failed(
         self,
@@ -110,7 +131,7 @@ class WireSession:
         """
         if isinstance(error, TimeoutError):
             problem = f"did not answer within {timeout / 1e9:g} s"
-            details = (("because", came), ("try", _BUSY))
+            details = (("because", came), ("try", f"{_BUSY} {LONGER}"))
             return self.failed(NoReplyError, problem, command, *before, *details)
         if isinstance(error, FramingError):
             problem = "answered something that its protocol does not allow"

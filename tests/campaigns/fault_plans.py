@@ -25,7 +25,7 @@ from lightrig.harness.bench.restoring import NotRestoredError
 from lightrig.harness.bench.saved_state import SavedStates
 from lightrig.instruments.simulated.faults.wire_faults import WIRE_FAULTS, FaultInjector
 from lightrig.instruments.simulated.lab import SimulatedLab
-from lightrig.instruments.wire import netconf_ssh
+from lightrig.instruments.wire.netconf import NetconfSession
 from lightrig.testbeds import Circuit, LightrigError, Plan, load
 from tests.campaigns.records import faults_by_outcome, log, reported, total_of
 
@@ -77,7 +77,7 @@ class Lab:
             return made["world"]
 
         # The hello of NETCONF is awaited in real time: many attempts would look like a hang.
-        netconf_ssh.CONNECT_TIMEOUT = HELLO_S
+        NetconfSession.usual_connect = HELLO_S
         original, simulation.SimulatedLab = simulation.SimulatedLab, world  # type: ignore[assignment, misc]
         try:
             self.bench: Bench = bind(load(path), "simulated", seed)

@@ -32,6 +32,7 @@ from lightrig.instruments.simulated.protocols.netconf_server import NetconfServi
 from lightrig.instruments.wire import netconf, netconf_ssh
 from lightrig.instruments.wire.netconf import NetconfSession
 from lightrig.instruments.wire.netconf_ssh import NcSession, open_session
+from lightrig.testbeds.parts import WireTimeouts
 
 MS = 1_000_000
 SHORT = 80 * MS
@@ -328,7 +329,7 @@ def test_server_without_hello_is_unreachable(against, monkeypatch, hello, messag
     session, server = against()
     server.hello = hello
     with monkeypatch.context() as patched:
-        patched.setattr(netconf_ssh, "CONNECT_TIMEOUT", 1.5)
+        patched.setattr(session, "timeouts", WireTimeouts(connect_ns=1_500_000_000))
         with pytest.raises(UnreachableError, match=message) as raised:
             leaf(session)
     assert "is NETCONF on?" in str(raised.value)

@@ -92,6 +92,7 @@ class PolatisNetconf:
             known_hosts=endpoint.known_hosts,
             meanings=_MEANINGS,
             spurious=("openflow",),
+            timeouts=endpoint.timeouts,
         )
 
     @property

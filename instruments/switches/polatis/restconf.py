@@ -85,6 +85,7 @@ class PolatisRestconf:
             meanings=_MEANINGS,
             tls=tls,
             certificates=Path(certificates).expanduser() if certificates else None,
+            timeouts=endpoint.timeouts,
         )
 
     @property

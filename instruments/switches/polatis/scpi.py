@@ -24,6 +24,7 @@ from lightrig.instruments.wire.pipelined import Pipeline, PipelinedReply
 from lightrig.instruments.wire.scpi import ScpiReply, ScpiResync, ScpiSession
 from lightrig.instruments.wire.session import PendingReply
 from lightrig.instruments.wire.stream import serial_stream
+from lightrig.instruments.wire.tcp import CONNECT_TIMEOUT
 from lightrig.instruments.wire.trace import Trace
 from lightrig.testbeds import Circuit
 
@@ -90,12 +91,19 @@ class PolatisScpi(ReroutingSession):
                 resync=ScpiResync(end="\r\n"),
                 wire=str(endpoint),
                 framing=Lines(b"\r"),  # a line feed behind it begins the next line, and is skipped
+                timeouts=endpoint.timeouts,
             )
             return
         host, port = endpoint.host, endpoint.port or PORT
-        self._pipeline = Pipeline(name, host, port, clock, Scpi())
+        connecting = endpoint.timeouts.connect_seconds(CONNECT_TIMEOUT)
+        self._pipeline = Pipeline(name, host, port, clock, Scpi(), connect_timeout=connecting)
         self._scpi = ScpiSession(
-            name, self._pipeline.open, clock, meanings=_MEANINGS, wire=f"scpi://{host}:{port}"
+            name,
+            self._pipeline.open,
+            clock,
+            meanings=_MEANINGS,
+            wire=f"scpi://{host}:{port}",
+            timeouts=endpoint.timeouts,
         )
 
     @property

@@ -72,6 +72,7 @@ class PolatisTl1(ReroutingSession):
             clock,
             endpoint.login,
             meanings=_MEANINGS,
+            timeouts=endpoint.timeouts,
         )
 
     @property

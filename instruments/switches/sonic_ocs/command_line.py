@@ -11,7 +11,12 @@ from lightrig.instruments.core.capabilities import FactoryLoss, Identity, Operat
 from lightrig.instruments.core.endpoint import Endpoint
 from lightrig.instruments.core.errors import DeniedError, DisconnectedError
 from lightrig.instruments.core.position_switch import PendingMove
-from lightrig.instruments.servers.host.commands import CommandResult, Commands, Started
+from lightrig.instruments.servers.host.commands import (
+    DEFAULT_TIMEOUT,
+    CommandResult,
+    Commands,
+    Started,
+)
 from lightrig.instruments.switches.sonic_ocs.base import (
     BROKEN,
     DONE,
@@ -22,6 +27,7 @@ from lightrig.instruments.switches.sonic_ocs.base import (
     is_id,
 )
 from lightrig.testbeds import Circuit
+from lightrig.testbeds.parts import SshTimeouts
 
 if TYPE_CHECKING:  # paramiko takes long to load; see `_connected`
     from lightrig.instruments.wire.ssh import SshShell
@@ -150,7 +156,7 @@ class SonicCommandLine(SonicSwitch):
         """Begin `reboot` or `warm-reboot`, which ends the connection."""
         command = [*shlex.split(self.become), "warm-reboot" if warm else "reboot"]
         with contextlib.suppress(DisconnectedError):
-            result = self._connected().run(command, _COMMANDS)
+            result = self._connected().run(command, self._time_of_changes)
             if result.status:
                 errors = result.stderr.splitlines()
                 raise self._failed_command(" ".join(command), result, errors)
@@ -168,8 +174,12 @@ class SonicCommandLine(SonicSwitch):
 
     # -------------------------------------------------------------------------- change
 
+    @property
+    def _time_of_changes(self) -> int:
+        return max(_COMMANDS, self.endpoint.timeouts.reply_ns or 0)
+
     def _finish(self, started: Started, commands: Sequence[str], added: Sequence[Circuit]) -> Span:
-        result = started.result(_COMMANDS)
+        result = started.result(self._time_of_changes)
         self._check_success(commands, result)
         # It may have tuned before its command line said that it succeeded.
         deadline = result.at.latest + TUNING
@@ -217,7 +227,7 @@ class SonicCommandLine(SonicSwitch):
 
     def _run_config(self, *what: str) -> None:
         command = [*shlex.split(self.become), "config", *what]
-        result = self._connected().run(command, _COMMANDS)
+        result = self._connected().run(command, self._time_of_changes)
         if result.status or "error" in result.stdout.lower():
             raise self._failed_command(shlex.join(command), result, result.stdout.splitlines())
 
@@ -300,8 +310,15 @@ class SonicCommandLine(SonicSwitch):
                 self.clock,
                 port=self.endpoint.port,
                 login=SshLogin(user, password, self.endpoint.known_hosts, self.endpoint.ssh_config),
+                timeouts=SshTimeouts(connect_ns=self.endpoint.timeouts.connect_ns),
             )
-            self._commands = Commands(self.name, self._shell, self.clock, wire=str(self.endpoint))
+            self._commands = Commands(
+                self.name,
+                self._shell,
+                self.clock,
+                wire=str(self.endpoint),
+                timeout_ns=self.endpoint.timeouts.reply_ns or DEFAULT_TIMEOUT,
+            )
         return self._commands
 
     def _failed_command(

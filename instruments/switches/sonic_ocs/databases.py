@@ -18,7 +18,6 @@ from lightrig.instruments.switches.sonic_ocs.tables import (
     states_in,
 )
 from lightrig.instruments.wire.gnmi import PORT, GnmiCredentials, GnmiSession, json_value, path_of
-from lightrig.instruments.wire.pipelined import DEFAULT_TIMEOUT
 from lightrig.testbeds import Circuit
 
 CONFIGURED = ("CONFIG_DB", "localhost", "OCS_CROSS_CONNECT")
@@ -61,6 +60,7 @@ class SonicDatabases(SonicSwitch):
                 Path(self.client).expanduser() if self.client else None,
             ),
             _MEANINGS,
+            endpoint.timeouts,
         )
         self.sessions = (self._session,)
         self._status_tables: Sequence[str] = STATUS_TABLES
@@ -126,7 +126,7 @@ class SonicDatabases(SonicSwitch):
         return self._circuit(id_)
 
     def _first_table(
-        self, *paths: Sequence[str], timeout: int = DEFAULT_TIMEOUT
+        self, *paths: Sequence[str], timeout: int | None = None
     ) -> tuple[Sequence[str], Table]:
         """Return path and rows of the first table that has any, else of one that is empty.
 
@@ -163,7 +163,7 @@ class SonicDatabases(SonicSwitch):
             raise self.garbled("Get", {}, "table of ports")
         return (), {}
 
-    def _get_table(self, *names: str, timeout: int = DEFAULT_TIMEOUT) -> Table:
+    def _get_table(self, *names: str, timeout: int | None = None) -> Table:
         update = self._get(path_of(self._session.messages, names), timeout=timeout)
         if update is None:
             return {}
@@ -175,7 +175,7 @@ class SonicDatabases(SonicSwitch):
     def _leaves(self, *names: str) -> Mapping[str, Any]:
         return self._object("Get", self._get(path_of(self._session.messages, names)))
 
-    def _get(self, path: Any, prefix: Any = None, timeout: int = DEFAULT_TIMEOUT) -> Any:
+    def _get(self, path: Any, prefix: Any = None, timeout: int | None = None) -> Any:
         """Return the update that answers a Get of one path; None where there is none."""
         messages = self._session.messages
         request = messages.GetRequest(path=[path], prefix=prefix, encoding=messages.JSON_IETF)

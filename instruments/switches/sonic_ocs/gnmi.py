@@ -42,7 +42,7 @@ from lightrig.instruments.wire.gnmi import (
     Subscription,
     path_of,
 )
-from lightrig.instruments.wire.pipelined import DEFAULT_TIMEOUT, Pending
+from lightrig.instruments.wire.pipelined import Pending
 from lightrig.testbeds import Circuit
 
 _REFUSALS = {
@@ -351,7 +351,7 @@ class SonicGnmi(SonicDatabases):
         )
         updates = self._session.subscribe(request)
         try:
-            while not updates.next(DEFAULT_TIMEOUT).message.sync_response:
+            while not updates.next().message.sync_response:
                 pass
         except DeniedError:
             return None
