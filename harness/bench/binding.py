@@ -59,12 +59,17 @@ class Service(Claimant, Protocol):
 
 
 def open_lease(
-    testbed: Testbed, purpose: str, service: Service | None = None, hold_ns: int = 0
+    testbed: Testbed,
+    purpose: str,
+    service: Service | None = None,
+    hold_ns: int = 0,
+    *,
+    yields: bool = False,
 ) -> Lease:
     """Return a lease that holds nothing yet, at the places where `testbed` is shared.
 
     service: that this process belongs to, which is asked as well. hold_ns: for how long it will
-    be held, as others are told; 0 where that is not known.
+    be held, as others are told; 0 where that is not known. yields: see `Lease`.
 
     Raises `LabFolderError` for a folder that cannot be used.
     """
@@ -75,7 +80,7 @@ def open_lease(
     if testbed.coordinator is not None:
         claimants.append(LabgridPlace(testbed.coordinator, machine))
     if service is None:
-        return Lease(claimants, purpose, hold_ns=hold_ns)
+        return Lease(claimants, purpose, hold_ns=hold_ns, yields=yields)
     return Lease([*claimants, service], purpose, service.service)
 
 
@@ -197,15 +202,20 @@ def bind(
 
 
 def bind_only(
-    testbed: Testbed, names: set[str], purpose: str, service: Service | None = None
+    testbed: Testbed,
+    names: set[str],
+    purpose: str,
+    service: Service | None = None,
+    *,
+    yields: bool = False,
 ) -> Bench:
-    """Open only the instruments and servers in `names`, on hardware, for `open_lease`'s service.
+    """Open only the instruments and servers in `names`, on hardware, leased as by `open_lease`.
 
     Raises `LabUnavailableError` for every one that did not answer as described, and
     `LeaseConflictError` and `LabFolderError` as `bind` does.
     """
     _ssh_notes(testbed, names)
-    lease = open_lease(testbed, purpose, service)
+    lease = open_lease(testbed, purpose, service, yields=yields)
     clock = SystemClock()
     try:
         found, absent = _open_domain(testbed, names, clock, {}, lease)

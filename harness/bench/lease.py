@@ -24,7 +24,7 @@ import socket
 import stat
 import threading
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Protocol
 
@@ -47,6 +47,14 @@ _LONGEST_RECORD = 4096
 _UNKNOWN = "an unknown process"
 _TRIES, _BETWEEN_TRIES = 3, 0.005
 """Of a lock that another process has; between them, in seconds."""
+
+YIELDS = "yields"
+"""Key of an owner's record: its process frees the instrument for any other within 2 s."""
+
+_WISH = ".wanted"
+
+_YIELD_TRIES, _BETWEEN_YIELD_TRIES = 160, 0.025
+"""Of a lock whose owner yields; twice the time that the owner may take."""
 
 
 class LeaseConflictError(LightrigError):
@@ -119,9 +127,10 @@ class MachineLocks:
         self._folder = open_folder(folder)
 
     def claim(self, key: str, owner: Mapping[str, str]) -> Claim:
-        """See `Claimant`."""
+        """See `Claimant`. An owner that yields is asked to, unless `owner` yields as well."""
         name = f"{file_name(key)}.lock"
-        with opened(self._folder) as folder:
+        tries = 0
+        with opened(self._folder) as folder, contextlib.ExitStack() as stack:
             while True:
                 file = _open_lock(folder, name)
                 try:
@@ -131,7 +140,16 @@ class MachineLocks:
                 except BlockingIOError:
                     found = parse_owner(os.pread(file, _LONGEST_RECORD, 0))
                     os.close(file)
-                    raise LeaseConflictError(owner_text(found)) from None
+                    if YIELDS not in found or YIELDS in owner or tries == _YIELD_TRIES:
+                        raise LeaseConflictError(owner_text(found)) from None
+                    if not tries:
+                        wish = stack.enter_context(_open_wish(folder, key))
+                    tries += 1
+                    # Shared, as several may wait; it ends with its process, as the lock does.
+                    with contextlib.suppress(BlockingIOError):
+                        fcntl.flock(wish, fcntl.LOCK_SH | fcntl.LOCK_NB)
+                    threading.Event().wait(_BETWEEN_YIELD_TRIES)
+                    continue
                 except BaseException:
                     os.close(file)
                     raise
@@ -141,6 +159,21 @@ class MachineLocks:
                 os.close(file)
             _write_record(file, owner)
         return _MachineClaim(file, self._folder / name)
+
+    def is_wanted(self, key: str) -> bool:
+        """Whether a process waits for the owner of `key` to yield."""
+        with opened(self._folder) as folder:
+            try:
+                file = folder.open(f"{file_name(key)}{_WISH}", os.O_RDONLY)
+            except FileNotFoundError:
+                return False
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return True
+            finally:
+                os.close(file)
+        return False
 
     def holder(self, key: str) -> Mapping[str, str] | None:
         """Return who has the instrument `key`; None where it is free. Claims nothing."""
@@ -156,6 +189,16 @@ class MachineLocks:
             finally:
                 os.close(file)
         return None
+
+
+@contextlib.contextmanager
+def _open_wish(folder: LabFolder, key: str) -> Iterator[int]:
+    """Open the file whose lock asks the owner of `key` to yield; it is unlocked at the end."""
+    file = _open_lock(folder, f"{file_name(key)}{_WISH}")
+    try:
+        yield file
+    finally:
+        os.close(file)
 
 
 def _lock(file: int) -> None:
@@ -259,6 +302,7 @@ class Lease:
         service: of several processes, one of which holds the lease; empty for none.
         hold_ns: for how long the instruments will be held, as others are told; 0 where that is not
             known.
+        yields: whether the process frees the instruments within 2 s for any other (`is_wanted`).
     """
 
     def __init__(
@@ -267,9 +311,13 @@ class Lease:
         purpose: str,
         service: str = "",
         hold_ns: int = 0,
+        *,
+        yields: bool = False,
     ) -> None:
         self._claimants = tuple(claimants)
         self._owner = this_owner(purpose) | ({"service": service} if service else {})
+        if yields:
+            self._owner[YIELDS] = "to any other process"
         if hold_ns:
             until = wall_time() + datetime.timedelta(seconds=hold_ns / 1e9)
             self._owner["until"] = f"{until:%F %T} UTC"
@@ -307,6 +355,15 @@ class Lease:
         for key in keys:
             for claim in reversed(self._claims.pop(key, [])):
                 claim.release()
+
+    def is_wanted(self) -> bool:
+        """Whether a process of this machine waits for this lease, which yields, to be released."""
+        return any(
+            place.is_wanted(key)
+            for place in self._claimants
+            if isinstance(place, MachineLocks)
+            for key in tuple(self._claims)
+        )
 
     def check(self) -> None:
         """Raise `LeaseLostError` unless every claim still holds; before each change."""

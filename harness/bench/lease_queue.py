@@ -18,6 +18,7 @@ from typing import TypeVar
 from lightrig.harness.bench.assembly import spec_of
 from lightrig.harness.bench.lab_folder import LabFolder, opened
 from lightrig.harness.bench.lease import (
+    YIELDS,
     LeaseConflictError,
     MachineLocks,
     address_keys,
@@ -188,6 +189,7 @@ def _holder(locks: MachineLocks, testbed: Testbed, names: Iterable[str]) -> str:
     for name in names:
         spec = spec_of(testbed, name)
         for key in sorted(address_keys(spec)):
-            if (owner := locks.holder(key)) is not None:
+            owner = locks.holder(key)
+            if owner is not None and YIELDS not in owner:  # one that yields does so when asked
                 return f"{name} ({spec.address}) is in use by {owner_text(owner)}"
     return ""

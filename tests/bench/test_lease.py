@@ -2,6 +2,7 @@
 
 import os
 import tempfile
+import threading
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -207,3 +208,36 @@ def test_a_claim_that_another_host_refuses_is_free_on_this_machine_again(folder:
     with pytest.raises(LeaseConflictError, match="another host, for k"):
         refused.take("ocs", ["k"])
     assert lease(folder).take("ocs", ["k"]) == ["k"]
+
+
+def test_an_owner_that_yields_is_asked_and_frees_the_instrument(folder: Path) -> None:
+    shown = Lease([MachineLocks(folder)], "a live table", yields=True)
+    shown.take("ocs", ["k"])
+    assert not shown.is_wanted()
+    other = Lease([MachineLocks(folder)], "another table", yields=True)
+    with pytest.raises(LeaseConflictError, match="for a live table"):
+        other.take("ocs", ["k"])  # neither of two that yield would have it for long
+    assert not shown.is_wanted()
+    run = lease(folder)
+    taken = threading.Thread(target=run.take, args=("ocs", ["k"]), daemon=True)
+    taken.start()
+    asked = threading.Event()
+    while not shown.is_wanted():
+        asked.wait(0.01)
+    shown.release()
+    taken.join()
+    with pytest.raises(LeaseConflictError, match="for a test"):
+        shown.take("ocs", ["k"])
+    run.release()
+    shown.take("ocs", ["k"])
+    assert not shown.is_wanted()
+
+
+def test_an_owner_that_does_not_yield_as_it_promised_is_named(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lightrig.harness.bench.lease._YIELD_TRIES", 2)
+    Lease([MachineLocks(folder)], "a live table", yields=True).take("ocs", ["k"])
+    mine = lease(folder)
+    with pytest.raises(LeaseConflictError, match="for a live table"):
+        mine.take("ocs", ["k"])
