@@ -21,6 +21,7 @@ FAILED: Final = "failed"
 INSTRUMENT: Final = "instrument failed"
 LIMIT: Final = "limit exceeded"
 LINK_DOWN: Final = "link down"
+LINK_FLAPPED: Final = "link flapped"
 NOT_SEEN: Final = "not seen"
 NO_LIGHT: Final = "no light"
 SETTINGS: Final = "settings differ"
@@ -35,7 +36,9 @@ FACTOR: Final = "\N{MULTIPLICATION SIGN}"
 MOST_NAMED = 8
 """Most components that are listed; more are a place in the lab that is not located."""
 
-_AT_EITHER_END = frozenset((LINK_DOWN, NOT_SEEN, NO_LIGHT, VOID_COUNT, INSTRUMENT, LIMIT))
+_AT_EITHER_END = frozenset(
+    (LINK_DOWN, LINK_FLAPPED, NOT_SEEN, NO_LIGHT, VOID_COUNT, INSTRUMENT, LIMIT)
+)
 """Kinds for which the components at the other end of a link are an explanation too."""
 
 

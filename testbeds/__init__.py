@@ -22,6 +22,7 @@ from lightrig.testbeds.parts import (
     InstrumentKind,
     LaboratorySpec,
     PowerRange,
+    SoakTurn,
 )
 from lightrig.testbeds.plan_pairs import PlanPair, plan_pairs
 from lightrig.testbeds.plans import (
@@ -123,6 +124,7 @@ __all__ = [
     "Simulation",
     "SizesOnlyError",
     "Slow",
+    "SoakTurn",
     "SwitchSpec",
     "Testbed",
     "TestbedError",

@@ -9,18 +9,22 @@ from lightrig.testbeds.budgets import check_budgets
 from lightrig.testbeds.cabling import Cabling
 from lightrig.testbeds.errors import Problem, SizesOnlyError
 from lightrig.testbeds.expansion import expand_document
-from lightrig.testbeds.findings import Findings
+from lightrig.testbeds.findings import Findings, did_you_mean
 from lightrig.testbeds.limits import Limit, LimitError, QuantityNames, parse_limit
 from lightrig.testbeds.model import Testbed
 from lightrig.testbeds.parsing import read_as
 from lightrig.testbeds.plan_parser import read_plans
 from lightrig.testbeds.plausibility import implausible
 from lightrig.testbeds.pmd_checks import check_pmds
+from lightrig.testbeds.quantities import format_duration
 from lightrig.testbeds.schema import Document
 from lightrig.testbeds.simulation import expanded
 from lightrig.testbeds.vocabulary import Vocabulary, check_names
 from lightrig.testbeds.wiring import wire
 from lightrig.testbeds.yaml_positions import Keys, Located
+
+_SHORTEST_TURN = 1_000_000_000
+"""Shortest time for which a soak holds a plan, in ns."""
 
 
 def load(
@@ -66,6 +70,14 @@ def load(
     check_budgets(parts, wiring, findings, damage="receiver_damage" not in overrides)
     # Plans over wrong fibers would only repeat what is wrong with the fibers.
     plans = read_plans(document, parts, cabling, path.parent, findings) if wired_well else {}
+    if wired_well:
+        for number, turn in enumerate(document.soak):
+            if turn.plan not in document.plans:
+                unknown = f"no plan {turn.plan!r}{did_you_mean(turn.plan, document.plans)}"
+                findings.add(("soak", number, "plan"), unknown)
+            if turn.hold_ns < _SHORTEST_TURN:
+                short = format_duration(turn.hold_ns)
+                findings.add(("soak", number, "hold"), f"found {short}, expected 1 s or more")
     check_pmds(document, parts, wiring, cabling, plans, findings)
     if quantities is None:
         quantities = vocabulary.quantities if vocabulary is not None else {}
@@ -100,6 +112,7 @@ def load(
         coordinator=document.labgrid,
         fat_tree=document.fat_tree,
         laboratory=document.laboratory,
+        soak=tuple(document.soak),
         automatic_ports=wiring.automatic,
     )
     if vocabulary is None:

@@ -25,6 +25,7 @@ from lightrig.testbeds.parts import (
     PacketPorts,
     PowerRange,
     ServerFacts,
+    SoakTurn,
     TransceiverPart,
 )
 from lightrig.testbeds.plans import Link, Plan, Port
@@ -185,6 +186,7 @@ class Testbed:
     the IANA name of the zone whose dates its nights have, None for this machine's. `fat_tree` are
     the sizes of the packet network behind the servers, None where the file does not state them.
     `laboratory` is what a signed report states, None for pages that nobody signs.
+    `soak` are the plans that a soak holds in turn; without any, it holds the first plan.
     """
 
     __test__ = False
@@ -211,6 +213,7 @@ class Testbed:
     timezone: str | None = None
     fat_tree: FatTreeSpec | None = None
     laboratory: LaboratorySpec | None = None
+    soak: tuple[SoakTurn, ...] = ()
 
     @property
     def fibers(self) -> tuple[Fiber, ...]:

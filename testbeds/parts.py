@@ -431,6 +431,16 @@ class LaboratorySpec(Stated):
 
 
 @dataclass(frozen=True, slots=True)
+class SoakTurn(Stated):
+    """A plan that a soak holds for a time, in ns, before the next; the first follows the last."""
+
+    plan: Annotated[str, Field(description="Name of the plan", examples=["ring"])]
+    hold_ns: Annotated[
+        Duration, Field(description="How long it is held, 1 s or more", examples=["12 h"])
+    ]
+
+
+@dataclass(frozen=True, slots=True)
 class CoordinatorSpec(Stated):
     """A labgrid coordinator that gives this lab to one user at a time; needs lightrig[labgrid]."""
 

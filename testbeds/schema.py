@@ -21,6 +21,7 @@ from lightrig.testbeds.parts import (
     OpticalSwitchPart,
     PacketSwitchPart,
     ServerPart,
+    SoakTurn,
     TransceiverPart,
 )
 from lightrig.testbeds.quantities import Decibels
@@ -195,6 +196,12 @@ class Document(Part):
         default_factory=dict,
         description="Lists of links 'A <-> B', which are both directions; or circuits by switch; "
         "or a map of a file",
+    )
+    soak: list[SoakTurn] = Field(
+        default_factory=list,
+        description="Plans that `pytest suites/test_soak.py --soak TIME` holds in turn; left out: "
+        "the first plan, held throughout",
+        examples=[[{"plan": "ring", "hold": "12 h"}, {"plan": "mesh", "hold": "30 min"}]],
     )
     limits: dict[str, LimitPart] = Field(default_factory=dict)
     overrides: OverridesPart | None = None

@@ -19,6 +19,7 @@ from lightrig.instruments.core.capabilities import (
     OpticalSwitch,
     Server,
 )
+from lightrig.instruments.wire.trace import recorder_of
 from lightrig.testbeds import Testbed
 
 if TYPE_CHECKING:  # a bench on hardware loads no simulation
@@ -100,6 +101,11 @@ class Bench:
         """Raise `LeaseLostError` if another host may use the instruments by now."""
         if self.lease is not None:
             self.lease.check()
+
+    def untraced(self) -> contextlib.AbstractContextManager[None]:
+        """Record nothing on wires meanwhile: what is read for days would fill a disk."""
+        recorder = recorder_of(self.clock)
+        return contextlib.nullcontext() if recorder is None else recorder.suspended()
 
     def participants(self) -> tuple[str, ...]:
         """Return name and identity of all instruments, for a row's provenance."""

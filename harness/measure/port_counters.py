@@ -28,6 +28,10 @@ MODULES_APART = 30_000_000_000
 """Shortest time between two readings of the modules, in ns."""
 
 
+CHANGED: Mapping[str, float] = {"dBm": 0.5, "°C": 2.0, "mA": 2.0}
+"""Difference between two readings of a module beyond which it is a change, by unit."""
+
+
 @dataclass(slots=True)
 class PortCounters:
     """The last reading of all ports of a bench.
@@ -46,6 +50,7 @@ class PortCounters:
     _cost_of_module: int = 0
     _firmware: dict[str, tuple[PortCounts, int]] = field(default_factory=dict)
     _cost_of_firmware: int = 0
+    _stated: dict[tuple[str, str], float] = field(default_factory=dict)
 
     @property
     def is_wanted(self) -> bool:
@@ -84,6 +89,27 @@ class PortCounters:
             recording.record(list(read(began + int(MOST_COST * (began - since)))), of_all)
         if families := self.judged_families:
             recording.judge(*families)
+
+    def changes(self, *, whole: bool = False) -> list[Row]:
+        """Read counters and modules; return what has changed since the last call.
+
+        Counters that have counted, and values of modules that differ by more than `CHANGED` from
+        the row before; whole: every value of a module. For what is watched for days.
+        """
+        if not self.is_wanted:
+            return []
+        before, since = self._last, self._at
+        self._read()
+        window = {"window_s": (self._at - since) / 1e9}
+        rows = [row for row in self._rows(before, window) if row.value or "doubt" in row.conditions]
+        rows += (row for row in self._firmware_rows(1 << 62) if row.value)
+        for row in self._module_rows():
+            key, most = (row.subject, row.quantity), CHANGED.get(row.unit, 0.0)
+            stated = self._stated.get(key)
+            if whole or stated is None or abs(row.value - stated) > most:
+                self._stated[key] = row.value
+                rows.append(row)
+        return rows
 
     def _slow_readings(self) -> Sequence[Callable[[int], Iterator[Row]]]:
         """Return what reads until a time, in ns: first what was read the longest ago."""

@@ -126,6 +126,21 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="TIME",
         help="how long this run will have the instruments, such as 1h, for those that wait",
     )
+    group.addoption(
+        "--soak",
+        type=_duration,
+        default=0,
+        metavar="TIME",
+        help="watch all links for so long, such as 72h, in suites/test_soak.py; without, its "
+        "tests are deselected",
+    )
+    group.addoption(
+        "--soak-resume",
+        default=None,
+        metavar="RUN",
+        help="go on with the soak of an earlier run that was killed: both count, and the time "
+        "between them does not",
+    )
     # Another plugin may have taken the short name; see docs/events.md.
     for name in ("--json", "--lightrig-json"):
         try:

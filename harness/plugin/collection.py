@@ -15,6 +15,7 @@ from typing import Any, NoReturn, TypeAlias
 import pytest
 
 from lightrig.harness.plugin.keys import TESTBEDS
+from lightrig.harness.plugin.soaks import FIXTURE, is_deselected, soak_obstacle
 from lightrig.instruments.core.registry import NoDriverError, driver
 from lightrig.testbeds import PlanPair, Port, Testbed, plan_pairs
 
@@ -137,6 +138,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     retained, rest = [], []
     reasons: defaultdict[str, Counter[str]] = defaultdict(Counter)
     for item in items:
+        if is_deselected(item):  # of whatever testbed, so that this is no reason of one
+            rest.append(item)
+            continue
         if (reason := item_obstacle(item)) is None:
             retained.append(item)
             continue
@@ -256,6 +260,9 @@ def function_obstacle(testbed: Testbed, metafunc: pytest.Metafunc) -> str | None
     lacking = [f"no {kind.replace('_', ' ')}" for kind in kinds]
     if "nic_ports" in names and not physical_ports(testbed):
         lacking.append("no physical NIC port")
+    soak = metafunc.config.getoption("soak") or metafunc.config.getoption("soak_resume")
+    if soak and FIXTURE in names and (reason := soak_obstacle(testbed)):
+        return reason
     if lacking:
         *rest, last = lacking
         return f"{', '.join(rest)}{' and ' * bool(rest)}{last}"

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from lightrig.harness.measure.insertion_loss.end_to_end import PathLosses
     from lightrig.harness.measure.links import LinkObservation
     from lightrig.harness.measure.loss_windows import LossWindow
+    from lightrig.harness.measure.port_counters import PortCounters
     from lightrig.harness.measure.recording import Recording
     from lightrig.harness.measure.stages import Reconfiguration
     from lightrig.testbeds import Plan
@@ -167,3 +168,20 @@ def measure_pattern_errors(bench: Bench, measure: Recording) -> Callable[..., No
     from lightrig.harness.measure.bit_errors.setup import measure_pattern_errors
 
     return partial(measure_pattern_errors, bench, measure)
+
+
+@pytest.fixture
+def soak(
+    fabric: Fabric,
+    links: LinkObservation,
+    measure: Recording,
+    lightrig_port_counters: PortCounters,
+    pytestconfig: pytest.Config,
+) -> Callable[[], None]:
+    """`soak()`: hold the testbed's plans in turn for `--soak`, and record what links do."""
+    from lightrig.harness.measure.soak import Soak
+    from lightrig.harness.plugin.soaks import EARLIER
+
+    earlier = pytestconfig.stash[EARLIER].get(fabric.testbed.name)
+    length = pytestconfig.getoption("soak")
+    return Soak(fabric, links, measure, lightrig_port_counters, length, earlier).run

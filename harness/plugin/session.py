@@ -34,6 +34,7 @@ from lightrig.harness.plugin.live import Live
 from lightrig.harness.plugin.outcomes import Outcomes, Reports, Undecided, was_ended_by_lab
 from lightrig.harness.plugin.page import Page
 from lightrig.harness.plugin.repeating import Repeats
+from lightrig.harness.plugin.soaks import prepare_soak
 from lightrig.harness.plugin.timeouts import Timeouts
 from lightrig.harness.plugin.worker_run import WorkerRun
 from lightrig.harness.plugin.workers import MainProcess, is_worker
@@ -101,14 +102,17 @@ def pytest_configure(config: pytest.Config) -> None:
         return
     try:
         make_stated_folder()
+        results = config.getoption("results") or config.rootpath / "results"
+        soak = prepare_soak(config, testbeds, results)
         run = ObservedRun(
-            config.getoption("results") or config.rootpath / "results",
+            results,
             {
                 "seed": config.getoption("seed"),
                 "instruments": config.option.instruments,
                 "command": shlex.join(["pytest", *config.invocation_params.args]),
                 "testbeds": {t.name: str(t.path) for t in testbeds},
                 "testbed_order": [t.name for t in testbeds],
+                **soak,
             },
             config.getoption("publish"),
             config.getoption("run_name"),

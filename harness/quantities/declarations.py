@@ -9,6 +9,7 @@ from lightrig.instruments.core.stages import STAGES
 
 RECONFIGURATION = "Reconfiguration"
 OUTAGE = "Outage"
+SOAK = "Soak"
 CLOSURE = "Closure"
 HARNESS = "Cost of the harness"
 
@@ -81,6 +82,43 @@ datagrams.loss  1 lower hidden
     share of numbered datagrams that a link direction loses besides its interruptions
 datagrams.reordered  1 none unjudged hidden
     number of datagrams that were overtaken by later ones in a link direction
+"""),
+    *table(f"""
+[{SOAK}] ns none unjudged hidden
+soak.flap  lower
+    time for which one link was lost and came back while a plan was held
+soak.rdma_flap  lower
+    the same of the link as the firmware of its NIC ports reports it
+soak.down
+    time for which one link that is down has been down so far
+soak.watched
+    time for which the links of a plan, or one of them, were watched without a break
+soak.gap
+    time in which the ports of one server, or all, were not watched
+soak.begun
+    calendar time at which a soak began, since 1970, in UTC
+soak.turn  1
+    number of the turn in which a plan began to be held
+soak.datagrams  1
+    datagrams that all ports have sent since the last checkpoint
+soak.datagrams_lost  1
+    datagrams that one NIC port missed since the last checkpoint
+soak.power  dBm
+    power at an egress of a switch while a plan was held: mean, least and greatest reading
+soak_before.flap
+    a flap of the soak that this one goes on with
+soak_before.rdma_flap
+    a flap by the firmware of the soak that this one goes on with
+soak_before.watched
+    time for which links were watched in the soak that this one goes on with
+soak_before.gap
+    time in which ports were not watched in the soak that this one goes on with
+soak_before.turn  1
+    number of a turn in the soak that this one goes on with
+soak_before.datagrams  1
+    datagrams that were sent in the soak that this one goes on with
+soak_before.datagrams_lost  1
+    datagrams that one NIC port missed in the soak that this one goes on with
 """),
     *OPTICAL,
     *_closures(),

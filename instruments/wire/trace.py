@@ -4,10 +4,11 @@ A trace looks for its clock's recorder each time its connection is opened. So a 
 before the first query, and no driver has to know of it.
 """
 
+import contextlib
 import re
 import threading
 from collections import defaultdict, deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from io import FileIO
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -133,6 +134,7 @@ class Recorder:
         self._folder = folder
         self._lock = threading.Lock()
         self._files: dict[str, FileIO] = {}
+        self._suspended = False
         self._sessions: defaultdict[str, int] = defaultdict(int)
 
     def describe(self, instrument: str, **about: str) -> None:
@@ -145,8 +147,19 @@ class Recorder:
             self._sessions[instrument] += 1
             return self._sessions[instrument]
 
+    @contextlib.contextmanager
+    def suspended(self) -> Iterator[None]:
+        """Record nothing meanwhile: what is read again and again for days would fill a disk."""
+        self._suspended = True
+        try:
+            yield
+        finally:
+            self._suspended = False
+
     def note(self, instrument: str, piece: Piece) -> None:
         """Record one piece."""
+        if self._suspended:
+            return
         self._write(instrument, piece.line())
 
     def close(self) -> None:

@@ -43,6 +43,7 @@ CAMPAIGNS = {
     "foreign_scripts": "LIGHTRIG_SCRIPTS, FOREIGN_ROUNDS (3); needs the extra torch, and root",
     "wide_fabric": "WIDE_PROCESSES (4); needs a mount namespace, so root",
     "interruptions": "INTERRUPTIONS (20), INTERRUPTIONS_TESTBEDS; needs namespaces, so root",
+    "planted_soaks": "SOAK_MINUTES (30), SOAK_FLAPS (20), SOAK_KILLS (2); needs namespaces (root)",
     "disturbances": "DISTURBANCES (1000), DISTURBANCES_SEED (1); needs namespaces, so root",
 }
 """Settings from the environment with their defaults, and needs, of each."""
