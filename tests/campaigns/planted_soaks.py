@@ -249,9 +249,12 @@ def plant(
     killed_after = set(dice.sample(range(1, flaps), kills))
     for number in range(flaps):
         lab.clock.sleep(round(apart(dice) * SECOND))
+        if runs.process.poll() is not None:  # over, and the switch is as it was found
+            break
         length = round(SHORTEST * (LONGEST / SHORTEST) ** dice.random())
         before = len(lab.changes)
-        while len(lab.changes) < before + 2:  # the kernel may have missed a short one
+        while len(lab.changes) < before + 2 and runs.process.poll() is None:
+            # The kernel may miss a short one.
             lab.flap(dice.choice(ports), length)
             lab.clock.sleep(SECOND // 4)
         if number in killed_after:
@@ -270,10 +273,10 @@ def main() -> bool:
     setting = os.environ.get
     minutes, flaps = float(setting("SOAK_MINUTES", "30")), int(setting("SOAK_FLAPS", "20"))
     kills, seed = int(setting("SOAK_KILLS", "2")), int(setting("SOAK_SEED", "1"))
-    pause = minutes * 60 / flaps
+    pause = 0.8 * minutes * 60 / flaps
     with tempfile.TemporaryDirectory() as folder, soak_lab(Path(folder)) as lab:
         runs = SoakRuns(lab, f"{minutes * 60:.0f} s")
-        found = plant(runs, flaps, kills, lambda dice: pause * dice.uniform(0.3, 1.5), seed)
+        found = plant(runs, flaps, kills, lambda dice: pause * dice.uniform(0.5, 1.5), seed)
         printed = runs.printed()
         journals = sum(p.stat().st_size for p in runs.results.glob("runs/*/journal.jsonl"))
     for row in found.named:

@@ -285,8 +285,11 @@ class Soak:
         return self._row(str(flap.link), name, value, "ns", (low, high), more, at=at)
 
     def _light_of(self, flap: LinkFlap) -> str:
+        """Return what monitors showed: of the end whose light went, else of the leading one."""
         leading = flap.leading
-        return self._light.relation(leading.port, leading.down, leading.up)
+        ends = sorted(flap.losses, key=lambda loss: loss is not leading)
+        found = [self._light.relation(loss.port, loss.down, loss.up) for loss in ends]
+        return next((one for one in found if " lost " in one), found[0])
 
     def _server_gap(self, gap: WatchBreak) -> None:
         ended = gap.ended or self._clock.now()
