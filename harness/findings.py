@@ -25,10 +25,13 @@ LINK_FLAPPED: Final = "link flapped"
 NOT_SEEN: Final = "not seen"
 NO_LIGHT: Final = "no light"
 SETTINGS: Final = "settings differ"
+SLOW_PORT: Final = "slower than the other ports"
 STUCK_MONITOR: Final = "stuck monitor"
 SWAPPED_FIBERS: Final = "swapped fibers"
 VERSIONS: Final = "versions differ"
 VOID_COUNT: Final = "nothing counted"
+
+_TRY = "try "
 
 FACTOR: Final = "\N{MULTIPLICATION SIGN}"
 """Unit of the size of a change that is a quotient."""
@@ -71,6 +74,12 @@ class Finding:
     def subject(self) -> str:
         """The subjects as text."""
         return ", ".join(self.subjects)
+
+    @property
+    def advice(self) -> str:
+        """The next step where it is of this finding, and not what its components always need."""
+        of_components = next_step(self.components, (self.kind,))
+        return "" if self.next_step == of_components else self.next_step
 
     def located(self, components: Components) -> Self:
         """Return it with the components of a testbed that would explain it, and the next step."""
@@ -122,6 +131,11 @@ def next_step(components: Sequence[LabComponent], kinds: Collection[str]) -> str
             "two of these fibers may have changed places: `lightrig doctor` with the testbed's "
             "file switches off one laser after the other and names them"
         )
+    if SLOW_PORT in kinds:
+        return (
+            "move its fiber to a spare port of the switch and measure again: if it is still slow, "
+            "the end at the server is, else the switch's port"
+        )
     if all(one.kind == "link" for one in components):
         return "exchange its fibers one by one, from the end that recovers last; measure again"
     if any(one.kind in {"connector", "fiber"} for one in components):
@@ -130,6 +144,12 @@ def next_step(components: Sequence[LabComponent], kinds: Collection[str]) -> str
             "changes, exchange the fiber for a spare one"
         )
     return "compare its log, firmware and load with those of the night before; measure again"
+
+
+def advice_of(error: BaseException) -> str:
+    """Return what the text of an error advises: its line that begins with "try"."""
+    lines = (line.strip() for line in str(error).splitlines()[1:])
+    return next((line[len(_TRY) :].strip() for line in lines if line.startswith(_TRY)), "")
 
 
 class FoundError(LightrigError):
@@ -154,6 +174,7 @@ def findings_of(error: BaseException) -> tuple[Finding, ...]:
             return cause.findings
         if isinstance(cause, LightrigError) and cause.subjects:
             kind = INSTRUMENT if isinstance(cause, InstrumentError) else FAILED
-            return FoundError(str(cause), each_at(kind, cause.subjects)).findings
+            found = FoundError(str(cause), each_at(kind, cause.subjects)).findings
+            return tuple(replace(one, next_step=advice_of(cause)) for one in found)
         cause = cause.__cause__
     return ()

@@ -1,11 +1,11 @@
 """Contact with each instrument: identity, round trip and error queue."""
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from lightrig.harness.doctor.connect import ConnectedLab
+from lightrig.harness.bench import Bench
 from lightrig.harness.doctor.findings import Findings
-from lightrig.harness.findings import INSTRUMENT
+from lightrig.harness.findings import INSTRUMENT, advice_of
 from lightrig.instruments.core.capabilities import HasErrorQueue, Identified
 from lightrig.instruments.core.wire_facts import WireFact
 from lightrig.testbeds import Identity as Expected
@@ -15,37 +15,34 @@ _ASKED = 7
 _MOST_SHOWN = 3
 
 
-def contact(lab: ConnectedLab, findings: Findings) -> None:
-    """Check reachability, identity, firmware, round trip and error queues."""
-    testbed = lab.bench.testbed
-    for name, error in lab.failures.items():
-        first, *rest = str(error).splitlines()
-        fix = next((line.split(maxsplit=1)[1] for line in rest if _is_advice(line)), "")
-        text = first.removeprefix(f"{name} ")
-        findings.wrong(name, "contact", text, fix or _advice(name), INSTRUMENT)
+def contact(bench: Bench, failures: Mapping[str, LightrigError], findings: Findings) -> None:
+    """Check reachability, identity, firmware, round trip and error queues.
+
+    failures: the errors of instruments that did not answer, by name.
+    """
+    testbed = bench.testbed
+    for name, error in failures.items():
+        text = str(error).splitlines()[0].removeprefix(f"{name} ")
+        findings.wrong(name, "contact", text, advice_of(error) or _advice(name), INSTRUMENT)
     instruments: dict[str, Identified] = {
-        **lab.bench.switches,
-        **lab.bench.instruments,
-        **lab.bench.servers,
+        **bench.switches,
+        **bench.instruments,
+        **bench.servers,
     }
     for name, instrument in instruments.items():
-        _identify(name, lab, testbed, findings)
-        _round_trip(name, instrument, lab, findings)
+        _identify(name, bench, findings)
+        _round_trip(name, instrument, bench, findings)
         _weak_facts(name, instrument, testbed, findings)
         if isinstance(instrument, HasErrorQueue):
             _error_queue(name, instrument, findings)
-
-
-def _is_advice(line: str) -> bool:
-    return line.strip().startswith("try ")
 
 
 def _advice(name: str) -> str:
     return f"the address and login of {name} in the testbed file"
 
 
-def _identify(name: str, lab: ConnectedLab, testbed: Testbed, findings: Findings) -> None:
-    found = lab.bench.identities[name]
+def _identify(name: str, bench: Bench, findings: Findings) -> None:
+    testbed, found = bench.testbed, bench.identities[name]
     findings.ok(name, "identity", str(found))
     spec = testbed.switches.get(name) or testbed.instruments.get(name)
     expected = spec.identity if spec is not None else Expected()
@@ -62,14 +59,14 @@ def _identify(name: str, lab: ConnectedLab, testbed: Testbed, findings: Findings
             )
 
 
-def _round_trip(name: str, instrument: Identified, lab: ConnectedLab, findings: Findings) -> None:
-    clock = lab.bench.clock
+def _round_trip(name: str, instrument: Identified, bench: Bench, findings: Findings) -> None:
+    clock = bench.clock
     took = []
     try:
         for _ in range(_ASKED):
             before = clock.now()
-            if name in lab.bench.servers:
-                lab.bench.servers[name].clock_offset()  # type: ignore[attr-defined]
+            if name in bench.servers:
+                bench.servers[name].clock_offset()  # type: ignore[attr-defined]
             else:
                 instrument.identity()
             took.append((clock.now() - before) / 1e6)

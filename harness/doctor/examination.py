@@ -1,5 +1,9 @@
 """One examination of a lab, from the first contact to the light on every port."""
 
+from collections.abc import Mapping
+from functools import partial
+from types import MappingProxyType
+
 from lightrig.harness.bench import Bench, Fabric
 from lightrig.harness.bench.leftovers import state_notes
 from lightrig.harness.components import Components
@@ -7,7 +11,7 @@ from lightrig.harness.doctor.connect import connect_lab
 from lightrig.harness.doctor.contact import contact
 from lightrig.harness.doctor.findings import Findings
 from lightrig.harness.doctor.light import examine_light, stale_circuits
-from lightrig.harness.doctor.servers import examine_server
+from lightrig.harness.doctor.servers import examine_clock, examine_server
 from lightrig.harness.findings import INSTRUMENT
 from lightrig.harness.port_differences import kernels, port_differences
 from lightrig.instruments.servers.host.linux import LinuxServer
@@ -27,27 +31,15 @@ def examine(
     Unless `read_only`, the plan with the most circuits is applied, and every transmitter is
     switched off for a moment; the state of the switches is restored at the end.
     """
-    findings = Findings(Components(testbed))
     lab = connect_lab(testbed, simulated=simulated, seed=seed)
     bench = lab.bench
     try:
-        contact(lab, findings)
+        findings, _ = examine_by_reading(bench, lab.failures)
         for sentence in [] if simulated else state_notes(testbed):
             findings.note(testbed.name, "saved states", sentence)
-        _sizes(bench, findings)
-        ports: dict[Port, PortSettings] = {}
-        for name, server in bench.servers.items():
+        for server in bench.servers.values():
             if isinstance(server, LinuxServer):
-                spec = testbed.servers[name]
-                try:
-                    ports |= examine_server(server, spec, bench.clock, findings)
-                except LightrigError as error:
-                    first = str(error).splitlines()[0]
-                    findings.wrong(name, "server", first, "see its trace", INSTRUMENT)
-        for finding in port_differences(testbed, ports, kernels(bench)):
-            findings.add("settings", finding)
-        for name in bench.switches:
-            stale_circuits(bench, name, findings)
+                examine_clock(server, bench.clock, findings)
         if read_only:
             findings.note(
                 testbed.name,
@@ -65,6 +57,40 @@ def examine(
     finally:
         bench.close()
     return findings
+
+
+def examine_by_reading(
+    bench: Bench, failures: Mapping[str, LightrigError] = MappingProxyType({})
+) -> tuple[Findings, dict[Port, PortSettings]]:
+    """Examine what can be read at once and changes nothing but empties error queues.
+
+    failures: the errors of instruments that did not answer, by name. Returns what was found, and
+    what the servers' NIC ports are set to, as far as they were read.
+    """
+    testbed = bench.testbed
+    findings = Findings(Components(testbed))
+    contact(bench, failures, findings)
+    _sizes(bench, findings)
+    servers = [each for each in bench.servers.values() if isinstance(each, LinuxServer)]
+    ports: dict[Port, PortSettings] = {}
+    for found, settings in bench.clock.parallel(*(partial(_server, bench, s) for s in servers)):
+        findings.found += found.found
+        ports |= settings
+    for finding in port_differences(testbed, ports, kernels(bench)):
+        findings.add("settings", finding)
+    for name in bench.switches:
+        stale_circuits(bench, name, findings)
+    return findings, ports
+
+
+def _server(bench: Bench, server: LinuxServer) -> tuple[Findings, dict[Port, PortSettings]]:
+    findings = Findings(Components(bench.testbed))
+    try:
+        return findings, examine_server(server, bench.testbed.servers[server.name], findings)
+    except LightrigError as error:
+        first = str(error).splitlines()[0]
+        findings.wrong(server.name, "server", first, "see its trace", INSTRUMENT)
+        return findings, {}
 
 
 def _sizes(bench: Bench, findings: Findings) -> None:

@@ -3,7 +3,7 @@
 import math
 
 from lightrig.harness.doctor.findings import Findings
-from lightrig.harness.findings import INSTRUMENT
+from lightrig.harness.findings import CLOCK, INSTRUMENT
 from lightrig.instruments.clock import Clock
 from lightrig.instruments.servers.host.commands import (
     PACKAGES,
@@ -22,12 +22,11 @@ _MOST_PPM = 200.0
 
 
 def examine_server(
-    server: LinuxServer, spec: ServerSpec, clock: Clock, findings: Findings
+    server: LinuxServer, spec: ServerSpec, findings: Findings
 ) -> dict[Port, PortSettings]:
-    """Tools, clock, and every NIC port; return the ports' settings as far as they were read."""
+    """Tools and every NIC port; return the ports' settings as far as they were read."""
     missing = examine_tools(server, spec, findings)
     examine_shell(server, findings)
-    _clock(server, clock, findings)
     if "ethtool" not in missing:
         return examine_ports(server, spec, findings)
     findings.note(server.name, "NIC", "its ports cannot be examined without ethtool")
@@ -98,10 +97,15 @@ def examine_shell(server: LinuxServer, findings: Findings) -> None:
         )
 
 
-def _clock(server: LinuxServer, clock: Clock, findings: Findings) -> None:
-    first, began = server.clock_offset()
-    clock.sleep(_BETWEEN)
-    second, ended = server.clock_offset()
+def examine_clock(server: LinuxServer, clock: Clock, findings: Findings) -> None:
+    """Compare a server's clock with the bench's, twice, five seconds apart."""
+    try:
+        first, began = server.clock_offset()
+        clock.sleep(_BETWEEN)
+        second, ended = server.clock_offset()
+    except LightrigError as error:
+        findings.wrong(server.name, "clock", str(error).splitlines()[0], "see its trace", CLOCK)
+        return
     width = (first.latest - first.earliest + second.latest - second.earliest) / 2
     moved = (second.earliest + second.latest - first.earliest - first.latest) / 2
     ppm, unsure = 1e6 * moved / (ended - began), 1e6 * width / (ended - began)

@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from lightrig.harness.bench import Bench, Fabric, Transition
-from lightrig.harness.findings import NOT_SEEN, FoundError, each_at
+from lightrig.harness.findings import NOT_SEEN, SWAPPED_FIBERS, Finding, FoundError, each_at
 from lightrig.harness.measure.insertion_loss.readings import DARK_DBM
 from lightrig.harness.measure.light import (
     LightWatch,
@@ -49,7 +49,7 @@ from lightrig.instruments.core.stages import (
     StageName,
     stage_of,
 )
-from lightrig.testbeds import Plan, Port, Testbed
+from lightrig.testbeds import Link, Plan, Port, Testbed
 
 _OF_LIGHT: frozenset[StageName] = frozenset({LOS.name, SIGNAL_RECOVERED.name})
 _UNSEEN_OF: tuple[tuple[frozenset[StageName], str], ...] = (
@@ -199,6 +199,10 @@ def measure_reconfiguration(
             recording.note_once(cause, f"reconfiguration {number} to {plan.name}: {sentence}")
     if event.flaps:
         recording.note(_flapped(event, number))
+    if wrong := _wrong_partners(event.windows, fabric.links(plan)):
+        ports = tuple(map(str, sorted(wrong)))
+        if recording.note_once(f"wrong partners {ports}", sentence := _heard(wrong, plan)):
+            recording.found([Finding(SWAPPED_FIBERS, sentence, ports)])
     if event.missing and not event.set_aside:
         fabric.bench.check_world()
         sentence = (
@@ -255,6 +259,27 @@ def _bound(row: Row, late: int) -> Row:
     name = f"late_light.{row.quantity.rpartition('.')[2]}"
     known = {**row.conditions, "late_ns": late}
     return replace(row, quantity=name, value=row.upper or 0, lower=0, conditions=known)
+
+
+def _wrong_partners(
+    windows: Iterable[LossWindow], links: Iterable[Link]
+) -> dict[Port, tuple[Port, Port]]:
+    """Return the ports whose datagrams do not come from the other end of their links.
+
+    By port: who sends them, and who should.
+    """
+    partners = {end: far for one in links for end, far in ((one.a, one.b), (one.b, one.a))}
+    return {
+        one.receiver: (one.after, partners[one.receiver])
+        for one in windows
+        if partners.get(one.receiver, one.after) != one.after
+    }
+
+
+def _heard(wrong: Mapping[Port, tuple[Port, Port]], plan: Plan) -> str:
+    """Return a sentence about ports that hear a wrong one."""
+    heard = (f"{port} receives from {sender}, not {due}" for port, (sender, due) in wrong.items())
+    return f"links of plan {plan.name} join wrong ports: {'; '.join(heard)}"
 
 
 def _flapped(event: Reconfiguration, number: int) -> str:

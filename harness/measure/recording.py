@@ -270,11 +270,13 @@ class Recording:
         """Show a sentence about this testbed on the terminal, as an event and in the report."""
         self._note(sentence, in_report=True)
 
-    def note_once(self, key: str, sentence: str) -> None:
-        """Note the first of the sentences of one key."""
-        if key not in self._sentences_noted:
-            self._sentences_noted.add(key)
-            self.note(sentence)
+    def note_once(self, key: str, sentence: str) -> bool:
+        """Note the first of the sentences of one key; return whether this one is."""
+        if key in self._sentences_noted:
+            return False
+        self._sentences_noted.add(key)
+        self.note(sentence)
+        return True
 
     def announce(self, sentence: str) -> None:
         """Show on the terminal what is measured next, and how long it takes."""

@@ -167,7 +167,7 @@ def bench(lightrig_testbed: Testbed, pytestconfig: pytest.Config) -> Iterator[Be
         pytest.exit(str(error), LAB_ERROR)
     pytestconfig.stash[BENCHES][testbed.name] = bound
     pytestconfig.stash[SETTINGS][testbed.name] = settings
-    for note in (*by_hand, *testbed.notes, *bound.notes, *_stored_ports(bound, pytestconfig)):
+    for note in (*by_hand, *testbed.notes, *bound.notes, *_found_at_begin(bound, pytestconfig)):
         pytestconfig.stash[RUN].note(testbed.name, note, in_report=True)
     yield bound
     changed = pytestconfig.stash[UNRESTORED].pop(testbed.name, frozenset())
@@ -184,19 +184,29 @@ def bench(lightrig_testbed: Testbed, pytestconfig: pytest.Config) -> Iterator[Be
     bound.close()
 
 
-def _stored_ports(bench: Bench, config: pytest.Config) -> list[str]:
-    """Store what the servers' ports are set to with the run; return how they differ."""
-    from lightrig.harness.port_differences import kernels, port_differences, read_ports
-    from lightrig.harness.record.run_folder import store_ports
+def _found_at_begin(bench: Bench, config: pytest.Config) -> list[str]:
+    """Store what the servers' ports are set to, and what is wrong before the first test; return it.
 
-    if not (ports := read_ports(bench)):
-        return []
-    document = {
-        "kernels": kernels(bench),
-        "ports": {str(port): settings.document() for port, settings in ports.items()},
-    }
-    store_ports(config.stash[RUN].folder, bench.testbed.name, document)
-    found = port_differences(bench.testbed, ports, kernels(bench))
+    Every night looks at all that can be read at once; other runs compare the ports alone.
+    """
+    from lightrig.harness.doctor import examine_by_reading
+    from lightrig.harness.port_differences import kernels, port_differences, read_ports
+    from lightrig.harness.record.run_folder import store_findings, store_ports
+
+    folder, name = config.stash[RUN].folder, bench.testbed.name
+    if config.option.profile == "night":
+        checks, ports = examine_by_reading(bench)
+        found = [check.finding for check in checks.problems if check.finding is not None]
+        store_findings(folder, name, [finding.document() for finding in found])
+    else:
+        ports = read_ports(bench)
+        found = port_differences(bench.testbed, ports, kernels(bench)) if ports else []
+    if ports:
+        document = {
+            "kernels": kernels(bench),
+            "ports": {str(port): settings.document() for port, settings in ports.items()},
+        }
+        store_ports(folder, name, document)
     return [finding.evidence for finding in found]
 
 

@@ -21,7 +21,7 @@ from lightrig.harness.plugin.outcomes import RERUN_OUTCOME, Outcomes
 from lightrig.harness.record import RunRecord
 from lightrig.harness.record.places import appearing
 from lightrig.harness.report import RunFrame, card_ids, collect, sections, write_page
-from lightrig.harness.report.causes import run_causes
+from lightrig.harness.report.causes import found_at_begin, run_causes
 from lightrig.harness.report.markup import number_of
 from lightrig.harness.report.run_page import TITLE, Results, banner, document, of_run, title_of
 from lightrig.harness.run import ObservedRun
@@ -182,7 +182,8 @@ class Page:
             title = title_of(self._run.name, self._described)
         causes = ""
         if self._read is not None:
-            causes = run_causes(self._read[0].tests, self._described, self.frame)
+            found = found_at_begin(self._run.folder, self._described)
+            causes = run_causes(self._read[0].tests, self._described, self.frame, found)
         page = document(title, about, body, results, css, causes)
         with appearing(self.path) as draft:
             draft.write_text(page, encoding="utf-8", errors="replace")

@@ -38,6 +38,7 @@ from lightrig.testbeds.yaml_positions import read
 FACTS_SCHEMA = 1
 FACTS = "run.json"
 PORTS = "ports.json"
+FINDINGS = "findings.json"
 
 State: TypeAlias = Literal["complete", "interrupted", "recovered", "ended", "killed", "running"]
 SETTLED: frozenset[State] = frozenset(("complete", "interrupted", "recovered"))
@@ -297,7 +298,35 @@ def store_ports(folder: Path, testbed: str, document: Mapping[str, Any]) -> None
 
     Raises `RecordError` for what cannot be written.
     """
-    path = folder / "testbeds" / testbed / PORTS
+    _store(folder / "testbeds" / testbed / PORTS, document)
+
+
+def store_findings(folder: Path, testbed: str, documents: Sequence[Mapping[str, Any]]) -> None:
+    """Write what was found wrong with a testbed before its first test beside its description.
+
+    documents: of `harness.findings.Finding`. Raises `RecordError` for what cannot be written.
+    """
+    _store(folder / "testbeds" / testbed / FINDINGS, documents)
+
+
+def load_findings(folder: Path, testbed: str) -> list[Mapping[str, Any]] | None:
+    """Return the documents of `store_findings`; None where a run has not looked.
+
+    Raises `RecordError` for a file that is damaged or cannot be read.
+    """
+    path = folder / "testbeds" / testbed / FINDINGS
+    try:
+        documents = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as error:
+        raise RecordError(f"{path} cannot be read: {error}") from error
+    if not isinstance(documents, list) or not all(isinstance(one, dict) for one in documents):
+        raise RecordError(f"{path} is damaged: no list of findings")
+    return documents
+
+
+def _store(path: Path, document: object) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(document, indent=1), encoding="utf-8")

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
 
 from markupsafe import Markup
 
@@ -23,11 +25,18 @@ from lightrig.harness.findings import (
     next_step,
 )
 from lightrig.harness.record import TestOutcome
+from lightrig.harness.record.run_folder import load_findings
 from lightrig.harness.report.frames import RunFrame, TestbedFrame, natural
 from lightrig.harness.report.markup import test_link
 from lightrig.harness.report.templates import render_macro
 from lightrig.testbeds import Testbed
 from lightrig.testbeds.intervals import interval
+
+CERTAIN = frozenset((SWAPPED_FIBERS,))
+"""Kinds of findings that stand on a card also where no test failed."""
+
+MOST_STEPS = 2
+"""Most pieces of advice of its findings that a card repeats."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,18 +120,27 @@ class Cause:
 
     @property
     def next_step(self) -> str:
-        """The step by which the components can be told apart, or the suspicion be settled."""
-        return next_step(self.components, self._kinds)
+        """The step by which the components can be told apart, or the suspicion be settled.
+
+        What the findings themselves advise, the first two of them; else what such components need.
+        """
+        own = dict.fromkeys(one.finding.advice for one in self.evidence if one.finding.advice)
+        return "; ".join([*own][:MOST_STEPS]) or next_step(self.components, self._kinds)
 
     @property
     def _kinds(self) -> set[str]:
         return {one.finding.kind for one in self.evidence}
 
 
+def stored_findings(test: TestOutcome) -> list[Finding]:
+    """Return the findings that a test's outcome has in its journal."""
+    return [Finding.of_document(one) for one in test.details.get("findings", ())]
+
+
 def recorded_findings(test: TestOutcome) -> list[Finding]:
     """Return what a failed test found wrong; of an older version's journal, its sentence alone."""
-    if documents := test.details.get("findings"):
-        return [Finding.of_document(one) for one in documents]
+    if found := stored_findings(test):
+        return found
     sentence = str(test.details.get("why", "")).partition("\n")[0].removeprefix("AssertionError: ")
     return [Finding(FAILED, sentence or "without a reason")]
 
@@ -193,24 +211,45 @@ def _scores(
     return scores
 
 
+def found_at_begin(folder: Path, testbeds: Iterable[str]) -> dict[str, list[Finding]]:
+    """Return what a run found wrong with its testbeds before their first tests.
+
+    folder: the run's. Raises `RecordError` for a file that is damaged or cannot be read.
+    """
+    return {
+        name: [Finding.of_document(one) for one in load_findings(folder, name) or ()]
+        for name in testbeds
+    }
+
+
 def run_causes(
-    tests: Iterable[TestOutcome], testbeds: Mapping[str, Testbed], run: RunFrame
+    tests: Iterable[TestOutcome],
+    testbeds: Mapping[str, Testbed],
+    run: RunFrame,
+    found: Mapping[str, Sequence[Finding]] = MappingProxyType({}),
 ) -> Markup:
-    """Return the cards of one run: of what its failed tests found wrong."""
-    found = []
+    """Return the cards of one run: of what its failed tests found wrong.
+
+    found: what was wrong before the first test, by testbed.
+    """
+    cards = []
     frames = {frame.name: frame for frame in run.testbeds}
     names = dict.fromkeys([*testbeds, *frames])
     for testbed in names:
         frame = frames.get(testbed, TestbedFrame(testbed, ()))
         components = Components(testbeds.get(testbed))
-        evidence: list[Evidence] = []
+        evidence = [Evidence(one, ("begin", one.kind)) for one in found.get(testbed, ())]
         healthy: dict[Hashable, list[frozenset[LabComponent]]] = {}
         rows = {test.name: test for test in frame.tests}
         for ended in tests:
             name = ended.nodeid
             parameters = name.partition("[")[2].rstrip("]").replace("/", "-").split("-")
             alone = len(names) == 1 or testbed in parameters
-            if ended.outcome not in {"failed", "error"} or not (name in rows or alone):
+            if not (name in rows or alone):
+                continue
+            if ended.outcome not in {"failed", "error"}:
+                certain = [one for one in stored_findings(ended) if one.kind in CERTAIN]
+                evidence += [Evidence(one, ("noticed", one.kind)) for one in certain]
                 continue
             command, link = str(ended.details.get("command", "")), test_link(name)
             findings, family = recorded_findings(ended), ("failed", name)
@@ -220,8 +259,8 @@ def run_causes(
             series = rows[name].series if name in rows else {}
             subjects = [subject for one in series.values() for subject in one.subject]
             healthy[family] = as_ever(findings, subjects, components)
-        found.append((testbed, frame.simulated, find_causes(evidence, healthy, components)))
-    return render_causes(found)
+        cards.append((testbed, frame.simulated, find_causes(evidence, healthy, components)))
+    return render_causes(cards)
 
 
 def render_causes(found: Sequence[tuple[str, bool, Sequence[Cause]]]) -> Markup:

@@ -24,7 +24,7 @@ from markupsafe import Markup
 
 from lightrig.harness.record import RunRecord, TestOutcome
 from lightrig.harness.report.answers_section import render_answers
-from lightrig.harness.report.causes import run_causes
+from lightrig.harness.report.causes import found_at_begin, run_causes
 from lightrig.harness.report.escaping import text
 from lightrig.harness.report.frames import RunFrame, TestbedFrame, collect
 from lightrig.harness.report.markup import number_of
@@ -291,7 +291,8 @@ def write_page(
         not_restored = (record.summary or {}).get("not_restored", ())
     body = banner(not_restored) + sections(record, testbeds, run)
     title = title_of(str(record.header.get("run", "")), testbeds)
-    page = document(title, about, body, results, "", run_causes(record.tests, testbeds, run))
+    causes = run_causes(record.tests, testbeds, run, found_at_begin(record.path.parent, testbeds))
+    page = document(title, about, body, results, "", causes)
     draft = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     draft.write_text(page, encoding="utf-8", errors="replace")
     draft.replace(path)

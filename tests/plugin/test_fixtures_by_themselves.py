@@ -64,7 +64,7 @@ class Lab:
         stash[RUN], stash[BENCHES], stash[SETTINGS], stash[UNRESTORED] = self.run, {}, {}, {}
         self.config: Any = SimpleNamespace(
             stash=stash,
-            option=SimpleNamespace(instruments="auto"),
+            option=SimpleNamespace(instruments="auto", profile="quick"),
             getoption={"seed": 9, "hold": 5}.get,
         )
         self.settings: Any = SimpleNamespace(

@@ -31,7 +31,8 @@ class Run:
             "collect": lambda record: f"frame of {record.name}",
             "sections": self._sections,
             "card_ids": lambda described, frame: {"a": f"card of {frame}", "x": "none"},
-            "run_causes": lambda tests, described, frame: f"causes of {tests} {frame}",
+            "found_at_begin": lambda folder, described: "nothing" if folder == self.folder else "?",
+            "run_causes": lambda tests, _, frame, found: f"causes of {tests} {frame} {found}",
             "document": lambda *given: self.documents.append(given) or "the page",
             "write_page": lambda *given: self.written.append(given),
             "banner": lambda problems: f"<{'; '.join(problems)}>",
@@ -103,7 +104,7 @@ def test_without_a_request_the_run_has_the_page(run: Run, monkeypatch: pytest.Mo
     assert title == "title of 20260314-021500-x ['opus', 'acos']"
     assert about.startswith("Run 20260314-021500-x of opus, acos. 1,204 tests took 61.4 s. Made ")
     assert body == "<ocs is not as found>before;within;after;end"
-    assert (css, causes) == ("p {}", "causes of tests frame of rows")
+    assert (css, causes) == ("p {}", "causes of tests frame of rows nothing")
     assert results.outcomes == {"passed": 1_200, "failed": 3, "skipped": 6, "inconclusive": 1}
     assert results.data == json.dumps(report.data)
     assert run.added == {"a": {"undecided": True, "card": "card of frame of rows"}, "b": {}}

@@ -147,7 +147,7 @@ def card_of(page):
     return unescape(re.sub("<[^>]+>", " ", found[0])) if found else ""
 
 
-def write_run(root, date, outcome, why="", rows=(), findings=()):
+def write_run(root, date, outcome, why="", rows=(), findings=(), tests=(LOSSES,)):
     folder = root / "runs" / f"{date.replace('-', '')}-020000-lab"
     folder.mkdir(parents=True)
     (folder / "lab.yaml").write_text(LAB.read_text())
@@ -155,9 +155,10 @@ def write_run(root, date, outcome, why="", rows=(), findings=()):
     with Journal(
         folder / "journal.jsonl", header | {"descriptions": {"lab": "lab.yaml"}}
     ) as journal:
-        context = Context("lab", LOSSES, ("ocs: x",), True, {"clock": "virtual"})
-        for row in rows:
-            journal.append(context, row)
+        for test in tests:
+            context = Context("lab", test, ("ocs: x",), True, {"clock": "virtual"})
+            for row in rows:
+                journal.append(context, row)
         found = [one.located(Components(testbeds.load(LAB))).document() for one in findings]
         details = {"why": why, "command": "pytest again", "findings": found}
         journal.note_test(TestOutcome(LOSSES, outcome, 1.0, details))
@@ -343,3 +344,19 @@ def test_a_link_that_is_lost_in_both_plans_is_lost_at_the_port_that_both_have(la
 def test_a_stuck_monitor_is_its_port_alone(lab):
     (cause,) = causes_of(lab, (LOSSES, each_at("stuck monitor", ["ocs.19"])))
     assert names_of(cause) == ("connector ocs.19",)
+
+
+@pytest.mark.parametrize(("tests", "nights", "shown"), [(1, 1, False), (2, 1, True), (1, 2, True)])
+def test_a_port_that_two_tests_or_nights_find_slower_than_its_kin_has_a_card(
+    tmp_path, tests, nights, shown
+):
+    """With nothing measured before; one test names a port by chance where all are alike."""
+    row = Row("ocs.18", "port.excess", 6e7, 5.9e7, 6.1e7, "ns", 1, {"stage": "signal_recovered"})
+    usual = Row("ocs.19", "signal_recovered", 4e7, 4e7, 4e7, "ns", 1, {"event": 0})
+    for night in range(nights):
+        named = [f"t.py::{name}" for name in "ab"[:tests]]
+        write_run(tmp_path, f"2026-11-2{night}", "passed", rows=[usual, row], tests=named)
+    card = card_of(write_nights(tmp_path, tmp_path / "nights.html").read_text())
+    assert ("ocs.18 takes longer than the other ports" in card) is shown
+    assert ("of the same events: signal recovered" in card) is shown
+    assert ("60.0 ms (59.0 … 61.0)" in card) is shown

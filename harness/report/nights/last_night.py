@@ -1,15 +1,17 @@
 """The last night at the top of the nights page: how its tests ended, and what is new in that."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import TypeAlias
 
 from lightrig.harness.findings import Finding
 from lightrig.harness.night.outcomes import not_run
 from lightrig.harness.record import RecordError, Results, RunFacts, TestOutcome, read_journal
 from lightrig.harness.record.nights import Night, nights_of, start_of
-from lightrig.harness.report.causes import recorded_findings
+from lightrig.harness.record.run_folder import load_findings
+from lightrig.harness.report.causes import CERTAIN, recorded_findings, stored_findings
 
 FAILED = frozenset(("failed", "error", "xpassed"))
 INCONCLUSIVE = "inconclusive"
@@ -36,6 +38,19 @@ class Ended:
 
 
 @dataclass(frozen=True, slots=True)
+class Noticed:
+    """What a run found wrong without a test that failed for it.
+
+    since: the first night that found it. nights: of those that looked, in a row, until the last.
+    """
+
+    finding: Finding
+    run: str
+    since: str
+    nights: int
+
+
+@dataclass(frozen=True, slots=True)
 class LastNight:
     """The newest night of a testbed.
 
@@ -50,6 +65,7 @@ class LastNight:
         simulated: whether anything simulated took part.
         since: of each failed test, the first night and the number of nights in a row.
         commands: that repeat each test of the night.
+        noticed: what was wrong before the first test, or in tests that did not fail for it.
         not_run: night and reason, where a night over several hosts did not measure it since.
     """
 
@@ -65,6 +81,7 @@ class LastNight:
     not_run: tuple[str, str] | None = None
     since: Mapping[str, tuple[str, int]] = field(default_factory=dict)
     commands: Mapping[str, str] = field(default_factory=dict)
+    noticed: tuple[Noticed, ...] = ()
 
 
 def last_nights(results: str | Path, runs: Sequence[RunFacts] | None = None) -> list[LastNight]:
@@ -123,6 +140,10 @@ def _last_night(
         frozenset(f.run for f in runs if (results / "runs" / f.run / "report.html").is_file()),
         any(measured.simulated for facts in runs if (measured := facts.testbeds[testbed])),
         since=_since(testbed, nights, [one.nodeid for one in problems if one.failed]),
+        noticed=(
+            *_noticed(nights, lambda runs: _findings_at_begin(results, testbed, runs)),
+            *_noticed(nights, lambda runs: _findings_of_tests(results, testbed, runs)),
+        ),
         commands={
             test: str(ended.details.get("command", ""))
             for test, (_, run) in now.items()
@@ -145,6 +166,57 @@ def _since(
             else:
                 left.remove(test)
     return found
+
+
+_Found: TypeAlias = dict[Hashable, tuple[Finding, str]]
+"""Findings and their runs, by kind, place and cause."""
+
+
+def _noticed(
+    nights: Mapping[Night, Sequence[RunFacts]],
+    findings: Callable[[Sequence[RunFacts]], _Found | None],
+) -> Iterator[Noticed]:
+    """Yield what `findings` has of the last night; of a night in which no run looked it has None.
+
+    Earlier nights are asked only as long as something of the last one is among them.
+    """
+    latest, *before = sorted(nights, reverse=True)
+    now = findings(nights[latest]) or {}
+    since = dict.fromkeys(now, (str(latest), 1))
+    left = set(now)
+    for night in before:
+        found = findings(nights[night]) if left else {}
+        if found is not None:
+            left &= found.keys()
+            since |= {key: (str(night), since[key][1] + 1) for key in left}
+    for key, (finding, run) in now.items():
+        yield Noticed(finding, run, *since[key])
+
+
+def _findings_at_begin(results: Path, testbed: str, runs: Sequence[RunFacts]) -> _Found | None:
+    """Return what runs found wrong before their first tests; None if none looked."""
+    found: _Found | None = None
+    for facts in runs:
+        documents = load_findings(results / "runs" / facts.run, testbed)
+        if documents is not None:
+            found = (found or {}) | _by_key(map(Finding.of_document, documents), facts.run)
+    return found
+
+
+def _findings_of_tests(results: Path, testbed: str, runs: Sequence[RunFacts]) -> _Found:
+    """Return what tests that did not fail have found of kinds that need no second look."""
+    found: _Found = {}
+    ended = _ended(testbed, runs)
+    for facts in runs:
+        for test in _details(results, facts.run).values():
+            if ended.get(test.nodeid, ("failed",))[0] not in FAILED:
+                certain = [one for one in stored_findings(test) if one.kind in CERTAIN]
+                found |= _by_key(certain, facts.run)
+    return found
+
+
+def _by_key(findings: Iterable[Finding], run: str) -> _Found:
+    return {(one.kind, one.subjects, one.components): (one, run) for one in findings}
 
 
 def _is_problem(outcome: str) -> bool:

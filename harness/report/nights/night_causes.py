@@ -8,7 +8,8 @@ from dataclasses import replace
 import numpy as np
 
 from lightrig.harness.components import Components, LabComponent
-from lightrig.harness.findings import CHANGED, FACTOR, Finding
+from lightrig.harness.findings import CHANGED, FACTOR, SLOW_PORT, Finding
+from lightrig.harness.quantities.declarations import PORT_EXCESS
 from lightrig.harness.quantities.registry import quantity_of
 from lightrig.harness.report.causes import Cause, Evidence, as_ever, find_causes
 from lightrig.harness.report.nights.last_night import LastNight
@@ -19,6 +20,9 @@ from lightrig.harness.statistics.confirmation import CONFIRMING
 from lightrig.testbeds import Testbed
 
 _FAULT = "loss.fault"
+_TWICE = 2
+"""Tests of a night and the night before that must name a port: one names a port by chance at times.
+"""
 _NO_EVIDENCE = ("closure", "harness", "loss", "watched")
 """Families of quantities that describe the measurement, not the lab."""
 
@@ -58,6 +62,12 @@ def night_causes(board: Board, last: LastNight | None, testbed: Testbed | None) 
         about = (family, ended.nodeid, since, nights, nights >= CONFIRMING)
         command = commands.get(ended.nodeid, "")
         evidence += [Evidence(one, *about, command, link) for one in ended.findings]
+    for seen in last.noticed if last else ():
+        link = f"runs/{seen.run}/report.html" if last and seen.run in last.reported else ""
+        family, confirmed = ("noticed", seen.finding.kind), seen.nights >= CONFIRMING
+        evidence.append(
+            Evidence(seen.finding, family, "", seen.since, seen.nights, confirmed, link=link)
+        )
     return find_causes(evidence, healthy, components)
 
 
@@ -74,6 +84,7 @@ def _series_evidence(
                 finding = replace(finding, value=value, lower=low, upper=high, unit=one.unit)
             nights = _in_a_row(board, one, night)
             yield one, _evidence(board, one, finding.located(components), nights, night)
+    yield from _slow_ports(board, components, night)
     departed = {
         id(each.series): each.departure for each in board.departures if each.departure.p < 1
     }
@@ -103,6 +114,35 @@ def _series_evidence(
             unit, size = FACTOR, (level / before, 1 + low / before, 1 + high / before)
         finding = Finding(CHANGED, sentence, (one.subject,), found, *size, unit)
         yield one, replace(_evidence(board, one, finding, nights, night), confirmed=confirmed)
+
+
+def _slow_ports(
+    board: Board, components: Components, night: int
+) -> Iterator[tuple[NightSeries, Evidence]]:
+    """Yield the ports that take longer than the others of their events, by stage.
+
+    A test names one by chance where all are alike (`harness.measure.stages.PORT_ERROR`), so that
+    another test, or another night, must name it too.
+    """
+    before = [at for at, runs in enumerate(board.lab.runs[:night]) if runs][-1:]
+    slow: dict[tuple[str, str], list[NightSeries]] = {}
+    for one in board.lab.series:
+        if one.quantity == PORT_EXCESS and one.statistic == "median":
+            slow.setdefault((one.subject, str(one.conditions.get("stage", ""))), []).append(one)
+    for (port, stage), found in slow.items():
+        by = {(one.test, at) for one in found for at in (*before, night) if one.median[at] > 0}
+        now = [one for one in found if one.median[night] > 0]
+        if not now or len(by) < _TWICE:
+            continue
+        worst = max(now, key=lambda one: float(one.median[night]))
+        nights = max(_in_a_row(board, one, night) for one in now)
+        value, low, high = (float(of[night]) for of in (worst.median, worst.lower, worst.upper))
+        title = quantity_of(stage, worst.unit).title
+        sentence = f"{port} takes longer than the other ports of the same events: {title}"
+        explaining = tuple(components.of(port, stage))
+        size = (value, low, high, worst.unit)
+        finding = Finding(SLOW_PORT, sentence, (port,), explaining, *size)
+        yield worst, _evidence(board, worst, finding.located(components), nights, night)
 
 
 def _evidence(
