@@ -124,8 +124,8 @@ class Cause:
 
         What the findings themselves advise, the first two of them; else what such components need.
         """
-        own = dict.fromkeys(one.finding.advice for one in self.evidence if one.finding.advice)
-        return "; ".join([*own][:MOST_STEPS]) or next_step(self.components, self._kinds)
+        advised = dict.fromkeys(one.finding.advice for one in self.evidence if one.finding.advice)
+        return "; ".join([*advised][:MOST_STEPS]) or next_step(self.components, self._kinds)
 
     @property
     def _kinds(self) -> set[str]:
