@@ -28,7 +28,11 @@ def uninterrupted() -> Iterator[None]:
     """Block SIGINT, SIGTERM and SIGHUP, as while the switches are restored.
 
     `TIME_LIMITS` are suspended, and SIGALRM, by which others limit times, takes effect at the end.
+    In a thread beside the main one no signal arrives, and nothing is blocked.
     """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
     with ExitStack() as stack:
         for suspended in TIME_LIMITS:
             stack.enter_context(suspended())

@@ -12,11 +12,11 @@ from lightrig.harness.bench import Bench, Fabric, Transition
 from lightrig.harness.bench.fabric import ForeignPortError
 from lightrig.harness.bench.interlocks import BudgetError, InterlockError
 from lightrig.harness.bench.named_values import SubjectError
-from lightrig.harness.bench.restoring import NOT_AS_FOUND, NotRestoredError
+from lightrig.harness.bench.opened_bench import OpenBench
+from lightrig.harness.bench.restoring import NOT_AS_FOUND, NotRestoredError, RestoreCutError
 from lightrig.harness.cli.common import BAD_INPUT, LAB_ERROR, give_up
 from lightrig.harness.cli.terminal import err
 from lightrig.harness.modes import Mode
-from lightrig.harness.signals import uninterrupted
 from lightrig.instruments.core.errors import CANNOT, DeniedError
 from lightrig.testbeds import LightrigError, QuantityError, Testbed
 from lightrig.testbeds.quantities import parse_duration
@@ -112,16 +112,15 @@ def _tell(sentence: str) -> None:
 @contextmanager
 def restored(bench: Bench) -> Iterator[Fabric]:
     """Give a fabric whose switches are restored, whatever ends the block."""
+    opened = OpenBench(bench)
     try:
-        fabric = Fabric(bench)
-        try:
-            yield fabric
-        finally:
-            with uninterrupted():
-                lab(fabric.restore)
+        yield opened.fabric
     finally:
-        with uninterrupted():
-            bench.close()
+        problems = opened.restore()
+        opened.close()
+        for problem in problems:
+            cut = isinstance(problem, NotRestoredError | RestoreCutError)
+            give_up(str(problem), NOT_AS_FOUND if cut else LAB_ERROR)
 
 
 @contextmanager

@@ -14,6 +14,7 @@ from typing import Any, NoReturn, TypeAlias
 
 import pytest
 
+from lightrig.harness.bench.opened_bench import instruments_of
 from lightrig.harness.plugin.keys import TESTBEDS
 from lightrig.harness.plugin.soaks import FIXTURE, is_deselected, soak_obstacle
 from lightrig.instruments.core.registry import NoDriverError, driver
@@ -150,11 +151,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     config.stash[DESELECTED] = dict(reasons)
     if rest:
         config.hook.pytest_deselected(items=rest)
-
-
-def instruments_of(testbed: Testbed, kind: str) -> list[str]:
-    """Return the names of a testbed's instruments of one kind, in the file's order."""
-    return [name for name, spec in testbed.instruments.items() if spec.kind == kind]
 
 
 def physical_ports(testbed: Testbed) -> list[Port]:

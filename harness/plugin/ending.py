@@ -2,18 +2,15 @@
 
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial
 from typing import Any
 
 import pytest
 
-from lightrig.harness.bench.restoring import Notify, RestoreCutError
-from lightrig.harness.plugin.keys import RUN, TESTBEDS, UNRECORDED
+from lightrig.harness.plugin.keys import UNRECORDED
 from lightrig.harness.record import RecordError
-from lightrig.harness.signals import ENDING, uninterrupted
-from lightrig.testbeds import LightrigError
+from lightrig.harness.signals import ENDING
 
 LAB_ERROR = 3
 """Exit status when hardware was asked for and did not answer, or nothing can be recorded."""
@@ -63,26 +60,3 @@ def ending_unrecorded(config: pytest.Config) -> Iterator[None]:
     except RecordError as error:
         config.stash[UNRECORDED] = True
         pytest.exit(f"nothing more can be recorded: {error}", LAB_ERROR)
-
-
-def restore_loudly(
-    config: pytest.Config, testbed: str, restore: Callable[[Notify], None]
-) -> LightrigError | None:
-    """Run `restore` uninterrupted; what it cannot restore is kept for the end of the run.
-
-    It is no error of the test that happens to be the last one: the run ends with an exit status
-    of its own, and with what to do. Returns the error, if there was one; `RestoreCutError` where
-    the end of restoring was not reached.
-    """
-    problem: LightrigError | None = None
-    with uninterrupted():
-        try:
-            restore(partial(config.stash[RUN].note, testbed))
-        except LightrigError as error:
-            problem = error
-        except BaseException as error:  # a time limit's, which is no Exception, or a fault of ours
-            (path,) = (each.path for each in config.stash[TESTBEDS] if each.name == testbed)
-            problem = RestoreCutError(path, error)
-        if problem is not None:
-            config.stash[RUN].not_restored(testbed, str(problem))
-    return problem

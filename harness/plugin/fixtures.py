@@ -9,7 +9,7 @@ Their imports are local, so that projects without a testbed do not pay for them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -24,20 +24,17 @@ from lightrig.harness.plugin.keys import (
     INCONCLUSIVE,
     MEASURED,
     NO_TESTBED,
+    OPENED,
     RUN,
-    SETTINGS,
-    UNRESTORED,
 )
 
 if TYPE_CHECKING:
     from lightrig.harness.bench import Bench, Fabric
-    from lightrig.harness.findings import Finding
     from lightrig.harness.measure.links import LinkObservation
     from lightrig.harness.measure.port_counters import PortCounters
     from lightrig.harness.measure.recording import Recording
     from lightrig.harness.measure.sampling import Events
     from lightrig.harness.plugin.collection import InstrumentSelection
-    from lightrig.harness.record import Row
     from lightrig.instruments.core.capabilities import (
         Attenuator,
         BitErrorTester,
@@ -142,99 +139,53 @@ def bench(lightrig_testbed: Testbed, pytestconfig: pytest.Config) -> Iterator[Be
     from lightrig.harness.bench import LabUnavailableError, UnsupportedHostError
     from lightrig.harness.bench.lab_folder import LabFolderError
     from lightrig.harness.bench.lease import LeaseConflictError
-    from lightrig.harness.bench.leftovers import by_hand_notes
-    from lightrig.harness.bench.light_reach import on_path
-    from lightrig.harness.bench.settings import SavedInstruments
-    from lightrig.harness.plugin.ending import LAB_ERROR, restore_loudly
+    from lightrig.harness.bench.opened_bench import OpenBench
+    from lightrig.harness.plugin.ending import LAB_ERROR
     from lightrig.harness.plugin.waiting import take_bench
+    from lightrig.harness.recorded_test import opening_notes
     from lightrig.testbeds import LightrigError
 
     testbed = lightrig_testbed
     mode: Mode = pytestconfig.option.instruments
-    purpose = f"run {pytestconfig.stash[RUN].name} of testbed {testbed.name}"
+    run = pytestconfig.stash[RUN]
+    purpose = f"run {run.name} of testbed {testbed.name}"
     try:
         bound = take_bench(pytestconfig, testbed, mode, purpose)
     except UnsupportedHostError as error:
         pytest.skip(str(error))
     except (LabUnavailableError, LeaseConflictError, LabFolderError) as error:
         pytest.exit(str(error), LAB_ERROR)
-    settings = SavedInstruments(bound)
+    opened = OpenBench(bound)
     try:
-        settings.save_initial_state()
-        by_hand = [] if bound.in_process else by_hand_notes(testbed)
+        by_hand = opened.save_settings()
     except LightrigError as error:
         bound.close()
         pytest.exit(str(error), LAB_ERROR)
     pytestconfig.stash[BENCHES][testbed.name] = bound
-    pytestconfig.stash[SETTINGS][testbed.name] = settings
-    for note in (*by_hand, *testbed.notes, *bound.notes, *_found_at_begin(bound, pytestconfig)):
-        pytestconfig.stash[RUN].note(testbed.name, note, in_report=True)
+    pytestconfig.stash[OPENED][testbed.name] = opened
+    by_reading = pytestconfig.option.profile == "night"
+    for note in (*by_hand, *opening_notes(bound, run.folder, by_reading=by_reading)):
+        run.note(testbed.name, note, in_report=True)
     yield bound
-    changed = pytestconfig.stash[UNRESTORED].pop(testbed.name, frozenset())
-
-    def obstacles(name: str) -> list[str]:
-        return on_path(testbed, name, bound.switches, changed)
-
-    restore_loudly(
-        pytestconfig,
-        testbed.name,
-        lambda notify: settings.restore(obstacles=obstacles, notify=notify),
-    )
-    del pytestconfig.stash[BENCHES][testbed.name], pytestconfig.stash[SETTINGS][testbed.name]
-    bound.close()
-
-
-def _found_at_begin(bench: Bench, config: pytest.Config) -> list[str]:
-    """Store what the servers' ports are set to, and what is wrong before the first test; return it.
-
-    Every night looks at all that can be read at once; other runs compare the ports alone.
-    """
-    from lightrig.harness.doctor import examine_by_reading
-    from lightrig.harness.port_differences import kernels, port_differences, read_ports
-    from lightrig.harness.record.run_folder import store_findings, store_ports
-
-    folder, name = config.stash[RUN].folder, bench.testbed.name
-    if config.option.profile == "night":
-        checks, ports = examine_by_reading(bench)
-        found = [check.finding for check in checks.problems if check.finding is not None]
-        store_findings(folder, name, [finding.document() for finding in found])
-    else:
-        ports = read_ports(bench)
-        found = port_differences(bench.testbed, ports, kernels(bench)) if ports else []
-    if ports:
-        document = {
-            "kernels": kernels(bench),
-            "ports": {str(port): settings.document() for port, settings in ports.items()},
-        }
-        store_ports(folder, name, document)
-    return [finding.evidence for finding in found]
+    # What cannot be restored is no error of the test that happens to be the last one: the run ends
+    # with an exit status of its own, and with what to do.
+    for problem in opened.restore(partial(run.note, testbed.name)):
+        run.not_restored(testbed.name, str(problem))
+    del pytestconfig.stash[BENCHES][testbed.name], pytestconfig.stash[OPENED][testbed.name]
+    opened.close()
 
 
 @pytest.fixture(scope="session")
-def fabric(bench: Bench, pytestconfig: pytest.Config) -> Iterator[Fabric]:
+def fabric(bench: Bench, pytestconfig: pytest.Config) -> Fabric:
     """Applies plans; puts the switches back as they were found."""
-    from lightrig.harness.bench import Fabric
-    from lightrig.harness.bench.lab_folder import LabFolderError
-    from lightrig.harness.bench.restoring import NotRestoredError
-    from lightrig.harness.bench.saved_state import SavedStateError, StateConflictError
-    from lightrig.harness.plugin.ending import LAB_ERROR, restore_loudly
+    from lightrig.harness.plugin.ending import LAB_ERROR
+    from lightrig.testbeds import LightrigError
 
-    fabric = Fabric(bench)
-    name = bench.testbed.name
-    settings = pytestconfig.stash[SETTINGS][name]
-    if not bench.in_process:
-        try:
-            fabric.save_initial_state()
-        except (SavedStateError, StateConflictError, LabFolderError) as error:
-            pytestconfig.stash[UNRESTORED][name] = frozenset(bench.switches)
-            pytest.exit(str(error), LAB_ERROR)
-    yield fabric
-    # Light that was found off is off before a circuit is moved.
-    restore_loudly(pytestconfig, name, lambda notify: settings.restore_off(notify=notify))
-    problem = restore_loudly(pytestconfig, name, lambda notify: fabric.restore(notify=notify))
-    if problem is not None:
-        failed = problem.failures if isinstance(problem, NotRestoredError) else bench.switches
-        pytestconfig.stash[UNRESTORED][name] = frozenset(failed)
+    opened = pytestconfig.stash[OPENED][bench.testbed.name]
+    try:
+        return opened.saved_fabric()
+    except LightrigError as error:
+        pytest.exit(str(error), LAB_ERROR)
 
 
 @pytest.fixture(scope="session")
@@ -322,25 +273,15 @@ def climate_chamber(
 
 def _lend(bench: Bench, chosen: InstrumentSelection, kind: str) -> Iterator[Any]:
     """An instrument of a kind, for as long as its user has it; found settings are put back."""
-    from lightrig.harness.plugin.collection import instruments_of
-    from lightrig.harness.signals import uninterrupted
-    from lightrig.instruments.core.capabilities import Restorable
+    from lightrig.harness.bench.opened_bench import instruments_of, put_back
 
     name = chosen.get(kind)
     if name is None:  # asked for by name while the test ran, when no test can be spread
         name = next(iter(instruments_of(bench.testbed, kind)), None)
     if name is None:
         pytest.skip(f"testbed {bench.testbed.name} has no {kind.replace('_', ' ')}")
-    instrument = bench.instruments[name]
-    if not isinstance(instrument, Restorable):
+    with put_back(bench, name) as instrument:
         yield instrument
-        return
-    put_back = instrument.snapshot(range(1, bench.testbed.instruments[name].channels + 1))
-    try:
-        yield instrument
-    finally:
-        with uninterrupted():
-            put_back()
 
 
 @pytest.fixture(scope="session")
@@ -418,64 +359,25 @@ def measure(
     it fails: all that it has to judge is judged. Closure is judged by itself: a test that
     measured a simulated world wrong fails once it has ended.
     """
-    from lightrig.harness.measure.closure import unclosed
-    from lightrig.harness.measure.recording import Recording, SimulatedRecording
-    from lightrig.harness.record import Context, RecordError
-    from lightrig.harness.record.attempts import ATTEMPT
-    from lightrig.harness.record.earlier_nights import values_before
-    from lightrig.harness.record.row import RowError
+    from lightrig.harness.recorded_test import RecordedTest
 
-    # Nothing sets events aside on hardware.
-    kind = Recording if bench.world is None else SimulatedRecording
-    run = pytestconfig.stash[RUN]
-    test = request.node.nodeid
-    conditions = {**row_conditions(request), **attempt_condition(request.node)}
+    item = request.node
     undecided: list[str] = []
-    stored: list[bool] = []
-    found: list[Finding] = []
-    request.node.stash[INCONCLUSIVE] = undecided
-    request.node.stash[FOUND] = found
-
-    def store_on(given: Bench | None, more: Mapping[str, Any]) -> Callable[[Sequence[Row]], None]:
-        record = run.recorder(given or bench, test, {**conditions, **more})
-
-        def recorded(rows: Sequence[Row]) -> None:
-            if any(ATTEMPT in row.conditions for row in rows):
-                raise RowError(f"the condition {ATTEMPT!r} is the test's own; name it otherwise")
-            stored.append(True)
-            record(rows)
-            found.extend(unclosed(rows))
-
-        return recorded
-
-    def before(quantity: str, more: Mapping[str, Any]) -> Sequence[Mapping[str, float]]:
-        simulated = bool(bench.simulated)
-        context = Context(bench.testbed.name, test, (), simulated, {**conditions, **more})
-        try:
-            return values_before(run.folder, run.night, context, quantity)
-        except RecordError as error:
-            recording.note_once("nights before", f"earlier nights are not compared: {error}")
-            return ()
-
-    recording = kind(
-        store_on(bench, {}),
-        bench.testbed.limits,
-        store_on=store_on,
-        judged=partial(run.judged, test),
-        undecided=undecided.append,
-        note=partial(run.note, bench.testbed.name),
-        before=before,
-        found=found.extend,
-        test=request.node.name,
+    conditions = {**row_conditions(request), **attempt_condition(item)}
+    recorded = RecordedTest(
+        pytestconfig.stash[RUN],
+        bench,
+        item.nodeid,
+        conditions,
+        undecided.append,
+        lightrig_port_counters,
+        name=item.name,
     )
-    request.node.stash[MEASURED] = lambda: bool(recording.events or stored)
-    lightrig_port_counters.begin()
-    yield recording
-    try:
-        if stored or recording.events:
-            lightrig_port_counters.record(recording)
-    finally:
-        recording.end(bench.clock.now())
+    item.stash[INCONCLUSIVE] = undecided
+    item.stash[FOUND] = recorded.found
+    item.stash[MEASURED] = lambda: recorded.measured
+    yield recorded.recording
+    recorded.end()
 
 
 def attempt_condition(item: pytest.Item) -> dict[str, int]:

@@ -9,7 +9,7 @@ import pytest
 
 if TYPE_CHECKING:
     from lightrig.harness.bench import Bench
-    from lightrig.harness.bench.settings import SavedInstruments
+    from lightrig.harness.bench.opened_bench import OpenBench
     from lightrig.harness.findings import Finding
     from lightrig.harness.plugin.worker_run import WorkerRun
     from lightrig.harness.run import ObservedRun
@@ -23,11 +23,8 @@ TESTBEDS: pytest.StashKey[list[Testbed]] = pytest.StashKey()
 BENCHES: pytest.StashKey[dict[str, Bench]] = pytest.StashKey()
 """The open benches, by the testbed's name."""
 
-SETTINGS: pytest.StashKey[dict[str, SavedInstruments]] = pytest.StashKey()
-"""The saved settings of open benches, by the testbed's name."""
-
-UNRESTORED: pytest.StashKey[dict[str, frozenset[str]]] = pytest.StashKey()
-"""The switches that are not as they were found, by the testbed's name."""
+OPENED: pytest.StashKey[dict[str, OpenBench]] = pytest.StashKey()
+"""The same with what they were found with."""
 
 OF_LAB = pytest.StashKey[bool]()
 """Whether the run ended by trouble of the lab, before the test that ran had measured anything."""

@@ -24,11 +24,10 @@ from lightrig.harness.plugin.keys import (
     FILES,
     LAB,
     OF_LAB,
+    OPENED,
     RUN,
-    SETTINGS,
     TESTBEDS,
     UNRECORDED,
-    UNRESTORED,
 )
 from lightrig.harness.plugin.live import Live
 from lightrig.harness.plugin.outcomes import Outcomes, Reports, Undecided, was_ended_by_lab
@@ -83,8 +82,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if config.option.collectonly:
         return
     config.stash[BENCHES] = {}
-    config.stash[SETTINGS] = {}
-    config.stash[UNRESTORED] = {}
+    config.stash[OPENED] = {}
     config.stash[SHIELD] = EndShield()
     repeats = Repeats(config, dict(zip(names, given, strict=True)))
     config.pluginmanager.register(Undecided(), "lightrig-undecided")

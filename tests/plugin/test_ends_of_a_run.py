@@ -17,7 +17,6 @@ from lightrig.harness.plugin.ending import EndShield, ending_unrecorded
 from lightrig.harness.plugin.keys import ENDED, RUN, UNRECORDED
 from lightrig.harness.record import RecordError
 from lightrig.harness.run import ObservedRun
-from lightrig.testbeds import LightrigError
 
 
 class Ending:
@@ -394,20 +393,3 @@ def test_what_cannot_be_recorded_ends_the_run(end: Ending) -> None:
         3,
     )
     assert end.config.stash[UNRECORDED] is True
-
-
-def test_a_failure_to_restore_is_reported_at_the_end(
-    end: Ending, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    noted: list[tuple[str, ...]] = []
-    monkeypatch.setattr(end.run, "note", lambda *given: noted.append(given))
-    monkeypatch.setattr(end.run, "not_restored", lambda *given: noted.append(given))
-    error = LightrigError("ocs is not as found")
-
-    def restore(notify: Any) -> None:
-        notify("waits for ocs")
-        raise error
-
-    assert ending.restore_loudly(end.config, "bench", restore) is error
-    assert noted == [("bench", "waits for ocs"), ("bench", "ocs is not as found")]
-    assert ending.restore_loudly(end.config, "bench", lambda notify: None) is None

@@ -1,6 +1,5 @@
 """Fixtures of the plugin, each called by itself: order, what is passed on, what ends the run."""
 
-import importlib
 import inspect
 from pathlib import Path
 from types import SimpleNamespace
@@ -8,15 +7,16 @@ from typing import Any
 
 import pytest
 
-from lightrig.harness.bench import UnsupportedHostError, settings
+from lightrig.harness import recorded_test
+from lightrig.harness.bench import UnsupportedHostError, opened_bench
 from lightrig.harness.bench.lease import LeaseConflictError
 from lightrig.harness.bench.restoring import NotRestoredError
 from lightrig.harness.bench.saved_state import SavedStateError
 from lightrig.harness.findings import Finding
 from lightrig.harness.jobs import fixtures as jobs
-from lightrig.harness.measure import closure, sampling
+from lightrig.harness.measure import sampling
 from lightrig.harness.modes import SAMPLES
-from lightrig.harness.plugin import collection, fixtures
+from lightrig.harness.plugin import fixtures
 from lightrig.harness.plugin.collection import InstrumentSelection
 from lightrig.harness.plugin.keys import (
     BENCHES,
@@ -24,9 +24,8 @@ from lightrig.harness.plugin.keys import (
     FOUND,
     INCONCLUSIVE,
     NO_TESTBED,
+    OPENED,
     RUN,
-    SETTINGS,
-    UNRESTORED,
 )
 from lightrig.harness.record import Row
 from lightrig.harness.record.row import RowError
@@ -61,7 +60,7 @@ class Lab:
             instruments={},
         )  # fmt: skip
         stash: Any = pytest.Stash()
-        stash[RUN], stash[BENCHES], stash[SETTINGS], stash[UNRESTORED] = self.run, {}, {}, {}
+        stash[RUN], stash[BENCHES], stash[OPENED] = self.run, {}, {}
         self.config: Any = SimpleNamespace(
             stash=stash,
             option=SimpleNamespace(instruments="auto", profile="quick"),
@@ -70,6 +69,10 @@ class Lab:
         self.settings: Any = SimpleNamespace(
             save_initial_state=self.part("save"), restore=self.part("restore"),
             restore_off=self.part("restore off"),
+        )  # fmt: skip
+        self.fabric: Any = SimpleNamespace(
+            save_initial_state=self.part("save circuits"), restore=self.part("restore circuits"),
+            states={},
         )  # fmt: skip
 
     def part(self, name: str) -> Any:
@@ -95,11 +98,15 @@ def lab(monkeypatch: pytest.MonkeyPatch) -> Lab:
         assert given is made.bench
         return made.settings
 
+    def save_circuits() -> None:
+        made.part("save circuits")()
+        made.fabric.states["a"] = "found"
+
+    made.fabric.save_initial_state = save_circuits
     monkeypatch.setattr("lightrig.harness.bench.bind", bind)
-    monkeypatch.setattr(settings, "SavedInstruments", saved)
-    monkeypatch.setattr(
-        "lightrig.harness.bench.light_reach.on_path", lambda *given: ("on path", *given)
-    )
+    monkeypatch.setattr(opened_bench, "SavedInstruments", saved)
+    monkeypatch.setattr(opened_bench, "Fabric", lambda bench: made.fabric)
+    monkeypatch.setattr(opened_bench, "on_path", lambda *given: ("on path", *given))
     return made
 
 
@@ -116,13 +123,13 @@ def test_a_bench_is_bound_noted_restored_and_closed(lab: Lab) -> None:
         ("note", "bench", "a late clock"),
     ]
     stash = lab.config.stash
-    assert (stash[BENCHES], stash[SETTINGS]) == ({"bench": lab.bench}, {"bench": lab.settings})
-    stash[UNRESTORED]["bench"] = frozenset({"b"})
+    assert stash[BENCHES] == {"bench": lab.bench}
+    assert stash[OPENED]["bench"].settings is lab.settings
     lab.noted.clear()
     assert list(steps) == []
-    on_path = ("on path", lab.testbed, "b", lab.bench.switches, frozenset({"b"}))
+    on_path = ("on path", lab.testbed, "b", lab.bench.switches, frozenset())
     assert lab.noted == ["restore", on_path, "closed"]
-    assert (stash[BENCHES], stash[SETTINGS], stash[UNRESTORED]) == ({}, {}, {})
+    assert (stash[BENCHES], stash[OPENED]) == ({}, {})
 
 
 def test_settings_that_are_not_restored_are_reported_at_the_end(lab: Lab) -> None:
@@ -154,27 +161,25 @@ def test_a_host_that_cannot_simulate_skips(lab: Lab) -> None:
 
 
 @pytest.fixture
-def fabric(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> Any:
-    made = SimpleNamespace(
-        save_initial_state=lab.part("save circuits"), restore=lab.part("restore circuits")
-    )
-    monkeypatch.setattr("lightrig.harness.bench.Fabric", lambda bench: made)
-    lab.config.stash[SETTINGS]["bench"] = lab.settings
-    return made
+def steps(lab: Lab) -> Any:
+    """The bench's fixture, begun."""
+    begun = function_of(fixtures.bench)(lab.testbed, lab.config)
+    next(begun)
+    lab.noted.clear()
+    return begun
 
 
-def test_light_is_off_before_circuits_are_restored(lab: Lab, fabric: Any) -> None:
-    steps = function_of(fixtures.fabric)(lab.bench, lab.config)
-    assert next(steps) is fabric
+def test_light_is_off_before_circuits_are_restored(lab: Lab, steps: Any) -> None:
+    assert function_of(fixtures.fabric)(lab.bench, lab.config) is lab.fabric
     assert lab.noted == ["save circuits"]
     assert list(steps) == []
-    assert lab.noted[1:] == ["restore off", "restore circuits"]
-    assert lab.config.stash[UNRESTORED] == {}
+    on_path = ("on path", lab.testbed, "b", lab.bench.switches, frozenset())
+    assert lab.noted[1:] == ["restore off", "restore circuits", "restore", on_path, "closed"]
 
 
-def test_in_one_process_nothing_is_saved(lab: Lab, fabric: Any) -> None:
+def test_in_one_process_nothing_is_saved(lab: Lab, steps: Any) -> None:
     lab.bench.in_process = True
-    next(function_of(fixtures.fabric)(lab.bench, lab.config))
+    function_of(fixtures.fabric)(lab.bench, lab.config)
     assert lab.noted == []
 
 
@@ -185,22 +190,24 @@ def test_in_one_process_nothing_is_saved(lab: Lab, fabric: Any) -> None:
         (NotRestoredError(SimpleNamespace(path="f"), {"b": LightrigError("no")}), {"b"}),  # type: ignore[arg-type]
     ],
 )
-def test_switches_that_are_not_restored_are_known_to_the_bench(
-    lab: Lab, fabric: Any, error: Exception, failed: set[str]
+def test_light_of_switches_that_are_not_restored_is_not_raised(
+    lab: Lab, steps: Any, error: Exception, failed: set[str]
 ) -> None:
-    steps = function_of(fixtures.fabric)(lab.bench, lab.config)
-    next(steps)
+    function_of(fixtures.fabric)(lab.bench, lab.config)
     lab.failing["restore circuits"] = error
     assert list(steps) == []
-    assert lab.config.stash[UNRESTORED] == {"bench": failed}
+    on_path = ("on path", lab.testbed, "b", lab.bench.switches, frozenset(failed))
+    assert lab.noted[-4:] == ["restore", on_path, ("not restored", "bench", str(error)), "closed"]
 
 
-def test_circuits_that_cannot_be_saved_end_the_run(lab: Lab, fabric: Any) -> None:
+def test_circuits_that_cannot_be_saved_end_the_run(lab: Lab, steps: Any) -> None:
     lab.failing["save circuits"] = SavedStateError("damaged")
     with pytest.raises(pytest.exit.Exception, match="damaged") as ended:
-        next(function_of(fixtures.fabric)(lab.bench, lab.config))
+        function_of(fixtures.fabric)(lab.bench, lab.config)
     assert ended.value.returncode == 3
-    assert lab.config.stash[UNRESTORED] == {"bench": {"a", "b"}}
+    assert list(steps) == []
+    on_path = ("on path", lab.testbed, "b", lab.bench.switches, frozenset({"a", "b"}))
+    assert lab.noted[-3:] == ["restore", on_path, "closed"]
 
 
 # ---------------------------------------------------------------------------- instruments
@@ -260,7 +267,7 @@ def test_settings_are_put_back_also_where_a_test_fails(
     assert list(function_of(fixtures.power_meter)(lab.bench, chosen)) == [meter]
     # Asked for while the test ran: the first of its kind, if there is one.
     named = {"light_source": ["l2", "l1"], "bit_error_tester": []}
-    monkeypatch.setattr(collection, "instruments_of", lambda testbed, kind: named[kind])
+    monkeypatch.setattr(opened_bench, "instruments_of", lambda testbed, kind: named[kind])
     steps = light_source(lab.bench, InstrumentSelection())
     assert next(steps) is laser
     steps.close()
@@ -399,6 +406,8 @@ def test_rows_go_to_the_run_with_their_conditions_and_are_looked_at(
         def __init__(self, store: Any, limits: Any, **named: Any) -> None:
             made.update(named, store=store, limits=limits, recording=self)
 
+        events = 0
+
         def end(self, time: int) -> None:
             lab.noted.append(("end", time))
 
@@ -408,11 +417,12 @@ def test_rows_go_to_the_run_with_their_conditions_and_are_looked_at(
     def recorder(bench: Any, test: str, conditions: Any) -> Any:
         return lambda rows: lab.noted.append((bench, test, conditions, rows))
 
-    monkeypatch.setattr("lightrig.harness.measure.recording.Recording", Recording)
-    monkeypatch.setattr(closure, "unclosed", lambda rows: [Finding("of", f"{len(rows)} rows")])
+    monkeypatch.setattr(recorded_test, "Recording", Recording)
+    monkeypatch.setattr(
+        recorded_test, "unclosed", lambda rows: [Finding("of", f"{len(rows)} rows")]
+    )
     before: list[Any] = []
-    module = importlib.import_module("lightrig.harness.record.earlier_nights")
-    monkeypatch.setattr(module, "values_before", lambda *given: before.append(given) or 5)
+    monkeypatch.setattr(recorded_test, "values_before", lambda *given: before.append(given) or 5)
     lab.run.recorder = recorder
     stash = pytest.Stash()
     callspec = SimpleNamespace(params={"size": 64})

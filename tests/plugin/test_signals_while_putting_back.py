@@ -7,9 +7,12 @@ from typing import Any
 
 import pytest
 
-from lightrig.harness.plugin import ending, fixtures
+from lightrig.harness.bench.opened_bench import restored_or_why
+from lightrig.harness.bench.restoring import RestoreCutError
+from lightrig.harness.plugin import fixtures
 from lightrig.harness.plugin.collection import InstrumentSelection
 from lightrig.instruments.core.capabilities import Restorable
+from lightrig.testbeds import LightrigError
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -58,6 +61,22 @@ def test_a_lent_instrument_is_put_back_whatever_comes(came: list[int]) -> None:
 
 def test_switches_are_restored_whatever_comes(came: list[int]) -> None:
     done: list[str] = []
-    config: Any = SimpleNamespace(stash={ending.RUN: SimpleNamespace(note=lambda *given: None)})
-    assert ending.restore_loudly(config, "bench", lambda notify: interrupted(done)) is None
+    testbed: Any = SimpleNamespace(path="bench.yaml")
+    assert restored_or_why(testbed, lambda: interrupted(done)) is None
     assert (came, done) == ([], ["put back"])
+
+
+def test_what_is_not_restored_is_returned_and_a_cut_is_named() -> None:
+    testbed: Any = SimpleNamespace(path="bench.yaml")
+    error = LightrigError("ocs is not as found")
+
+    def failing(problem: BaseException) -> Callable[[], None]:
+        def restore() -> None:
+            raise problem
+
+        return restore
+
+    assert restored_or_why(testbed, failing(error)) is error
+    cut = restored_or_why(testbed, failing(SystemExit("time is over")))
+    assert isinstance(cut, RestoreCutError)
+    assert "run `lightrig restore bench.yaml`\n  SystemExit: time is over" in str(cut)

@@ -1,0 +1,156 @@
+"""What a test, or a person in a notebook, records on an open bench: rows, notes, verdicts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, Protocol
+
+from lightrig.harness.bench import Bench
+from lightrig.harness.doctor import examine_by_reading
+from lightrig.harness.findings import Finding
+from lightrig.harness.measure.closure import unclosed
+from lightrig.harness.measure.port_counters import PortCounters
+from lightrig.harness.measure.recording import Recording, SimulatedRecording
+from lightrig.harness.port_differences import kernels, port_differences, read_ports
+from lightrig.harness.record import Context, RecordError, Row, Scalar
+from lightrig.harness.record.attempts import ATTEMPT
+from lightrig.harness.record.earlier_nights import values_before
+from lightrig.harness.record.row import RowError
+from lightrig.harness.record.run_folder import store_findings, store_ports
+from lightrig.harness.statistics.verdicts import Verdict
+from lightrig.testbeds import Limit
+
+
+class OpenRun(Protocol):
+    """A run that goes on, as this process knows it."""
+
+    folder: Path
+    night: str
+
+    def recorder(
+        self, bench: Bench, test: str, conditions: Mapping[str, Scalar]
+    ) -> Callable[[Sequence[Row]], None]:
+        """Return what takes rows of a test."""
+
+    def judged(self, test: str, limit: Limit, verdict: Verdict) -> None:
+        """Show a verdict."""
+
+    def note(self, testbed: str, sentence: str, *, in_report: bool = False) -> None:
+        """Show a sentence."""
+
+
+class RecordedTest:
+    """The recording of one test, and what it counts at the servers' ports meanwhile.
+
+    Args:
+        run: takes the rows.
+        bench: where it measures.
+        test: its node id.
+        conditions: of all its rows, such as its parameters.
+        undecided: is called with limits that its samples do not decide.
+        counters: of the bench's NIC ports.
+        name: of the test in sentences.
+
+    Attributes:
+        recording: takes rows, judges them, takes notes.
+        found: what its measurements found wrong.
+    """
+
+    def __init__(
+        self,
+        run: OpenRun,
+        bench: Bench,
+        test: str,
+        conditions: Mapping[str, Any],
+        undecided: Callable[[str], None],
+        counters: PortCounters,
+        *,
+        name: str,
+    ) -> None:
+        self._run, self._bench, self._test = run, bench, test
+        self._conditions = dict(conditions)
+        self._counters = counters
+        self._stored = False
+        self.found: list[Finding] = []
+        # Nothing sets events aside on hardware.
+        kind = Recording if bench.world is None else SimulatedRecording
+        self.recording = kind(
+            self._store_on(bench, {}),
+            bench.testbed.limits,
+            store_on=self._store_on,
+            judged=partial(run.judged, test),
+            undecided=undecided,
+            note=partial(run.note, bench.testbed.name),
+            before=self._before,
+            found=self._add_findings,
+            test=name,
+        )
+        counters.begin()
+
+    @property
+    def measured(self) -> bool:
+        """Whether it has begun an event, or recorded a row."""
+        return self._stored or bool(self.recording.events)
+
+    def end(self) -> None:
+        """Record what it shows as a whole."""
+        try:
+            if self.measured:
+                self._counters.record(self.recording)
+        finally:
+            self.recording.end(self._bench.clock.now())
+
+    def _add_findings(self, findings: Iterable[Finding]) -> None:
+        self.found.extend(findings)
+
+    def _store_on(
+        self, given: Bench | None, more: Mapping[str, Any]
+    ) -> Callable[[Sequence[Row]], None]:
+        bench = given or self._bench
+        record = self._run.recorder(bench, self._test, {**self._conditions, **more})
+
+        def recorded(rows: Sequence[Row]) -> None:
+            if any(ATTEMPT in row.conditions for row in rows):
+                raise RowError(f"the condition {ATTEMPT!r} is the test's own; name it otherwise")
+            self._stored = True
+            record(rows)
+            self.found.extend(unclosed(rows))
+
+        return recorded
+
+    def _before(self, quantity: str, more: Mapping[str, Any]) -> Sequence[Mapping[str, float]]:
+        simulated = bool(self._bench.simulated)
+        conditions = {**self._conditions, **more}
+        context = Context(self._bench.testbed.name, self._test, (), simulated, conditions)
+        try:
+            return values_before(self._run.folder, self._run.night, context, quantity)
+        except RecordError as error:
+            sentence = f"earlier nights are not compared: {error}"
+            self.recording.note_once("nights before", sentence)
+            return ()
+
+
+def opening_notes(bench: Bench, folder: Path, *, by_reading: bool = False) -> list[str]:
+    """Store what the servers' ports are set to in a run's folder; return what a reader must know.
+
+    Those are the gates of the testbed, the choice between hardware and simulation, and what is
+    wrong: by what the ports differ and, `by_reading`, all that the doctor finds at once, which is
+    stored too. Raises `RecordError`.
+    """
+    name = bench.testbed.name
+    if by_reading:
+        checks, ports = examine_by_reading(bench)
+        found = [check.finding for check in checks.problems if check.finding is not None]
+        store_findings(folder, name, [finding.document() for finding in found])
+    else:
+        ports = read_ports(bench)
+        found = port_differences(bench.testbed, ports, kernels(bench)) if ports else []
+    if ports:
+        document = {
+            "kernels": kernels(bench),
+            "ports": {str(port): settings.document() for port, settings in ports.items()},
+        }
+        store_ports(folder, name, document)
+    return [*bench.testbed.notes, *bench.notes, *(finding.evidence for finding in found)]
