@@ -25,6 +25,7 @@ from lightrig.testbeds import LightrigError
 
 _NIGHTS = """
 SELECT DISTINCT testbed, quantity, simulated, strftime(night, '%Y-%m-%d') AS night FROM rows
+WHERE NOT by_hand
 ORDER BY simulated, night DESC
 """
 _EVENT = ["run", "test", "event"]

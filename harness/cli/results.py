@@ -153,6 +153,7 @@ def _line(facts: "RunFacts", *, zoned: bool) -> tuple[object, ...]:
     took = None if facts.duration_s is None else format_duration(int(facts.duration_s) * 10**9)
     counts = [facts.count("passed", "xfailed"), facts.count("failed", "error", "xpassed")]
     state = f"{facts.state}, torn" if facts.torn else facts.state
+    state = f"{state}, by hand" if facts.by_hand else state
     rows = f"{facts.rows:,}"
     counts += [facts.count("inconclusive"), facts.count("skipped")]
     return (facts.run, night, ", ".join(testbeds), rows, *counts, took, state)

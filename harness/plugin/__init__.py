@@ -112,6 +112,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "by default made of the time",
     )
     group.addoption(
+        "--by-hand",
+        action="store_true",
+        help="mark the run as one by hand: it belongs to no night, and is in no trend, card or "
+        "metric",
+    )
+    group.addoption(
         "--queue",
         type=_duration,
         default=0,

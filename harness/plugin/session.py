@@ -111,6 +111,7 @@ def pytest_configure(config: pytest.Config) -> None:
                 "testbeds": {t.name: str(t.path) for t in testbeds},
                 "testbed_order": [t.name for t in testbeds],
                 **soak,
+                **({"by_hand": True} if config.getoption("by_hand") else {}),
             },
             config.getoption("publish"),
             config.getoption("run_name"),

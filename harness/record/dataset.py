@@ -75,7 +75,7 @@ def write_dataset(journal: Path | RunRecord, root: Path) -> tuple[Path, ...]:
                     part = parts.get(testbed)
                     if part is None:
                         named = plain_file(testbed, str(record.header["night"]), run)
-                        path = root / named.relative_to("rows")
+                        path = root.joinpath(*named.parts[1:])
                         hidden = stack.enter_context(appearing(path))
                         part = parts[testbed] = _Part(path, hidden, run, record.contexts, schema)
                         stack.callback(part.close)

@@ -30,6 +30,8 @@ def openmetrics(results: Results) -> str:
     """
     newest: dict[str, RunFacts] = {}
     for facts in results.runs():
+        if facts.by_hand:
+            continue
         newest.update(dict.fromkeys(facts.testbeds, facts))
     lines = [
         "# TYPE lightrig_tests gauge",

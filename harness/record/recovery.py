@@ -10,7 +10,7 @@ from lightrig.harness.record.journal import is_written, locked
 from lightrig.harness.record.journal_reading import RunRecord, absorb, read_journal
 from lightrig.harness.record.places import left_by_the_killed
 from lightrig.harness.record.row import RecordError
-from lightrig.harness.record.rows_files import plain_file
+from lightrig.harness.record.rows_files import BY_HAND, ROWS, plain_file
 from lightrig.harness.record.run_folder import (
     FACTS,
     RunFacts,
@@ -26,6 +26,7 @@ from lightrig.testbeds import Testbed
 
 JOURNAL = "journal.jsonl"
 REPORT = "report.html"
+_NIGHTS = "testbed=*/night=*"
 
 WritePage: TypeAlias = Callable[[RunRecord, Mapping[str, Testbed], Path], None]
 """Writes a run's report to a path, whole: of its record and its testbeds, as described then."""
@@ -59,11 +60,15 @@ def settle(
     record = read_journal(journal, salvage=salvage)
     facts = facts_of(record, state_of(record.summary))
     digests = _digests_before(folder)
-    rows = {name: results / plain_file(name, facts.night, facts.run) for name in facts.testbeds}
+    by_hand = facts.by_hand
+    rows = {
+        name: results / plain_file(name, facts.night, facts.run, by_hand=by_hand)
+        for name in facts.testbeds
+    }
     if any(path.exists() for path in rows.values()):
         # Rows that are written again may have other digests: the run has not ended meanwhile.
         (folder / FACTS).unlink(missing_ok=True)
-    files = write_dataset(record, results / "rows")
+    files = write_dataset(record, results / (BY_HAND if by_hand else ROWS))
     if write_page is not None and (record.damage or not (record.complete and report.exists())):
         try:
             write_page(record, load_descriptions(record), report)
@@ -97,7 +102,9 @@ def recover(folder: Path, write_page: WritePage | None = None) -> Recovered:
     written. Lines that are not what was written are left out, and named in `RunFacts.damage`.
     """
     with locked(folder / JOURNAL):
-        for place in (folder, *(folder.parent.parent / "rows").glob("testbed=*/night=*")):
+        results = folder.parent.parent
+        nights = (each for rows in (ROWS, BY_HAND) for each in (results / rows).glob(_NIGHTS))
+        for place in (folder, *nights):
             for name in (FACTS, REPORT, f"{folder.name}.parquet"):
                 for left in left_by_the_killed(place, name):
                     left.unlink(missing_ok=True)

@@ -34,7 +34,7 @@ from lightrig.harness.record.places import Place
 from lightrig.harness.record.recovery import JOURNAL
 from lightrig.harness.record.row import JournalEmptyError, QuestionError, RecordError
 from lightrig.harness.record.rows_check import check_rows
-from lightrig.harness.record.rows_files import RowsFile, folder_of, reading, stored_rows
+from lightrig.harness.record.rows_files import BY_HAND, RowsFile, folder_of, reading, stored_rows
 from lightrig.harness.record.run_folder import (
     FACTS,
     RunFacts,
@@ -56,6 +56,7 @@ _RUNS = pa.schema(
         ("torn", pa.bool_()),
         ("testbeds", pa.list_(pa.string())),
         ("simulated", pa.bool_()),
+        ("by_hand", pa.bool_()),
         ("rows", pa.int64()),
         ("passed", pa.int64()),
         ("failed", pa.int64()),
@@ -93,6 +94,7 @@ def fields(facts: RunFacts) -> dict[str, object]:
         "torn": facts.torn,
         "testbeds": list(facts.testbeds),
         "simulated": facts.simulated,
+        "by_hand": facts.by_hand,
         "rows": facts.rows,
         "passed": count("passed", "xfailed"),
         "failed": count("failed", "error", "xpassed"),
@@ -189,7 +191,7 @@ class Results:
         return [one for one in self._survey() if isinstance(one, RecordError)]
 
     def find(self, run: str, among: Sequence[RunFacts] | None = None) -> RunFacts:
-        """The run of that name or with that beginning; "last" is the youngest.
+        """The run of that name or with that beginning; "last" is the youngest not by hand.
 
         among: what `runs` returned, where it has been asked already. Raises `QuestionError` if
         there is none, or more than one.
@@ -197,8 +199,8 @@ class Results:
         if among is None and (named := self._named(run)) is not None:
             return named
         runs = list(self.runs() if among is None else among)
-        if run == "last" and runs:
-            return runs[-1]
+        if run == "last" and (of_nights := [one for one in runs if not one.by_hand]):
+            return of_nights[-1]
         found = [one for one in runs if one.run == run] or [
             one for one in runs if one.run.startswith(run)
         ]
@@ -214,7 +216,8 @@ class Results:
         """Measured values as a tidy frame: one row a value, with its bounds, unit and provenance.
 
         Each argument is a name, or a pattern with `*` and `?`: `quantity="reconfiguration.*"`,
-        `night="2026-03-*"`. Columns:
+        `night="2026-03-*"`. Runs by hand, which belong to no night, are only among those that `run`
+        names. Columns:
 
         run, night, testbed, test, subject, quantity: what the value is of.
         value, lower, upper: in `unit`; NaN where there is no bound. For a time they are the
@@ -264,7 +267,8 @@ class Results:
         """Ask anything in DuckDB's SQL of the views `rows`, `runs`, `tests` and `notes`.
 
         `rows` is the data set itself, read in place: the columns of `frame` but with
-        `instruments` as a list and all `conditions` as one JSON object. Only one statement
+        `instruments` as a list, all `conditions` as one JSON object, and `by_hand`, whether the run
+        was one by hand. Only one statement
         that reads is taken; raises `QuestionError` for another, and for what DuckDB refuses.
         """
         with reading(self._place), duckdb.connect() as connection:
@@ -272,8 +276,12 @@ class Results:
                 statements = connection.extract_statements(sql)
                 if len(statements) != 1 or statements[0].type not in _READS:
                     raise QuestionError("expected one SELECT: results are read here, not changed")
-                connection.register("stored", self._dataset("*", "*", "*"))
-                connection.execute(f"CREATE VIEW rows AS {present_names('stored', tests=True)}")
+                views = []
+                for name, by_hand in (("stored", False), ("stored_by_hand", True)):
+                    connection.register(name, self._dataset("*", "*", "*", by_hand=by_hand))
+                    of_rows = present_names(name, tests=True)
+                    views.append(f"SELECT *, {by_hand} AS by_hand FROM ({of_rows})")  # noqa: S608
+                connection.execute(f"CREATE VIEW rows AS {' UNION ALL '.join(views)}")
                 # A year has millions of tests: tables that the statement does not name are empty.
                 text = sql.lower()
                 named = [name for name in ("runs", "tests") if name in text]
@@ -330,15 +338,22 @@ class Results:
             newest = max(dated, default=("", ""))[0]
             latest = [pair for pair in dated if pair[0] == newest]
             found = names - {name for _, name in dated} | {name for _, name in latest}
+            found -= {file.run for file in stored_rows(self._place, BY_HAND)}
         else:
             found = names & {run} or {name for name in names if name.startswith(run)}
         if not found or (run != "last" and len(found) > 1):
             return None
         facts = {name: self._facts(name) for name in found}
+        if run == "last":
+            facts = {name: one for name, one in facts.items() if one is None or not one.by_hand}
+            if not facts:
+                return None
         read = [one for one in facts.values() if one is not None]
         nights = {name: one.night for name, one in facts.items() if one is not None}
         # A stray file may name a night that its run is not of.
-        if len(read) < len(facts) or any(nights[name] != night for night, name in latest):
+        if len(read) < len(facts) or any(
+            name in nights and nights[name] != night for night, name in latest
+        ):
             return None
         return max(read, key=lambda one: order(one.header))
 
@@ -371,13 +386,21 @@ class Results:
                 except RecordError as error:
                     yield error
 
-    def _dataset(self, run: str, night: str, testbed: str) -> pa.dataset.Dataset:
+    def _dataset(
+        self, run: str, night: str, testbed: str, *, by_hand: bool | None = None
+    ) -> pa.dataset.Dataset:
+        """Return the rows of runs; by_hand: of those by hand alone, or of all others.
+
+        Without it those by hand are there where `run` names some.
+        """
         patterns = [re.compile(_regex(pattern)) for pattern in (testbed, night, run)]
 
         def wanted(*names: str) -> bool:
             return all(p.fullmatch(name) for p, name in zip(patterns, names, strict=True))
 
-        files = stored_rows(self._place, _folder(night, testbed))
+        files = stored_rows(self._place, _folder(night, testbed), by_hand=by_hand or run != "*")
+        if by_hand is not None:
+            files = [file for file in files if file.by_hand == by_hand]
         return self._chosen(wanted, files, some=run != "*" or night != "*")
 
     def _chosen(
@@ -399,7 +422,7 @@ class Results:
                 compacted |= file.runs is not None
         files = [self._place.path(file.name) for file in check_rows(self._place, chosen)]
         with self._errors_named():
-            root = self._place.path("rows")
+            root = self._place.path("")
             dataset = open_dataset(files, root, self._place.filesystem)
             if compacted and some:
                 dates = [datetime.date.fromisoformat(text) for text in sorted(nights)]

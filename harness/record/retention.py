@@ -41,7 +41,7 @@ def find_prunable(
     for name in place.files("runs"):
         by_run.setdefault(name.split("/")[1], []).append(name)
     rows: dict[str, list[str]] = {}
-    for file in stored_rows(place):
+    for file in stored_rows(place, by_hand=True):
         if file.runs is None:
             rows.setdefault(file.run, []).append(file.name)
     found = []
@@ -63,7 +63,7 @@ def find_older(
     location: str, days: int, testbed: str = "*", *, keep_rows: bool = False
 ) -> list[Prunable]:
     """Return the runs more than `days` nights before the last one; see `find_prunable`."""
-    runs = Results(location).runs()
+    runs = [facts for facts in Results(location).runs() if not facts.by_hand]
     if not runs:
         return []
     first = datetime.date.fromisoformat(runs[-1].night) - datetime.timedelta(days)

@@ -63,7 +63,7 @@ def check_rows(place: Place, files: Iterable[RowsFile]) -> list[RowsFile]:
     unknown = []
     for file, state in new:
         of_run = stated.get(file.run) if file.runs is None else None
-        if of_run is not None and (problem := misplaced(file, of_run.night, of_run.testbeds)):
+        if of_run is not None and (problem := misplaced(file, *of_run.place)):
             strays[file.name] = problem
             continue
         known = file.runs.digest if file.runs else of_run and of_run.digests.get(file.testbed)
@@ -94,8 +94,10 @@ def check_rows(place: Place, files: Iterable[RowsFile]) -> list[RowsFile]:
     return [file for file in found if file.name not in strays]
 
 
-def misplaced(file: RowsFile, night: str, testbeds: Collection[str]) -> str:
+def misplaced(file: RowsFile, night: str, testbeds: Collection[str], by_hand: bool) -> str:
     """Return why a file is none of a run of that `night` with rows on `testbeds`, or nothing."""
+    if file.by_hand != by_hand:
+        return f"its run {file.run} is {'' if by_hand else 'not '}one by hand"
     if file.night != night:
         return f"its run {file.run} is of the night {night}"
     if file.testbed not in testbeds:
@@ -138,7 +140,13 @@ class _Stated:
 
     night: str
     testbeds: Collection[str]
+    by_hand: bool
     digests: Mapping[str, str]
+
+    @property
+    def place(self) -> tuple[str, Collection[str], bool]:
+        """What tells where its rows lie."""
+        return self.night, self.testbeds, self.by_hand
 
 
 def _stated(place: Place, runs: Collection[str]) -> dict[str, _Stated]:
@@ -154,6 +162,7 @@ def _stated(place: Place, runs: Collection[str]) -> dict[str, _Stated]:
             found[name.split("/")[1]] = _Stated(
                 str(document["header"]["night"]),
                 {name for name, measured in document["testbeds"].items() if measured},
+                bool(document["header"].get("by_hand")),
                 checked_digests(document.get("digests", {})),
             )
     return found

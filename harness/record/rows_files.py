@@ -1,7 +1,8 @@
 """Files that have the rows of the data set: one a run and testbed, or compacted ones.
 
 `rows/compacted.json` names the compacted files and the runs in each; what it does not name are the
-files of single runs. `harness.record.compaction` writes it.
+files of single runs. `harness.record.compaction` writes it. Runs by hand have theirs in a folder of
+their own, `by_hand/`, never compacted: what reads nights does not read that.
 """
 
 import contextlib
@@ -22,7 +23,10 @@ READERS = "rows/.readers"
 """The file whose lock readers share: nothing that they may read is removed meanwhile."""
 
 _SCHEMA = 1
-_PLAIN = re.compile(r"rows/testbed=([^/]+)/night=([^/]+)/([^/]+)[.]parquet")
+ROWS, BY_HAND = "rows", "by_hand"
+"""The folders of rows: of runs that belong to a night, and of those by hand."""
+
+_PLAIN = re.compile(r"(?:rows|by_hand)/testbed=([^/]+)/night=([^/]+)/([^/]+)[.]parquet")
 _COMPACTED = re.compile(r"rows/testbed=[^/]+/[^/.][^/]*[.]parquet")
 
 
@@ -87,6 +91,11 @@ class RowsFile:
     run: str
     runs: Compacted | None = None
 
+    @property
+    def by_hand(self) -> bool:
+        """Whether it is of a run by hand."""
+        return self.name.startswith(f"{BY_HAND}/")
+
     def nights_and_runs(self) -> Iterator[tuple[str, str]]:
         """Yield night and name of each run in it."""
         if self.runs is None:
@@ -95,14 +104,14 @@ class RowsFile:
             yield from ((night, run) for night, runs in self.runs.nights.items() for run in runs)
 
 
-def folder_of(testbed: str) -> PurePosixPath:
+def folder_of(testbed: str, *, by_hand: bool = False) -> PurePosixPath:
     """Return the name, from the results on, of the folder of a testbed's rows."""
-    return PurePosixPath("rows", f"testbed={quote(testbed, safe='')}")
+    return PurePosixPath(BY_HAND if by_hand else ROWS, f"testbed={quote(testbed, safe='')}")
 
 
-def plain_file(testbed: str, night: str, run: str) -> PurePosixPath:
+def plain_file(testbed: str, night: str, run: str, *, by_hand: bool = False) -> PurePosixPath:
     """Return the name, from the results on, of the file of one run on one testbed."""
-    return folder_of(testbed) / f"night={night}" / f"{run}.parquet"
+    return folder_of(testbed, by_hand=by_hand) / f"night={night}" / f"{run}.parquet"
 
 
 def read_manifest(place: Place) -> Manifest:
@@ -137,13 +146,18 @@ def parse_manifest(name: str, text: bytes | None) -> Manifest:
         ) from error
 
 
-def stored_rows(place: Place, below: str = "rows") -> list[RowsFile]:
+def stored_rows(place: Place, below: str = ROWS, *, by_hand: bool = False) -> list[RowsFile]:
     """Return the files that have the rows now, of all testbeds or of those `below` a folder.
+
+    by_hand: those of runs by hand too.
 
     The manifest is read after the list of files: what is compacted in between is then read from
     the compacted file, and was not listed twice.
     """
-    matches = [match for name in place.files(below) if (match := _PLAIN.fullmatch(name))]
+    names = [*place.files(below)]
+    if by_hand:
+        names += place.files(below.replace(ROWS, BY_HAND, 1))
+    matches = [match for name in names if (match := _PLAIN.fullmatch(name))]
     manifest = read_manifest(place)
     compacted = {
         (testbed, night, run)

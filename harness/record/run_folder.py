@@ -28,6 +28,7 @@ from lightrig.harness.record.journal import check_header
 from lightrig.harness.record.journal_reading import RunRecord
 from lightrig.harness.record.places import Place, appearing
 from lightrig.harness.record.row import RecordError, RowError, TestOutcome
+from lightrig.harness.record.rows_files import BY_HAND, ROWS
 from lightrig.testbeds import Testbed, TestbedError, load
 from lightrig.testbeds.baselines import baselines_path
 from lightrig.testbeds.yaml_positions import read
@@ -148,6 +149,11 @@ class RunFacts:
     def night(self) -> str:
         """The date that it counts for, YYYY-MM-DD."""
         return str(self.header["night"])
+
+    @property
+    def by_hand(self) -> bool:
+        """Whether a person measured by hand: it belongs to no night."""
+        return bool(self.header.get("by_hand"))
 
     @property
     def rows(self) -> int:
@@ -444,9 +450,10 @@ def is_published(folder: Path) -> bool:
 
 
 def _files(folder: Path) -> Iterator[Path]:
-    yield from sorted(
-        (folder.parent.parent / "rows").glob(f"testbed=*/night=*/{folder.name}.parquet")
-    )
+    for rows in (ROWS, BY_HAND):
+        yield from sorted(
+            (folder.parent.parent / rows).glob(f"testbed=*/night=*/{folder.name}.parquet")
+        )
     for parent, _, names in os.walk(folder):
         for name in sorted(names):
             if not name.startswith(".") and name not in (FACTS, PUBLISHED):

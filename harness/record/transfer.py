@@ -29,7 +29,9 @@ from lightrig.harness.record.recovery import JOURNAL
 from lightrig.harness.record.row import RecordError
 from lightrig.harness.record.rows_check import MISPLACED, Inspector, check_rows, misplaced
 from lightrig.harness.record.rows_files import (
+    BY_HAND,
     MANIFEST,
+    ROWS,
     Compacted,
     Manifest,
     RowsFile,
@@ -84,12 +86,12 @@ class _Transfer:
         self._files = self._same = self._size = 0
         self._ours, self._theirs = self._listed(here), there.sizes()
         self._facts = self._read_facts()
-        self._rows = [file for file in stored_rows(here) if self._is_in_place(file)]
+        self._rows = [file for file in stored_rows(here, by_hand=True) if self._is_in_place(file)]
         common = {f"runs/{run}/{FACTS}" for run in self._facts} & set(self._theirs)
         self._earlier = there.read([*common])
         self._present = {
             (file.testbed, run): file
-            for file in stored_rows(there)
+            for file in stored_rows(there, by_hand=True)
             for _, run in file.nights_and_runs()
         }
         self._ended = {run for run in self._facts if self._judged(run, replace=replace)}
@@ -115,7 +117,7 @@ class _Transfer:
         """Return sizes of the files of results; what can be none is refused with its run."""
         sizes = {}
         for name, size in place.sizes().items():
-            if name.split("/")[0] not in ("runs", "rows", NOTES):
+            if name.split("/")[0] not in ("runs", ROWS, BY_HAND, NOTES):
                 continue
             if size >= 0 and not _UNSAFE.search(name):
                 sizes[name] = size
@@ -141,7 +143,10 @@ class _Transfer:
             except RecordError as error:
                 self._refuse(run, str(error))
         for run, facts in found.items():
-            rows = (plain_file(name, facts.night, run) for name in _measured(facts))
+            rows = (
+                plain_file(name, facts.night, run, by_hand=facts.by_hand)
+                for name in _measured(facts)
+            )
             if any(self._is_irregular(str(name)) for name in rows):
                 self._bad.add(run)
         return {run: facts for run, facts in found.items() if run not in self._bad}
@@ -159,7 +164,7 @@ class _Transfer:
         facts = self._facts.get(file.run)
         if facts is None or file.runs is not None:
             return True
-        if problem := misplaced(file, facts.night, _measured(facts)):
+        if problem := misplaced(file, facts.night, _measured(facts), facts.by_hand):
             self._refused.append(f"{self._here.name}: {file.name} was not copied: {problem}")
         return not problem
 

@@ -40,7 +40,7 @@ def write_nights(results: str | Path, path: Path, last: int = NIGHTS) -> Path:
             connection, descriptions, lambda *run: history.place(source.nights.of(*run))
         )
     found = find_series_changes(history.labs)
-    runs = Results(results).runs()
+    runs = [facts for facts in Results(results).runs() if not facts.by_hand]
     starts = {facts.run: start_of(facts.header) for facts in runs}
     rules, unreadable = _rules(Results(results), runs, history.labs)
     departures = find_series_departures(history.labs, rules)

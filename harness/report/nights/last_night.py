@@ -92,7 +92,7 @@ def last_nights(results: str | Path, runs: Sequence[RunFacts] | None = None) -> 
     """
     by_testbed: dict[str, list[RunFacts]] = {}
     for facts in Results(results).runs() if runs is None else runs:
-        for testbed in facts.testbeds:
+        for testbed in () if facts.by_hand else facts.testbeds:
             by_testbed.setdefault(testbed, []).append(facts)
     missed = not_run(results)
     found = [_last_night(Path(results), name, _by_night(of)) for name, of in by_testbed.items()]
