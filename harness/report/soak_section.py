@@ -62,16 +62,12 @@ def _noted(data: SectionData, name: str) -> Iterator[_Noted]:
             links = series.conditions.get("links", none)
             for place in range(size):
                 subject, *said = series.subject[place].split(", ")
-                numbers = (series.value[place], series.lower[place], series.upper[place])
+                value, low, high, links_seen = (
+                    float(each[place]) for each in (series.value, series.lower, series.upper, links)
+                )
+                at_ns = float(at[place]) * 1e9
                 found.append(
-                    _Noted(
-                        test,
-                        subject,
-                        float(at[place]) * 1e9,
-                        *map(float, numbers),
-                        float(links[place]),
-                        tuple(said),
-                    )
+                    _Noted(test, subject, at_ns, value, low, high, links_seen, tuple(said))
                 )
         yield from sorted(found, key=lambda one: one.at)
 
