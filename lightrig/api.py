@@ -30,7 +30,9 @@ from lightrig.testbeds.baselines import Rule
 if TYPE_CHECKING:
     from lightrig.harness.bench import Bench, Fabric
     from lightrig.harness.findings import Finding
+    from lightrig.harness.measure.measured import Measured
     from lightrig.harness.measure.recording import Recording
+    from lightrig.harness.notebook.lab import Lab, LabClosedError, LabOpenError, open_lab
     from lightrig.harness.record import Results, Row
     from lightrig.harness.report.plots import bit_error_curve, latency, loss_matrix
     from lightrig.harness.statistics.quantiles import NotEnough, quantile
@@ -45,9 +47,13 @@ __all__ = [
     "Finding",
     "HasNic",
     "InstrumentError",
+    "Lab",
+    "LabClosedError",
+    "LabOpenError",
     "LightSource",
     "LightrigError",
     "Link",
+    "Measured",
     "NotEnough",
     "OpticalSwitch",
     "Plan",
@@ -68,6 +74,7 @@ __all__ = [
     "latency",
     "load",
     "loss_matrix",
+    "open_lab",
     "quantile",
 ]
 
@@ -75,6 +82,11 @@ _LOADED_AT_FIRST_USE = {
     "Bench": "lightrig.harness.bench",
     "Fabric": "lightrig.harness.bench",
     "NotEnough": "lightrig.harness.statistics.quantiles",
+    "Lab": "lightrig.harness.notebook.lab",
+    "LabClosedError": "lightrig.harness.notebook.lab",
+    "LabOpenError": "lightrig.harness.notebook.lab",
+    "Measured": "lightrig.harness.measure.measured",
+    "open_lab": "lightrig.harness.notebook.lab",
     "Recording": "lightrig.harness.measure.recording",
     "Results": "lightrig.harness.record",
     "Finding": "lightrig.harness.findings",

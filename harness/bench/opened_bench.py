@@ -16,12 +16,19 @@ from lightrig.harness.bench.restoring import Notify, NotRestoredError, RestoreCu
 from lightrig.harness.bench.settings import SavedInstruments
 from lightrig.harness.signals import uninterrupted
 from lightrig.instruments.core.capabilities import Restorable
-from lightrig.testbeds import LightrigError, Testbed
+from lightrig.testbeds import LightrigError, Port, Testbed
 
 
 def instruments_of(testbed: Testbed, kind: str) -> list[str]:
     """Return the names of a testbed's instruments of one kind, in the file's order."""
     return [name for name, spec in testbed.instruments.items() if spec.kind == kind]
+
+
+def physical_ports(testbed: Testbed) -> list[Port]:
+    """Return the NIC ports of servers that are computers; a namespace's links are the kernel's."""
+    return [
+        spec.port for spec in testbed.nic_ports if not testbed.servers[spec.port.owner].is_namespace
+    ]
 
 
 class OpenBench:

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from lightrig.harness.bench import Bench, Fabric, Transition
 from lightrig.harness.findings import NOT_SEEN, SWAPPED_FIBERS, Finding, FoundError, each_at
+from lightrig.harness.measure.circuits import plan_of
 from lightrig.harness.measure.insertion_loss.readings import DARK_DBM
 from lightrig.harness.measure.light import (
     LightWatch,
@@ -143,7 +144,7 @@ def measure_reconfiguration(
     fabric: Fabric,
     links: LinkObservation,
     recording: Recording,
-    plan: Plan,
+    plan: Plan | str,
     *,
     number: int | None = None,
     timeout: int = LINK_TIMEOUT,
@@ -152,12 +153,15 @@ def measure_reconfiguration(
 
     An event in which a simulation was late is set aside: its closure is recorded and judged, its
     stages are not. So is one of which a server's clock tells no times, without any stage.
+    plan: what to apply; as text the name of a plan, or one circuit more, such as "ocs 3>17".
     number: of the event, a new one unless given. timeout: of the links, in ns.
 
     Raises:
         IncompleteError: light or a link did not come; what was seen is recorded, not judged.
         InstrumentError: an instrument refused or failed.
+        SubjectError: there is no such plan or circuit.
     """
+    plan = plan_of(fabric, plan) if isinstance(plan, str) else plan
     number = recording.next_event() if number is None else number
     event = reconfigure(fabric, plan, links, link_timeout=timeout, phase=dither(number))
     if event.clock_error is not None:
@@ -400,6 +404,7 @@ def reconfigure(
         clocks=observed.clocks,
         unseen=tuple(unseen),
         slow=slow,
+        simulated=bool(fabric.bench.simulated),
     )
 
 

@@ -13,11 +13,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import product
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 from lightrig.harness.bench import Fabric
 from lightrig.harness.measure.closure import closure_row
 from lightrig.harness.measure.loss_windows import LossWindow, SteadyLoss
+from lightrig.harness.measure.measured import Measured, NothingMeasuredError
 from lightrig.harness.quantities.declarations import PORT_EXCESS
 from lightrig.harness.record import Row, Scalar
 from lightrig.harness.statistics.binomial import clopper_pearson
@@ -41,6 +42,7 @@ from lightrig.testbeds import Port
 from lightrig.testbeds.plans import direction_subject
 
 if TYPE_CHECKING:
+    from lightrig.harness.report.event_timeline import Picture
     from lightrig.instruments.simulated.world.ground_truth import GroundTruth
 
 _ENDLESS = Span(sys.maxsize, sys.maxsize)
@@ -107,6 +109,7 @@ class Reconfiguration:
         clock_error: why a server's clock tells no times of it; nothing else is known then.
         steady: what directions of links lost, or had overtaken, besides interruptions.
         slow: why a watch was too slow to see all, by what was read.
+        simulated: whether anything that took part was.
     """
 
     plan: str
@@ -126,6 +129,7 @@ class Reconfiguration:
     clock_error: ClockError | None = None
     steady: tuple[SteadyLoss, ...] = ()
     slow: Mapping[str, str] = field(default_factory=dict)
+    simulated: bool = False
 
     def conditions(self, number: int) -> dict[str, Scalar]:
         """Conditions of the rows of this event: its number, and between which plans it was."""
@@ -185,6 +189,47 @@ class Reconfiguration:
         for _, stage in self.unseen:
             found.pop(stage, None)
         return found
+
+    def measured(self, stage: str = "") -> Measured:
+        """Return when a stage of the event as a whole was over, after the command, in ns.
+
+        stage: by default the last one that was seen. The ends are bounds of this one event: they
+        say nothing of the next. Raises `NothingMeasuredError` for one that was not seen.
+        """
+        found, points = self.stages(), self.points()
+        latest = sorted(found, key=lambda name: points[name])[-1:]
+        name: Any = stage or next(iter(latest), "")
+        if name not in found:
+            seen = ", ".join(found) or "none"
+            sentence = f"the change to {self.plan} has no stage {name!r}; seen: {seen}"
+            raise NothingMeasuredError(sentence)
+        quantity, (low, high) = f"reconfiguration.{name}", found[name]
+        ends = "bounds of this event"
+        return Measured(quantity, self.plan, points[name], low, high, "ns", 1, self.simulated, ends)
+
+    @property
+    def value(self) -> float:
+        """Until its last stage was over, in ns."""
+        return self.measured().value
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """Bounds of `value`, in ns."""
+        return self.measured().interval
+
+    n: ClassVar[int] = 1
+    unit: ClassVar[str] = "ns"
+
+    def plot(self) -> Picture:
+        """Return the report's timeline of the event."""
+        from lightrig.harness.report.event_timeline import event_timeline  # noqa: PLC0415
+
+        return event_timeline(self)
+
+    def _repr_html_(self) -> str:
+        """Return the event for a notebook: its last stage, and the timeline."""
+        shown = self.measured()._repr_html_() if self.stages() else "nothing was seen"
+        return f"{shown}{self.plot().html}"
 
     def outages(self) -> Iterator[Outage]:
         """Return each port's time without carrier, and without datagrams, that is over."""

@@ -17,7 +17,8 @@ from lightrig.harness.bench import Fabric
 from lightrig.harness.measure.climate import await_steady_temperature
 from lightrig.harness.measure.closure import closure_row
 from lightrig.harness.measure.edges import edges
-from lightrig.harness.measure.path_changes import Module, lit, modules_on
+from lightrig.harness.measure.measured import Measured, median_of
+from lightrig.harness.measure.path_changes import Module, NotLoggedError, lit, modules_on
 from lightrig.harness.measure.reconfiguration import IncompleteError
 from lightrig.harness.measure.recording import Recording
 from lightrig.harness.record import Row, Scalar
@@ -98,21 +99,29 @@ def measure_switching(
     count: int,
     *,
     period: int = PERIOD,
-) -> None:
+    subject: str | None = None,
+) -> Measured | None:
     """Move circuits `count` times to and fro between two plans; record all durations.
 
     Of every circuit that was made twice or more, the spread of its level is recorded too, as its
     repeatability. period: of a sample, in ns; the record of `SAMPLES` has to hold the whole change.
 
     Raises:
-        NotLoggedError: the oscilloscope sees no circuit on its paths in both plans.
+        NotLoggedError: the oscilloscope sees no circuit on its paths in both plans, or not that of
+            `subject`.
         IncompleteError: light did not go and come, once each, within the record.
         NotDoneError: the switch said done and is not.
         InstrumentError: an instrument refused or failed.
     """
     await_steady_temperature(fabric.bench, recording)
     modules = modules_on(fabric, scope, plans)
+    if subject is not None and subject not in map(str, modules):
+        known = ", ".join(map(str, modules))
+        raise NotLoggedError(
+            f"{scope.name} sees no circuit from {subject!r} move, but from {known}"
+        )
     levels: dict[str, list[float]] = {}
+    times: list[Span] = []
     with lit(fabric, modules):
         fabric.apply(plans[0], check_budget=False)
         for index in range(count):
@@ -122,12 +131,20 @@ def measure_switching(
             for module, came in found.rises.items():
                 made = f"{module}>{module.egress[1]}"
                 levels.setdefault(made, []).append(10 * float(np.log10(came.level_mw)))
+            times += [
+                took
+                for name, module, took in found.durations()
+                if name == "time" and str(module) == subject
+            ]
             number = recording.next_event()
             recording.record(
                 [*switching_rows(found, number), *closure_of_switching(found, fabric, number)]
             )
     time = fabric.bench.clock.now()
     recording.record(repeatability_rows(levels, time))
+    if subject is None:
+        return None
+    return median_of("switching.time", subject, times, simulated=bool(fabric.bench.simulated))
 
 
 def transient(log: PowerLog, *, rising: bool) -> Transient:

@@ -14,11 +14,11 @@ from typing import Any, NoReturn, TypeAlias
 
 import pytest
 
-from lightrig.harness.bench.opened_bench import instruments_of
+from lightrig.harness.bench.opened_bench import instruments_of, physical_ports
 from lightrig.harness.plugin.keys import TESTBEDS
 from lightrig.harness.plugin.soaks import FIXTURE, is_deselected, soak_obstacle
 from lightrig.instruments.core.registry import NoDriverError, driver
-from lightrig.testbeds import PlanPair, Port, Testbed, plan_pairs
+from lightrig.testbeds import PlanPair, Testbed, plan_pairs
 
 MOST_COUNTS = 2
 """Number of counts of moved circuits that a test is parametrized with, besides all circuits."""
@@ -151,13 +151,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     config.stash[DESELECTED] = dict(reasons)
     if rest:
         config.hook.pytest_deselected(items=rest)
-
-
-def physical_ports(testbed: Testbed) -> list[Port]:
-    """Return the NIC ports of servers that are computers; a namespace's links are the kernel's."""
-    return [
-        spec.port for spec in testbed.nic_ports if not testbed.servers[spec.port.owner].is_namespace
-    ]
 
 
 # ------------------------------------------------------------------------------ parameters

@@ -216,7 +216,7 @@ def servers(bench: Bench) -> dict[str, Server]:
 @pytest.fixture(scope="session")
 def nic_ports(lightrig_testbed: Testbed) -> tuple[Port, ...]:
     """The NIC ports of the testbed's servers that are computers."""
-    from lightrig.harness.plugin.collection import physical_ports
+    from lightrig.harness.bench.opened_bench import physical_ports
 
     return tuple(physical_ports(lightrig_testbed))
 

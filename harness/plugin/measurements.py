@@ -3,16 +3,15 @@
 They put their rows into the recording of the test, which `measure` judges.
 """
 
-# Projects without a testbed load this file too, so imports that only a run needs are local.
-# ruff: noqa: PLC0415
-
+# Projects without a testbed load this file too: `bound` loads what a test asks for.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
+
+from lightrig.harness.measure.bound import bound
 
 if TYPE_CHECKING:
     from lightrig.harness.bench import Bench, Fabric
@@ -21,6 +20,7 @@ if TYPE_CHECKING:
     from lightrig.harness.measure.insertion_loss.end_to_end import PathLosses
     from lightrig.harness.measure.links import LinkObservation
     from lightrig.harness.measure.loss_windows import LossWindow
+    from lightrig.harness.measure.measured import Measured
     from lightrig.harness.measure.port_counters import PortCounters
     from lightrig.harness.measure.recording import Recording
     from lightrig.harness.measure.stages import Reconfiguration
@@ -30,9 +30,7 @@ if TYPE_CHECKING:
 @pytest.fixture
 def bring_up(fabric: Fabric, links: LinkObservation) -> Callable[..., None]:
     """`bring_up(plan)`: apply a plan and wait until its links carry traffic."""
-    from lightrig.harness.measure.reconfiguration import bring_up
-
-    return partial(bring_up, fabric, links)
+    return bound("bring_up", fabric, links)
 
 
 @pytest.fixture
@@ -40,9 +38,7 @@ def measure_reconfiguration(
     fabric: Fabric, links: LinkObservation, measure: Recording
 ) -> Callable[..., Reconfiguration]:
     """`measure_reconfiguration(plan)`: apply a plan and record every stage."""
-    from lightrig.harness.measure.reconfiguration import measure_reconfiguration
-
-    return partial(measure_reconfiguration, fabric, links, measure)
+    return bound("measure_reconfiguration", fabric, links, measure)
 
 
 @pytest.fixture
@@ -50,106 +46,81 @@ def measure_outage(
     fabric: Fabric, links: LinkObservation, measure: Recording
 ) -> Callable[..., list[LossWindow]]:
     """`measure_outage(plan)`: the same, with the interruption of each link direction."""
-    from lightrig.harness.measure.outage import measure_outage
-
-    return partial(measure_outage, fabric, links, measure)
+    return bound("measure_outage", fabric, links, measure)
 
 
 @pytest.fixture
-def measure_insertion_loss(fabric: Fabric, measure: Recording) -> Callable[[], list[Finding]]:
-    """`measure_insertion_loss()`: every measurable circuit; returns the faults found."""
-    from lightrig.harness.measure.insertion_loss.rows import measure_insertion_loss
+def measure_power(bench: Bench, measure: Recording) -> Callable[..., Measured]:
+    """`measure_power(subject)`: mean power at a port or channel."""
+    return bound("measure_power", bench, measure)
 
-    return partial(measure_insertion_loss, fabric, measure)
+
+@pytest.fixture
+def measure_insertion_loss(
+    fabric: Fabric, measure: Recording
+) -> Callable[..., list[Finding] | Measured]:
+    """`measure_insertion_loss()`: every measurable circuit; returns the faults found."""
+    return bound("measure_insertion_loss", fabric, measure)
 
 
 @pytest.fixture
 def measure_path_losses(fabric: Fabric, measure: Recording) -> Callable[[Plan], PathLosses]:
     """`measure_path_losses(plan)`: loss from transceiver to transceiver, through all switches."""
-    from lightrig.harness.measure.insertion_loss.end_to_end import measure_path_losses
-
-    return partial(measure_path_losses, fabric, measure)
+    return bound("measure_path_losses", fabric, measure)
 
 
 @pytest.fixture
 def measure_path_changes(fabric: Fabric, measure: Recording) -> Callable[..., None]:
     """`measure_path_changes(meter, plans, session, count)`: switching time by a meter's log."""
-    from lightrig.harness.measure.path_changes import measure_path_changes
-
-    return partial(measure_path_changes, fabric, measure)
+    return bound("measure_path_changes", fabric, measure)
 
 
 @pytest.fixture
 def measure_switching(fabric: Fabric, measure: Recording) -> Callable[..., None]:
     """`measure_switching(oscilloscope, plans, count)`: rise, fall, settling, repeatability."""
-    from lightrig.harness.measure.switching_times import measure_switching
-
-    return partial(measure_switching, fabric, measure)
+    return bound("measure_switching", fabric, measure)
 
 
 @pytest.fixture
 def measure_switch_optics(fabric: Fabric, measure: Recording) -> Callable[[str], None]:
     """`measure_switch_optics(quantity)`: by polarization, by wavelength, or crosstalk."""
-    from lightrig.harness.measure import switch_optics
-
-    measurements = {
-        "polarization_dependent_loss": switch_optics.measure_polarization_dependence,
-        "wavelength_dependent_loss": switch_optics.measure_wavelength_dependence,
-        "crosstalk": switch_optics.measure_crosstalk,
-    }
-
-    def measured(quantity: str) -> None:
-        measurements[quantity](fabric, measure)
-
-    return measured
+    return bound("measure_switch_optics", fabric, measure)
 
 
 @pytest.fixture
 def measure_telemetry(bench: Bench, measure: Recording) -> Callable[..., None]:
     """`measure_telemetry(modules)`: power and temperature of the transceivers of switches."""
-    from lightrig.harness.measure.transceivers import measure_telemetry
-
-    return partial(measure_telemetry, bench.clock, measure)
+    return bound("measure_telemetry", bench.clock, measure)
 
 
 @pytest.fixture
 def hold_temperature(bench: Bench, measure: Recording) -> Callable[..., None]:
     """`hold_temperature(chamber, celsius)`: a condition of all later rows of the test."""
-    from lightrig.harness.measure.climate import hold_temperature
-
-    return partial(hold_temperature, bench.clock, measure)
+    return bound("hold_temperature", bench.clock, measure)
 
 
 @pytest.fixture
 def bit_error_counter(fabric: Fabric, measure: Recording) -> Callable[..., BitErrors]:
     """`bit_error_counter(tester, attenuator)`: lead a tester's light back to it, to be counted."""
-    from lightrig.harness.measure.bit_errors.setup import bit_error_counter
-
-    return partial(bit_error_counter, fabric, measure)
+    return bound("bit_error_counter", fabric, measure)
 
 
 @pytest.fixture
 def measure_port_errors(bench: Bench, measure: Recording) -> Callable[..., list[str]]:
     """`measure_port_errors(ports, fec)`: by counters of NIC ports; returns the quantities."""
-    from lightrig.harness.measure.bit_errors.setup import measure_port_errors
-
-    return partial(measure_port_errors, bench, measure)
+    return bound("measure_port_errors", bench, measure)
 
 
 @pytest.fixture
 def measure_frame_loss(bench: Bench, measure: Recording) -> Callable[..., None]:
     """`measure_frame_loss(ports)`: bounded by the FEC histograms of NIC ports."""
-    from lightrig.harness.measure.bit_errors.frame_loss import measure_frame_loss
-
-    return partial(measure_frame_loss, bench, measure)
+    return bound("measure_frame_loss", bench, measure)
 
 
 @pytest.fixture
 def measure_signal_quality(bench: Bench, measure: Recording) -> Callable[..., None]:
     """`measure_signal_quality(ports)`: what the transceivers of NIC ports measure of each lane."""
-    from lightrig.harness.measure.signal_quality import measure_signal_quality
-
-    return partial(measure_signal_quality, bench, measure)
+    return bound("measure_signal_quality", bench, measure)
 
 
 @pytest.fixture
@@ -157,17 +128,13 @@ def measure_errors_around(
     fabric: Fabric, links: LinkObservation, measure: Recording
 ) -> Callable[..., list[str]]:
     """`measure_errors_around(plan, ports)`: before FEC, before and after a change of circuits."""
-    from lightrig.harness.measure.bit_errors.setup import measure_errors_around
-
-    return partial(measure_errors_around, fabric, links, measure)
+    return bound("measure_errors_around", fabric, links, measure)
 
 
 @pytest.fixture
 def measure_pattern_errors(bench: Bench, measure: Recording) -> Callable[..., None]:
     """`measure_pattern_errors(links)`: NIC ports send each other a test pattern."""
-    from lightrig.harness.measure.bit_errors.setup import measure_pattern_errors
-
-    return partial(measure_pattern_errors, bench, measure)
+    return bound("measure_pattern_errors", bench, measure)
 
 
 @pytest.fixture

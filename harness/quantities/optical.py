@@ -189,6 +189,9 @@ port_counter.send_errors
     packets that one NIC port could not send during a test
 port_counter.send_drops
     packets to be sent that one NIC port dropped during a test
+[Optical power] none unjudged hidden
+optical_power dBm
+    mean power of several readings at one port or channel, read by hand or by a test
 [Transceivers of NIC ports] none effect=difference hidden
 transceiver.received_power  dBm higher direction=down
     power that one lane of a NIC port's module receives, by the module

@@ -215,7 +215,7 @@ def _one_event(data: SectionData) -> Iterator[Figure]:
     if event is not None:
         yield Figure(
             "One event",
-            _timeline(test, event, index),
+            timeline(test, event, index),
             test.simulated,
             f"Event {event} of {test.label}. Each bar is one port, from the earliest to the "
             "latest possible moment; logarithmic after the first mark.",
@@ -230,7 +230,7 @@ def _middle_event(test: TestFrame) -> int | None:
     return None
 
 
-def _timeline(test: TestFrame, event: int, index: int) -> str:
+def timeline(test: TestFrame, event: int, index: int) -> str:
     """Draw every stage of every subject in one event as SVG; the command is at 0.
 
     A bar runs from the earliest to the latest possible moment and is at least a hair wide. The

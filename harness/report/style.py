@@ -203,6 +203,14 @@ def style(plans: int) -> str:
     )
 
 
+def figure_style() -> str:
+    """The rules of one figure of class `lr-figure`, which change nothing else of a page."""
+    return (
+        f".lr-figure{{color-scheme:light dark;{_LIGHT}}}"
+        f"@media (prefers-color-scheme:dark){{.lr-figure{{{_DARK}}}}}{_SECTIONS}"
+    )
+
+
 def page_style(css: str = "") -> str:
     """The style element of a whole page around a report's sections; `css` comes last."""
     return f"<style>{_PAGE}{css}</style>"

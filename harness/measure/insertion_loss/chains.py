@@ -26,7 +26,7 @@ from lightrig.instruments.core.capabilities import (
     PowerMonitor,
 )
 from lightrig.instruments.core.errors import DeniedError
-from lightrig.testbeds import LightrigError, Port
+from lightrig.testbeds import Circuit, LightrigError, Port
 from lightrig.testbeds.references import References, ReferenceSet
 
 Method: TypeAlias = Literal["monitors", "meter", "modules"]
@@ -82,6 +82,7 @@ class Chain:
         paired: by ingress and egress, the planes of references that were taken with one meter,
             where they are not those in `planes`, or better known together than each by itself.
         most_dbm: greatest power that the switch's monitors show, where the testbed states it.
+        alone: whether one circuit is measured, without the check standard.
     """
 
     switch: str
@@ -96,6 +97,7 @@ class Chain:
     entering: Mapping[int, tuple[float, Plane]] = field(default_factory=dict)
     paired: Mapping[tuple[int, int], tuple[Plane, Plane]] = field(default_factory=dict)
     most_dbm: float | None = None
+    alone: bool = False
 
     def of_ports(self, ingress: Iterable[int], egress: Iterable[int]) -> "Chain":
         """Return the chain of some of its ports alone."""
@@ -116,6 +118,20 @@ class Chain:
     def relative(self, ingress: int, egress: int) -> str | None:
         """Reason for which the loss between two ports is only relative; None where it is not."""
         return self.planes[ingress].relative or self.planes[egress].relative
+
+    def of_circuit(self, circuit: Circuit) -> "Chain":
+        """The same, narrowed to the two ports of one circuit."""
+        ingress, egress = (circuit.ingress,), (circuit.egress,)
+        launched = {n: dbm for n, dbm in self.launched.items() if n in ingress}
+        entering = {n: found for n, found in self.entering.items() if n in ingress}
+        return replace(
+            self,
+            ingress=ingress,
+            egress=egress,
+            launched=launched,
+            entering=entering,
+            alone=True,
+        )
 
 
 def chains(bench: Bench, references: References) -> list[Chain]:

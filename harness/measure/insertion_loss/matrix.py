@@ -258,14 +258,15 @@ class _Measurement:
         """The settings, the first of which is made."""
         chain = self._chain
         switch = self._fabric.testbed.switches[chain.switch]
-        settings = checked_first(cyclic_shifts(chain.ingress, chain.egress), switch)
+        settings = cyclic_shifts(chain.ingress, chain.egress)
+        settings = settings if chain.alone else checked_first(settings, switch)
         try:
             self._apply(settings[0])
         except DeniedError as error:
             if error.code != CANNOT:
                 raise
             settings = checked_first(one_by_one(self._planned()), switch)
-            if not settings:
+            if not settings or chain.alone:
                 raise
             self._apply(settings[0])
         return settings
@@ -274,7 +275,8 @@ class _Measurement:
         self, phase: Phase, setting: Setting, samples: Numbers, *, ago: int = 0
     ) -> CheckReading:
         """Evaluate samples of the first setting, read `ago` settings ago, as check standard."""
-        used = check_circuits(setting, self._fabric.testbed.switches[self._chain.switch])
+        switch = self._fabric.testbed.switches[self._chain.switch]
+        used = setting if self._chain.alone else check_circuits(setting, switch)
         lit = [circuit for circuit in used if self._readings.lit(circuit, samples)]
         entering, budgets = dict[int, float](), dict[int, Budget]()
         for ingress, _ in lit:

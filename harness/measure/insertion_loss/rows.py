@@ -3,6 +3,7 @@
 import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cache
+from typing import overload
 
 import numpy as np
 import scipy
@@ -10,23 +11,29 @@ import scipy
 from lightrig.harness.bench import Bench, Fabric
 from lightrig.harness.findings import Finding
 from lightrig.harness.measure.closure import closure_row
-from lightrig.harness.measure.insertion_loss.chains import chains
+from lightrig.harness.measure.insertion_loss.chains import NothingToMeasureError, chains
 from lightrig.harness.measure.insertion_loss.check_standards import check_rows
 from lightrig.harness.measure.insertion_loss.faults import (
     check_shifts,
     find_faults,
     misread,
 )
-from lightrig.harness.measure.insertion_loss.matrix import Loss, Losses, measure_losses
+from lightrig.harness.measure.insertion_loss.matrix import (
+    FIRST_READINGS,
+    Loss,
+    Losses,
+    measure_losses,
+)
 from lightrig.harness.measure.insertion_loss.references import references_of
+from lightrig.harness.measure.measured import Measured, NothingMeasuredError
 from lightrig.harness.measure.recording import Recording
 from lightrig.harness.record import Row, Scalar
 from lightrig.harness.statistics.closure import judge_deviations
 from lightrig.harness.statistics.uncertainty import Component, combine, en_number, pooled
 from lightrig.instruments.core.capabilities import ClimateChamber, FactoryCalibrated
 from lightrig.instruments.core.errors import DeniedError
-from lightrig.testbeds import Circuit, Port
-from lightrig.testbeds.plans import circuit_subject
+from lightrig.testbeds import Circuit, LightrigError, Plan, Port
+from lightrig.testbeds.plans import circuit_in, circuit_subject
 from lightrig.testbeds.references import SAME_NM, Calibration, ReferenceSet
 
 LOSS, RELATIVE = "insertion_loss", "insertion_loss.relative"
@@ -37,17 +44,32 @@ _C_NM_THZ = 299_792.458
 """Speed of light: wavelength in nm times frequency in THz."""
 
 
-def measure_insertion_loss(fabric: Fabric, recording: Recording) -> list[Finding]:
+@overload
+def measure_insertion_loss(fabric: Fabric, recording: Recording) -> list[Finding]: ...
+
+
+@overload
+def measure_insertion_loss(fabric: Fabric, recording: Recording, circuit: str) -> Measured: ...
+
+
+def measure_insertion_loss(
+    fabric: Fabric, recording: Recording, circuit: str | None = None
+) -> list[Finding] | Measured:
     """Measure the insertion loss of every measurable circuit; return the faults found.
 
     Losses without a reference are recorded as `insertion_loss.relative` and have no limit.
-    The fabric restores the established circuits.
+    The fabric restores the established circuits. circuit: such as "ocs 3>17", to measure that one
+    alone against its references: the circuits are as before afterwards, and its loss is returned,
+    with the 95 % interval of its budget.
 
     Raises:
-        NothingToMeasureError: no switch has an observer of its light.
+        NothingToMeasureError: no switch has an observer of its light, or none of that circuit.
+        RelativeLossError: that circuit has no references.
         InstrumentError: an instrument refused or failed.
     """
-    bench, found = fabric.bench, []
+    if circuit is not None:
+        return _one_loss(fabric, recording, circuit)
+    bench, found = fabric.bench, list[Finding]()
     references = references_of(bench)
     measurable = chains(bench, references)
     if not references.simulated:
@@ -67,6 +89,63 @@ def measure_insertion_loss(fabric: Fabric, recording: Recording) -> list[Finding
         recording.found(faults)
         found += faults
     return found
+
+
+class RelativeLossError(LightrigError):
+    """Raised where a loss would be relative only, since no reference is valid for it."""
+
+
+def _one_loss(fabric: Fabric, recording: Recording, subject: str) -> Measured:
+    """Measure and record the loss of one circuit against its references."""
+    bench, path = fabric.bench, fabric.testbed.path
+    name, circuit = circuit_in(subject) or ("", Circuit(0, 0))
+    if name not in bench.switches:
+        raise NothingToMeasureError(
+            f"found {subject!r}, expected a switch of {path} and its circuit, such as "
+            f"'{next(iter(bench.switches), 'ocs')} 1>2'"
+        )
+    measurable = chains(bench, references_of(bench))
+    chain = next((each for each in measurable if each.switch == name), None)
+    if chain is None:
+        raise NothingToMeasureError(f"no circuit of {name} can be measured")
+    if circuit.ingress not in chain.ingress or circuit.egress not in chain.egress:
+        sides = (", ".join(map(str, ports)) for ports in (chain.ingress, chain.egress))
+        raise NothingToMeasureError(
+            f"{subject} cannot be measured: nothing reads the light at both of its ports; circuits "
+            f"can that lead from {' to '.join(sides)}"
+        )
+    if (why := chain.relative(*circuit)) is not None:
+        raise RelativeLossError(
+            f"the loss of {subject} would be relative: {why}\n"
+            f"  try       `lightrig reference {path}`, which takes references; then again"
+        )
+    before = Plan("as before", {name: fabric.present(name)[0]})
+    try:
+        losses = measure_losses(fabric, chain.of_circuit(circuit))
+    finally:
+        fabric.apply(before, check_budget=False)
+    loss = losses.losses.get(circuit)
+    if loss is None:
+        raise NothingMeasuredError(
+            f"no light has arrived through {subject}\n"
+            f"  try       is its source on, are its connectors in? `lightrig get {path} {name}`"
+        )
+    conditions = {**temperature(bench), **recording.conditions}
+    recording.record([*loss_rows(losses, conditions), *closure_rows(losses, bench)])
+    half = loss.budget.expanded
+    lacks = ["making the circuit again", *lacking_components(losses)]
+    remark = f"not included: {', '.join(lacks)}"
+    return Measured(
+        LOSS,
+        subject,
+        loss.value,
+        loss.value - half,
+        loss.value + half,
+        "dB",
+        FIRST_READINGS,
+        name in bench.simulated,
+        remark=remark,
+    )
 
 
 def _traceability(references: ReferenceSet) -> str:
