@@ -90,6 +90,8 @@ class System:
             socket and what others are told, that returns a context manager of a `Fabric`.
         simulated_fabric: what `lightrig simulate WORKLOAD NAME:key=value` runs steps on, a function
             of a `lightrig.harness.workloads.fabrics.Options` that returns a `SimulatedFabric`.
+        figures: the mapping of names to functions that return the series of the paper's figures,
+            `lightrig.harness.claims.figures.curves.Figures`.
     """
 
     name: str
@@ -106,6 +108,7 @@ class System:
     trainer: str | None = None
     served_fabric: str | None = None
     simulated_fabric: str | None = None
+    figures: str | None = None
 
     @property
     def built_in(self) -> bool:

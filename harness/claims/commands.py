@@ -28,6 +28,9 @@ from lightrig.testbeds.lab_hosts import beyond_loopback
 
 if TYPE_CHECKING:
     from lightrig.harness.claims.checking import CheckedClaim, ClaimResult
+    from lightrig.harness.claims.figures.declarations import Figure
+    from lightrig.harness.claims.figures.drawn import DrawnFigure, FigureMaker
+    from lightrig.harness.claims.published import Published
 
 _STYLES = {"agrees": "green", "differs": "bold red"}
 
@@ -45,6 +48,16 @@ def claims(
         str, typer.Option("--results", metavar="PLACE", help="A folder, or a URL.")
     ] = RESULTS,
     html: Annotated[Path | None, typer.Option(metavar="FILE", help="Write a page, too.")] = None,
+    figure: Annotated[
+        str | None, typer.Option(metavar="NUMBER", help="Draw one figure of the paper instead.")
+    ] = None,
+    figures: Annotated[bool, typer.Option(help="Draw all figures of the paper instead.")] = False,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="PLACE", help="Of figures: a file of .svg, .csv or .html; a folder for all."
+        ),
+    ] = None,
     processes: Annotated[
         int, typer.Option(min=1, help="Number of processes that compute studies.")
     ] = 1,
@@ -55,10 +68,14 @@ def claims(
 ) -> None:
     """Compare a paper's published values with those measured or computed here.
 
-    Exit 0 if nothing differs but for a stated reason, 1 if something does, 2 for a system that is
-    not known, 3 for results that cannot be read.
+    Exit 0 if nothing differs but for a stated reason, 1 if something does, 2 for a system or a
+    figure that is not known and for a place that cannot be written, 3 for results and stored
+    outcomes that cannot be read.
     """
     from lightrig.harness.claims.checking import check_claims
+    from lightrig.harness.claims.figures.declarations import load_figures
+    from lightrig.harness.claims.figures.drawn import FigureMaker
+    from lightrig.harness.claims.figures.output import FigureOutputError
     from lightrig.harness.claims.page import write_claims
     from lightrig.harness.claims.published import load_published, published_files
     from lightrig.harness.jobs.sweeps import Engine, computed_on
@@ -81,8 +98,16 @@ def claims(
         give_up(f"{path}: no such file of published values", BAD_INPUT)
     try:
         published = load_published(path)
+        declared = load_figures(published)
     except LightrigError as error:
         give_up(str(error), BAD_INPUT)
+    if figure is not None and figure not in declared:
+        known = ", ".join(declared) or "none"
+        give_up(f"{system}: no figure {figure}; there are: {known}", BAD_INPUT)
+    if output is not None and figure is None and not figures:
+        give_up("--output: expected --figure NUMBER or --figures beside it", BAD_INPUT)
+    if figures and (figure is not None or output is None):
+        give_up("--figures: expected --output FOLDER beside it, and no --figure", BAD_INPUT)
     try:
         with err.status("computing") as shown:
             engine = Engine(
@@ -91,11 +116,27 @@ def claims(
                 lambda done, of: shown.update(f"computing: {done:,} of {of:,} points of a study"),
             )
             with computed_on(engine):
-                checked = check_claims(published, Results(results))
-        if html is not None:
-            write_claims(html, published, checked)
+                found = Results(results)
+                if figure is not None or figures:
+                    chosen = list(declared.values()) if figure is None else [declared[figure]]
+                    drawn = _draw(published, FigureMaker(published, found), chosen, output)
+                else:
+                    checked = check_claims(published, found)
+                    if html is not None:
+                        maker = FigureMaker(published, found)
+                        drawings = [maker.make_or_explain(each) for each in declared.values()]
+                        write_claims(html, published, checked, drawings)
+    except FigureOutputError as error:
+        give_up(str(error), BAD_INPUT)
     except (LightrigError, OSError) as error:
         give_up(str(error), LAB_ERROR)
+    if figure is not None or figures:
+        _print_figures(drawn, as_json=as_json)
+        if output is not None:
+            echo(f"figures  {output}", err=True)
+        if any(one.contradicts for each in drawn for one in each.compared):
+            raise typer.Exit(NO)
+        return
     if as_json:
         print_json([document(one) for one in checked])
     else:
@@ -104,6 +145,44 @@ def claims(
             echo(f"page  {html}", err=True)
     if any(one.contradicts for one in checked):
         raise typer.Exit(NO)
+
+
+def _draw(
+    published: "Published", maker: "FigureMaker", chosen: "list[Figure]", output: Path | None
+) -> "list[DrawnFigure]":
+    """Make figures, and write them where a place is given; a folder for several."""
+    from lightrig.harness.claims.figures.output import (
+        check_file,
+        prepared_folder,
+        write_file,
+        write_folder,
+    )
+
+    if output is None:
+        return [maker.make(each) for each in chosen]
+    if len(chosen) == 1 and not output.is_dir():
+        check_file(output)
+        drawn = [maker.make(chosen[0])]
+        write_file(output, published, drawn[0])
+        return drawn
+    with prepared_folder(output):
+        drawn = [maker.make(each) for each in chosen]
+        write_folder(output, published, drawn)
+    return drawn
+
+
+def _print_figures(drawn: "list[DrawnFigure]", *, as_json: bool) -> None:
+    """Print what each figure has and lacks, in sentences; or as JSON."""
+    from lightrig.harness.claims.figures.drawing import notes
+    from lightrig.harness.claims.figures.table import document as figure_document
+
+    if as_json:
+        print_json([figure_document(one) for one in drawn])
+        return
+    for one in drawn:
+        echo(f"Figure {one.figure.number}. {one.figure.part.title}")
+        for sentence in notes(one):
+            echo(f"  {sentence}")
 
 
 def print_claims(paper: str, checked: "list[CheckedClaim]") -> None:

@@ -7,6 +7,9 @@ from markupsafe import Markup
 
 from lightrig.harness.claims.checking import CheckedClaim, ClaimResult
 from lightrig.harness.claims.counts import counts_by_kind, measured_sentence
+from lightrig.harness.claims.figures.drawn import DrawnFigure
+from lightrig.harness.claims.figures.page import STYLE as FIGURES_STYLE
+from lightrig.harness.claims.figures.page import figures_section
 from lightrig.harness.claims.published import Published
 from lightrig.harness.claims.verdicts import CONFIDENCE, Estimate, interval_text, value_text
 from lightrig.harness.report.style import page_style, style
@@ -28,14 +31,21 @@ _KINDS = {"agrees": "pass", "differs": "fail"}
 _SIGNS = {"agrees": "✓", "differs": "✗", "not measured": "-"}
 
 
-def write_claims(path: Path, published: Published, checked: Sequence[CheckedClaim]) -> Path:
-    """Write a page that needs nothing from the network; raises `OSError`."""
+def write_claims(
+    path: Path,
+    published: Published,
+    checked: Sequence[CheckedClaim],
+    figures: Sequence[DrawnFigure] = (),
+) -> Path:
+    """Write a page that needs nothing from the network, figures first; raises `OSError`."""
+    claims = section(published, checked)
+    folded = Markup("<details><summary>Claims, a row each</summary>{}</details>").format(claims)
     page = render_page(
         "page",
         title=f"Claims of {published.system}",
         about=published.paper,
-        style=style(0) + page_style(_STYLE),
-        main=section(published, checked),
+        style=style(0) + page_style(_STYLE + FIGURES_STYLE),
+        main=figures_section(figures) + folded if figures else claims,
     )
     path.write_text(page, encoding="utf-8")
     return path

@@ -146,8 +146,8 @@ def soak(
     pytestconfig: pytest.Config,
 ) -> Callable[[], None]:
     """`soak()`: hold the testbed's plans in turn for `--soak`, and record what links do."""
-    from lightrig.harness.measure.soak import Soak
-    from lightrig.harness.plugin.soaks import EARLIER
+    from lightrig.harness.measure.soak import Soak  # noqa: PLC0415
+    from lightrig.harness.plugin.soaks import EARLIER  # noqa: PLC0415
 
     earlier = pytestconfig.stash[EARLIER].get(fabric.testbed.name)
     length = pytestconfig.getoption("soak")

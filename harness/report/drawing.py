@@ -173,6 +173,15 @@ class Plot:
             self._word(beside, self._bottom - 4, label, "end" if right else "start")
         self._parts.append(f'<path class="lr-rule" d="{path}"/>')
 
+    def diamond(self, x: float, y: float, label: str, index: int) -> None:
+        """An open diamond at a point, which tells `label` on hover, edged in a series' colour."""
+        (across, *_), (down, *_) = self.places([x], [y])
+        a, d = _tenths(round(10 * float(across))), _tenths(round(10 * float(down) - 45))
+        self._parts.append(
+            f'<path class="lr-print {tone(index)}" d="M{a} {d}l4.5 4.5l-4.5 4.5l-4.5 -4.5z">'
+            f"<title>{text(label)}</title></path>"
+        )
+
     def word(self, x: float, y: float, label: str, anchor: str = "start", kind: str = "") -> None:
         """Words that begin, have their middle or end (`anchor`) at a point."""
         (across, *_), (down, *_) = self.places([x], [y])
@@ -194,6 +203,11 @@ class Plot:
         the drawing instead of shrinking it.
         """
         return picture(self.width, self.height, label, self._parts, least_width)
+
+    def group(self, x: float, y: float) -> str:
+        """The drawing as a group in another one, its upper left corner at a point in pixels."""
+        moved = f"translate({_number(x)} {_number(y)})"
+        return f'<g transform="{moved}">{"".join(self._parts)}</g>'
 
     # ------------------------------------------------------------------------- inside
 

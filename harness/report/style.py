@@ -83,6 +83,22 @@ _SECTIONS = """
 .lr-panels figure,.lr-wiring figure{margin:0;min-width:0}
 .lr-report figcaption{font-size:13px;color:var(--lr-muted)}
 .lr-report figcaption b{color:var(--lr-ink)}
+.lr-pick{position:absolute;opacity:0;pointer-events:none}
+.lr-wiring{position:relative}
+.lr-plans{display:flex;flex-wrap:wrap;gap:10px;margin:6px 0 12px}
+.lr-plans label{flex:0 1 210px;border:1px solid var(--lr-line);border-radius:6px;padding:6px 10px;
+ cursor:pointer;display:block}
+.lr-links{max-width:190px;margin:2px auto}
+.lr-box{fill:var(--lr-soft);stroke:var(--lr-line)}
+.lr-node{fill:var(--lr-ground);stroke:var(--lr-muted)}
+.lr-name{fill:var(--lr-ink);font-size:10.5px;font-weight:600;text-anchor:middle}
+.lr-word{fill:var(--lr-muted);font-size:9.5px}
+.lr-fiber{stroke:var(--lr-muted);stroke-width:.8;fill:none;opacity:.8}
+.lr-circuit{stroke:var(--lr-k);stroke-width:1.6;fill:none}
+.lr-link{stroke:var(--lr-k);stroke-width:1.8;fill:none}
+.lr-of{display:none}
+"""
+_DRAWING = """
 .lr-svg{display:block;width:100%;height:auto;max-width:100%;overflow:visible;
  font-family:system-ui,"Segoe UI",Helvetica,Arial,sans-serif;stroke-linejoin:round}
 .lr-scroll>.lr-svg{max-width:none}
@@ -106,20 +122,8 @@ _SECTIONS = """
 :is(.lr-line,.lr-area,.lr-faint).lr-d1{stroke-dasharray:4 2}
 :is(.lr-line,.lr-area,.lr-faint).lr-d2{stroke-dasharray:1 1.5}
 :is(.lr-line,.lr-area,.lr-faint).lr-d3{stroke-dasharray:6 1.5 1 1.5}
-.lr-pick{position:absolute;opacity:0;pointer-events:none}
-.lr-wiring{position:relative}
-.lr-plans{display:flex;flex-wrap:wrap;gap:10px;margin:6px 0 12px}
-.lr-plans label{flex:0 1 210px;border:1px solid var(--lr-line);border-radius:6px;padding:6px 10px;
- cursor:pointer;display:block}
-.lr-links{max-width:190px;margin:2px auto}
-.lr-box{fill:var(--lr-soft);stroke:var(--lr-line)}
-.lr-node{fill:var(--lr-ground);stroke:var(--lr-muted)}
-.lr-name{fill:var(--lr-ink);font-size:10.5px;font-weight:600;text-anchor:middle}
-.lr-word{fill:var(--lr-muted);font-size:9.5px}
-.lr-fiber{stroke:var(--lr-muted);stroke-width:.8;fill:none;opacity:.8}
-.lr-circuit{stroke:var(--lr-k);stroke-width:1.6;fill:none}
-.lr-link{stroke:var(--lr-k);stroke-width:1.8;fill:none}
-.lr-of{display:none}
+.lr-print{stroke:var(--lr-ink);fill:var(--lr-ground);stroke-width:1.3}
+.lr-whisker{stroke:var(--lr-ink);stroke-width:1;fill:none}
 """
 _PAGE = """
 .lr-page{margin:0;padding:16px;background:var(--lr-page);color:var(--lr-ink);
@@ -199,7 +203,15 @@ def style(plans: int) -> str:
         '<meta name="viewport" content="width=device-width,initial-scale=1">'
         f"<style>:root{{color-scheme:light dark;{_LIGHT}}}"
         f"@media (prefers-color-scheme:dark){{:root{{{_DARK}}}}}"
-        f"{_SECTIONS}{picked}</style>"
+        f"{_SECTIONS}{_DRAWING}{picked}</style>"
+    )
+
+
+def drawing_style() -> str:
+    """The style element of a drawing that stands alone, light and dark."""
+    return (
+        f"<style>svg{{color-scheme:light dark;{_LIGHT}}}"
+        f"@media (prefers-color-scheme:dark){{svg{{{_DARK}}}}}{_DRAWING}</style>"
     )
 
 

@@ -244,7 +244,7 @@ def run(tmp_path, monkeypatch):
     file = tmp_path / "mine.yaml"
     file.write_text("")
     engines: list[tuple[object, ...]] = []
-    published = SimpleNamespace(paper="A paper")
+    published = SimpleNamespace(paper="A paper", path=file, system="mine")
 
     def engine(processes, scheduler, progress):
         progress(1_000, 2_000)
@@ -266,8 +266,8 @@ def run(tmp_path, monkeypatch):
         assert engines[-1] == ("in use",)
         return run.checked
 
-    def write(path, given, checked):
-        assert (given, checked) == (published, run.checked)
+    def write(path, given, checked, figures):
+        assert (given, checked, figures) == (published, run.checked, [])
         path.write_text("page")
 
     parts = {

@@ -22,7 +22,6 @@ ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "public-modules.md"
 INTERNAL = {
     "docs/training.md": "lightrig.harness.systems.opus.runtime",
-    "examples/draw_infinitehbd.py": ("lightrig.harness", "lightrig.suites.claims"),
     "examples/launch_on_ring.py": ("lightrig.harness", "lightrig.instruments", "lightrig.testbeds"),
 }
 """Imports of pages and examples beside the public modules: parts of one published system, and a

@@ -11,6 +11,7 @@ SYSTEM = System(
     title="InfiniteHBD",
     published=Path(__file__).parents[3] / "published" / "infinitehbd.yaml",
     claims="lightrig.suites.claims.infinitehbd.claims:COMPUTED",
+    figures="lightrig.suites.claims.infinitehbd.figures:FIGURES",
     quantities=f"{_PACKAGE}.quantities:QUANTITIES",
     fixtures=f"{_PACKAGE}.fixtures",
     sections=f"{_PACKAGE}.report:SECTIONS",

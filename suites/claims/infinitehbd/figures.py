@@ -1,20 +1,24 @@
-"""The paper's figures that can be made again, as series of numbers; none is read off a plot."""
+"""Series of the paper's figures that can be computed; none is read off a plot."""
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from functools import cache
 
 import numpy as np
-import numpy.typing as npt
 
+from lightrig.harness.claims.computed import exactly
+from lightrig.harness.claims.figures.curves import (
+    Curve,
+    Figures,
+    Values,
+    drawn_curve,
+    time_below,
+)
 from lightrig.harness.systems.infinitehbd.planning.costs import INTERCONNECTS, aggregate_cost
 from lightrig.harness.systems.infinitehbd.planning.placement import orchestrate
 from lightrig.harness.systems.infinitehbd.planning.traffic import careless, cross_tor_share, job_of
-from lightrig.suites.claims.infinitehbd.architectures import (
-    ARCHITECTURES,
-    Architecture,
-    waste,
-)
-from lightrig.suites.claims.infinitehbd.claims import GPU_DOLLARS, SCALED, scattered
+from lightrig.harness.systems.infinitehbd.planning.wiring import FatTree
+from lightrig.suites.claims.infinitehbd.architectures import ARCHITECTURES, Architecture, waste
+from lightrig.suites.claims.infinitehbd.claims import GPU_DOLLARS, SCALED
 from lightrig.suites.claims.infinitehbd.replay import (
     DRAWS,
     GPUS,
@@ -23,211 +27,202 @@ from lightrig.suites.claims.infinitehbd.replay import (
     largest_job,
     waiting,
 )
-from lightrig.suites.claims.infinitehbd.trace import independent
-
-Values = npt.NDArray[np.float64]
+from lightrig.suites.claims.infinitehbd.trace import (
+    DAY,
+    States,
+    independent,
+    production_trace,
+    states,
+)
 
 GROUPS = (8, 16, 32, 64)
 _MODEL = 60
 """Drawn states of a fault model for each share of faulty nodes."""
 
 
-@dataclass(frozen=True, slots=True)
-class ChartLine:
-    """A line: its mean over draws, and between what 95 % of the draws lie."""
-
-    name: str
-    x: Values
-    y: Values
-    low: Values
-    high: Values
+@cache
+def _clusters() -> tuple[States, ...]:
+    return tuple(clusters())
 
 
-@dataclass(frozen=True, slots=True)
-class Chart:
-    """A figure of the paper, computed again.
-
-    x_unit, y_unit: "share", or "1" for counts and dollars. published: places on the x axis that
-    the paper prints, and what it says of them. note: what the lines rest on.
-    """
-
-    figure: str
-    title: str
-    x_label: str
-    x_unit: str
-    y_label: str
-    y_unit: str
-    series: tuple[ChartLine, ...]
-    note: str
-    published: tuple[tuple[float, str], ...] = ()
+@cache
+def _wastes(architecture: Architecture, group: int) -> tuple[Values, ...]:
+    """Return the waste in each state of each drawn cluster."""
+    return tuple(waste(architecture, found.faulty, 4, group) for found in _clusters())
 
 
-def waste_distribution(group: int = 32) -> Chart:
-    """Return the distribution of waste over the time of the trace (Fig. 13)."""
-    levels = np.linspace(0, 0.25, 126)
-    drawn = list(clusters())
-
-    def shares(architecture: Architecture) -> Sequence[Values]:
-        return [
-            _below(found.durations, waste(architecture, found.faulty, 4, group), levels)
-            for found in drawn
-        ]
-
-    return Chart(
-        "Fig. 13",
-        f"Waste over the production trace, TP {group}",
-        "GPUs wasted, at most",
-        "share",
-        "share of the time",
-        "share",
-        tuple(_over(one.name, levels, shares(one)) for one in ARCHITECTURES),
-        f"{GPUS:,} GPUs in nodes of 4; {DRAWS} draws of nodes",
-        ((0.0053, "published mean, K = 3"), (0.1004, "published mean, NVL-72")),
-    )
+def _means(architecture: Architecture, group: int) -> list[float]:
+    drawn = zip(_clusters(), _wastes(architecture, group), strict=True)
+    return [found.mean(wasted) for found, wasted in drawn]
 
 
-def waste_over_faults(group: int = 32) -> Chart:
-    """Waste under independent faults (Fig. 14)."""
-    shares = np.linspace(0, 0.15, 31)
+def waste_distribution(group: int) -> Sequence[Curve]:
+    """Return the share of the time below each waste over the production trace (Fig. 13, 21)."""
+    levels = np.linspace(0, 0.3, 151)
+    return [
+        drawn_curve(
+            one.name,
+            levels,
+            [
+                time_below(found.durations, wasted, levels)
+                for found, wasted in zip(_clusters(), _wastes(one, group), strict=True)
+            ],
+            {"mean": _means(one, group)},
+        )
+        for one in ARCHITECTURES
+    ]
+
+
+def waste_over_time(group: int) -> Sequence[Curve]:
+    """Return the waste of one drawn cluster on each day of the trace (Fig. 20)."""
+    found = _clusters()[0]
+    ends = np.cumsum(found.durations) / DAY
+    days = np.arange(0, int(ends[-1]) + 1)
+    return [
+        Curve(one.name, tuple(days.tolist()), *(tuple(daily.tolist()),) * 3)
+        for one in ARCHITECTURES
+        for daily in [_wastes(one, group)[0][np.searchsorted(ends, days, side="right")]]
+    ]
+
+
+def waste_over_faults(group: int) -> Sequence[Curve]:
+    """Return waste under independent faults, by the share of faulty nodes (Fig. 14, 22)."""
+    shares = np.linspace(0, 0.15, 16)
     random = np.random.default_rng(1)
     drawn = [independent(GPUS // 4, share, _MODEL, random) for share in shares.tolist()]
-    return Chart(
-        "Fig. 14",
-        f"Waste over the share of faulty nodes, TP {group}",
-        "faulty nodes",
-        "share",
-        "GPUs wasted",
-        "share",
-        tuple(
-            _over(one.name, shares, np.column_stack([waste(one, m, 4, group) for m in drawn]))
-            for one in ARCHITECTURES
-        ),
-        f"{GPUS:,} GPUs in nodes of 4 that fail independently; {_MODEL} draws a share",
-    )
+    return [
+        drawn_curve(one.name, shares, np.column_stack([waste(one, m, 4, group) for m in drawn]))
+        for one in ARCHITECTURES
+    ]
 
 
-def largest_jobs() -> Chart:
-    """The largest job that never waits, by TP (Fig. 15)."""
-    drawn = list(clusters())
-    return Chart(
-        "Fig. 15",
-        f"The largest job that {GPUS:,} GPUs always support",
-        "TP",
-        "1",
-        "GPUs",
-        "1",
-        tuple(
-            _over(
-                one.name,
-                np.array(GROUPS, dtype=float),
-                [[largest_job(found, one, 4, group) for group in GROUPS] for found in drawn],
-            )
-            for one in ARCHITECTURES
-        ),
-        f"over the production trace; {DRAWS} draws of nodes",
-    )
+def largest_jobs() -> Sequence[Curve]:
+    """Return the largest job that never waits, by TP (Fig. 15)."""
+    curves = []
+    for one in ARCHITECTURES:
+        found = [[largest_job(each, one, 4, group) for group in GROUPS] for each in _clusters()]
+        drawn = drawn_curve(one.name, GROUPS, found)
+        names = tuple(f"TP-{group}" for group in GROUPS)
+        curves.append(Curve(one.name, names, drawn.y, drawn.lower, drawn.upper, drawn.n))
+    return curves
 
 
-def waiting_times(group: int = 32) -> Chart:
-    """Return the time that jobs of a size wait for repairs (Fig. 16)."""
+@cache
+def _repaired_alike() -> tuple[States, ...]:
+    return tuple(cluster(np.random.default_rng(seed), fixed=True) for seed in range(DRAWS))
+
+
+def waiting_times(group: int) -> Sequence[Curve]:
+    """Return the share of the time that jobs of a size wait for repairs (Fig. 16, 23)."""
     jobs = np.arange(0.80, 1.0001, 0.01)
     sizes = [round(job * GPUS) for job in jobs.tolist()]
-    drawn = [cluster(np.random.default_rng(seed), fixed=True) for seed in range(DRAWS)]
-    return Chart(
-        "Fig. 16",
-        f"Waiting for repairs, TP {group}",
-        "size of the job, of all GPUs",
-        "share",
-        "share of the time",
-        "share",
-        tuple(
-            _over(one.name, jobs, [waiting(found, one, 4, group, sizes) for found in drawn])
-            for one in ARCHITECTURES
-        ),
-        f"over the production trace, each repair as long as the mean one; {DRAWS} draws of nodes",
-    )
+    return [
+        drawn_curve(
+            one.name, jobs, [waiting(found, one, 4, group, sizes) for found in _repaired_alike()]
+        )
+        for one in ARCHITECTURES
+    ]
 
 
-def cross_tor_traffic(job: float = 0.85) -> Chart:
-    """Traffic between groups that crosses a ToR, with care and without (Fig. 17c)."""
-    shares = np.arange(0, 0.1001, 0.01)
-    groups = int(job * SCALED.nodes * 4) // 32
-
-    def crossing(share: float, seed: int) -> tuple[float, float]:
-        faulty, random = scattered(share, seed), np.random.default_rng(seed)
-        best = orchestrate(SCALED, faulty, 8, 3, groups)
-        assert best is not None
-        ours = cross_tor_share(SCALED, job_of(SCALED, best, groups))
-        return ours, cross_tor_share(SCALED, careless(SCALED, faulty, 8, 3, groups, random))
-
-    found = np.array(
-        [[crossing(share, seed) for share in shares.tolist()] for seed in range(DRAWS)]
-    )
-    return Chart(
-        "Fig. 17(c)",
-        f"Traffic across ToRs, TP 32, {job:.0%} of the GPUs in the job",
-        "faulty nodes",
-        "share",
-        "of the traffic between groups",
-        "share",
-        (
-            _over("orchestrated", shares, found[..., 0]),
-            _over("without care", shares, found[..., 1]),
-        ),
-        f"8,192 GPUs, 2 nodes a ToR, 512 a domain (guesses); {DRAWS} draws. Measure and baseline "
-        "are ours, since the paper's are not defined",
-        ((0.07, "published: near zero below"),),
-    )
+def _crossing(tree: FatTree, share: float, job: float, seed: int) -> tuple[float, float]:
+    """Return the share of traffic across ToRs, orchestrated and of the baseline."""
+    groups = int(job * tree.nodes * 4) // 32
+    random = np.random.default_rng(seed)
+    faulty = np.zeros(tree.nodes, dtype=bool)
+    faulty[random.permutation(tree.nodes)[: round(share * tree.nodes)]] = True
+    best = orchestrate(tree, faulty, 8, 3, groups)
+    if best is None:
+        return float("nan"), float("nan")
+    ours = cross_tor_share(tree, job_of(tree, best, groups))
+    return ours, cross_tor_share(tree, careless(tree, faulty, 8, 3, groups, random))
 
 
-def aggregate_costs(group: int = 32) -> Chart:
+def _crossings(x: Sequence[float], cases: Sequence[tuple[FatTree, float, float]]) -> list[Curve]:
+    found = np.array([[_crossing(*case, seed=seed) for case in cases] for seed in range(DRAWS)])
+    return [
+        drawn_curve("Optimized", x, found[..., 0]),
+        drawn_curve("Baseline", x, found[..., 1]),
+    ]
+
+
+def crossing_by_cluster() -> Sequence[Curve]:
+    """Return traffic across ToRs by the size of the cluster, 85 % of it in the job (Fig. 17a)."""
+    nodes = (512, 1024, 2048)
+    trees = [FatTree(nodes=each, per_tor=2, per_domain=512) for each in nodes]
+    return _crossings([4.0 * each for each in nodes], [(tree, 0.05, 0.85) for tree in trees])
+
+
+def crossing_by_job() -> Sequence[Curve]:
+    """Return traffic across ToRs by the share of GPUs in the job, 5 % faulty (Fig. 17b)."""
+    jobs = (0.7, 0.75, 0.8, 0.85, 0.9)
+    return _crossings(jobs, [(SCALED, 0.05, job) for job in jobs])
+
+
+def crossing_by_faults() -> Sequence[Curve]:
+    """Return traffic across ToRs by the share of faulty nodes, 85 % in the job (Fig. 17c)."""
+    shares = tuple(round(0.01 * count, 2) for count in range(11))
+    return _crossings(shares, [(SCALED, share, 0.85) for share in shares])
+
+
+def aggregate_costs(group: int = 32) -> Sequence[Curve]:
     """Return the cost of interconnect, wasted and faulty GPUs together (Fig. 17d)."""
-    names = ("infinitehbd-2", "infinitehbd-3", "nvl-36", "nvl-72", "nvl-576", "tpuv4")
-    built = {one.name: one for one in ARCHITECTURES}
-    labels = ("InfiniteHBD (K=2)", "InfiniteHBD (K=3)", "NVL-36", "NVL-72", "NVL-576", "TPUv4")
+    names = {
+        "InfiniteHBD (K=2)": "infinitehbd-2",
+        "InfiniteHBD (K=3)": "infinitehbd-3",
+        "NVL-36": "nvl-36",
+        "NVL-72": "nvl-72",
+        "NVL-576": "nvl-576",
+        "TPUv4": "tpuv4",
+    }
     shares = np.linspace(0, 0.2, 21)
     random = np.random.default_rng(1)
     drawn = [independent(GPUS // 4, share, _MODEL, random) for share in shares.tolist()]
-
-    def cost(name: str, label: str) -> ChartLine:
-        lost = [waste(built[label], m, 4, group) + m.mean(axis=1) for m in drawn]
-        price = aggregate_cost(INTERCONNECTS[name], np.column_stack(lost), GPU_DOLLARS)
-        return _over(label, shares, price)
-
-    return Chart(
-        "Fig. 17(d)",
-        f"Cost of interconnect and unusable GPUs, TP {group}",
-        "faulty nodes",
-        "share",
-        "dollars a GPU, whatever its bandwidth",
-        "1",
-        tuple(map(cost, names, labels)),
-        f"a GPU costs {GPU_DOLLARS:,.0f} $ (a guess, none is printed); {_MODEL} draws a share",
-        ((0.121, "published: K = 2 cheaper below"),),
-    )
+    curves = []
+    for one in ARCHITECTURES:
+        if one.name in names:
+            lost = [waste(one, m, 4, group) + m.mean(axis=1) for m in drawn]
+            price = aggregate_cost(
+                INTERCONNECTS[names[one.name]], np.column_stack(lost), GPU_DOLLARS
+            )
+            curves.append(drawn_curve(one.name, shares, price))
+    return curves
 
 
-CHARTS: Mapping[str, Callable[[], Chart]] = {
+def _faulty() -> tuple[States, Values]:
+    found = states(production_trace())
+    return found, np.asarray(found.faulty.mean(axis=1), dtype=float)
+
+
+def faults_over_time() -> Sequence[Curve]:
+    """Return the share of faulty 8-GPU nodes on each day of the trace (Fig. 18a)."""
+    found, share = _faulty()
+    ends = np.cumsum(found.durations) / DAY
+    days = np.arange(0, ends[-1], 0.5)
+    daily = tuple(share[np.searchsorted(ends, days, side="right")].tolist())
+    numbers = {"mean": exactly(found.mean(share)), "p99": exactly(found.quantile(share, 0.99))}
+    return [Curve("production trace", tuple(days.tolist()), daily, daily, daily, 1, numbers)]
+
+
+def faults_distribution() -> Sequence[Curve]:
+    """Return the share of the time with at most each share of faulty nodes (Fig. 18b)."""
+    found, share = _faulty()
+    levels = np.linspace(0, 0.12, 241)
+    below = tuple(time_below(found.durations, share, levels).tolist())
+    numbers = {"mean": exactly(found.mean(share)), "p99": exactly(found.quantile(share, 0.99))}
+    return [Curve("production trace", tuple(levels.tolist()), below, below, below, 1, numbers)]
+
+
+FIGURES: Figures = {
     "waste-distribution": waste_distribution,
+    "waste-over-time": waste_over_time,
     "waste-over-faults": waste_over_faults,
     "largest-jobs": largest_jobs,
     "waiting-times": waiting_times,
-    "cross-tor-traffic": cross_tor_traffic,
+    "crossing-by-cluster": crossing_by_cluster,
+    "crossing-by-job": crossing_by_job,
+    "crossing-by-faults": crossing_by_faults,
     "aggregate-costs": aggregate_costs,
+    "faults-over-time": faults_over_time,
+    "faults-distribution": faults_distribution,
 }
-
-
-def _over(name: str, x: Values, draws: npt.ArrayLike) -> ChartLine:
-    """A line from draws x places."""
-    found = np.asarray(draws, dtype=float)
-    low, high = np.quantile(found, [0.025, 0.975], axis=0)
-    return ChartLine(name, x, found.mean(axis=0), low, high)
-
-
-def _below(durations: npt.NDArray[np.int64], values: Values, levels: Values) -> Values:
-    """The share of the time for which a value is at most each level."""
-    order = np.argsort(values, kind="stable")
-    cumulated = np.concatenate([[0.0], np.cumsum(durations[order])])
-    return np.asarray(
-        cumulated[np.searchsorted(values[order], levels, side="right")] / cumulated[-1]
-    )
+"""Functions that return series, by the names that results/published/figures uses."""
