@@ -32,8 +32,8 @@ def _rows(figure: DrawnFigure) -> Iterator[tuple[object, ...]]:
         part = panel.panel.part
         for one in panel.series:
             curve = one.curve
-            x: float | str
-            for x, y, lower, upper in zip(curve.x, curve.y, curve.lower, curve.upper, strict=True):
+            xs = list(map(_text, curve.x))
+            for x, y, lower, upper in zip(xs, curve.y, curve.lower, curve.upper, strict=True):
                 values = (_text(y), part.y.unit, _text(lower), _text(upper), curve.n)
                 yield (
                     *(number, part.title, curve.name, one.origin, x, part.x.unit),
