@@ -121,11 +121,11 @@ def test_a_figure_has_its_series_printed_values_and_differences(fabric, tmp_path
     target = tmp_path / "fig7.svg"
     ended = run("--figure", "7", "--output", target)
     assert ended.exit_code == 0, ended.output
-    assert (
-        "ours, at 2, printed 4 % (§6): ours 4.00 % (3.05 … 4.95 %), cannot tell" in ended.output
-    ), ended.output
+    assert "ours, 2: printed 4 % (§6); ours 4.00 % (3.05 … 4.95 %): cannot tell." in ended.output, (
+        ended.output
+    )
     # (4.95 - 2) / 5 of the printed range, and the reason that is stated
-    assert "differs, 59.0% from the printed range. The paper counts connectors." in ended.output
+    assert "differs, 59 % off the printed range. The paper counts connectors." in ended.output
     assert "Without theirs (all): no public data" in ended.output
     assert "Left out: the inset" in ended.output
     root = ElementTree.fromstring(target.read_text(encoding="utf-8"))

@@ -44,7 +44,8 @@ class RowsPart(Part):
 
     by: the condition that is x; without one the series is the distribution of its events.
     quantities: several, each a category with its name; instead of `quantity`. since: a quantity
-    that times are counted from. pick: what stands for an event with several subjects.
+    that times are counted from. statistic: of each point; "stated" takes the last row itself with
+    its interval. pick: what stands for an event with several subjects.
     """
 
     series: str
@@ -52,7 +53,7 @@ class RowsPart(Part):
     quantity: str | None = None
     quantities: dict[str, str] = Field(default_factory=dict)
     by: str | None = None
-    statistic: Statistic = "median"
+    statistic: Statistic | Literal["stated"] = "median"
     since: str | None = None
     conditions: dict[str, str | int | bool] = Field(default_factory=dict)
     pick: Pick = "turn"
@@ -137,7 +138,8 @@ class FiguresDocument(Part):
 class PrintedValue:
     """A printed value with its place: see `PrintedPart`.
 
-    x, y: in the units of the axes, a category as its name. claim: the claim that it is of.
+    x, y: in the units of the axes, a category as its name. place: as the file states it. claim: the
+    claim that it is of.
     """
 
     figure: PrintedFigure
@@ -147,6 +149,7 @@ class PrintedValue:
     y: float | None
     number: str | None
     along: Literal["x", "y"]
+    place: str
     difference: str | None
     not_compared: str | None
     claim: Claim | None
@@ -259,6 +262,7 @@ def _value(panel: PanelPart, part: PrintedPart, claims: Mapping[str, Claim]) -> 
         y=None if place.y is None else float(parse_value("", "y", place.y, panel.y.unit)[0]),
         number=place.number,
         along=along,
+        place=str(place.x or place.y or place.number or ""),
         difference=part.difference or (claim.difference or claim.erratum if claim else None),
         not_compared=part.not_compared or (claim.undecided if claim else None),
         claim=claim,

@@ -12,8 +12,10 @@ from lightrig.harness.claims.figures.drawn import ComparedValue, DrawnFigure, Dr
 from lightrig.harness.claims.verdicts import interval_text, value_text
 from lightrig.harness.report.drawing import Axis, Numbers, Plot, decades, even, tone, word
 from lightrig.harness.report.escaping import text
+from lightrig.harness.report.figures import arrow
 from lightrig.harness.report.style import drawing_style
 from lightrig.harness.report.units import shown
+from lightrig.testbeds import format_share
 
 WIDTH, HEIGHT = 420, 240
 _BAR, _SPACE = 11.0, 10.0
@@ -86,20 +88,21 @@ def notes(figure: DrawnFigure) -> Iterator[str]:
 def comparison(one: ComparedValue) -> str:
     """Return a printed value beside ours, in a sentence."""
     value = one.value
-    where = (
-        f"{value.series}, " if value.series else f"{value.claim.statement} " if value.claim else ""
-    )
-    place = f"at {value.x:g}, " if isinstance(value.x, float) else f"{value.x}, " if value.x else ""
-    whole = f"{value.number}, " if value.number else ""
-    head = f"{where}{place}{whole}printed {value.figure.printed} ({value.source})"
+    statement = value.claim.statement.rstrip(".") if value.claim else ""
+    where = ", ".join(part for part in (value.series or statement, value.place) if part)
+    head = f"{where}: printed {value.figure.printed} ({value.source})"
     if one.ours is None:
-        return f"{head}: not compared. {one.reason}"
+        return f"{head}; not compared: {one.reason}"
     found = value_text(one.ours, value.figure.unit)
     if one.ours.lower < one.ours.upper:
         found += f" ({interval_text(one.ours, value.figure.unit)})"
-    off = f", {one.difference:.1%} from the printed range" if one.difference > 0 else ""
+    off = (
+        f", {format_share(float(f'{one.difference:.2g}'))} off the printed range"
+        if one.difference > 0
+        else ""
+    )
     reason = f" {value.difference}" if one.outcome == "differs" and value.difference else ""
-    return f"{head}: ours {found}, {one.outcome}{off}.{reason}"
+    return f"{head}; ours {found}: {one.outcome}{off}.{reason}"
 
 
 # ----------------------------------------------------------------------------- lines
@@ -121,7 +124,7 @@ def _lines(panel: DrawnPanel, names: Sequence[str]) -> Plot:
     longest = max((len(label) for _, label in upright.ticks), default=1)
     plot = Plot(WIDTH, HEIGHT, across, upright, left=14 + 5.5 * longest, top=16, bottom=32)
     for each in panel.series:
-        _line(plot, each.curve, names.index(each.curve.name))
+        _line(plot, each.curve, names.index(each.curve.name), decadic=part.y.scale == "decades")
     for one in marks:
         _mark(plot, one, names)
     _rules(plot, marks, across, upright)
@@ -148,11 +151,17 @@ def _axis(part: AxisPart, values: Numbers) -> Axis:
     return Axis(axis.low, axis.high, axis.ticks, label, axis.warp)
 
 
-def _line(plot: Plot, curve: Curve, index: int) -> None:
+def _line(plot: Plot, curve: Curve, index: int, *, decadic: bool) -> None:
     x, y, lower, upper = (
         np.asarray(each, dtype=float) for each in (curve.x, curve.y, curve.lower, curve.upper)
     )
     known = np.isfinite(y)
+    if decadic:  # zero is at no place of the axis: its upper bound is
+        for place, bound in zip(x[y <= 0], upper[y <= 0], strict=True):
+            if bound > 0:
+                arrow(plot, float(place), float(bound), index)
+        known &= y > 0
+        lower = np.where(lower > 0, lower, y)
     x, y, lower, upper = x[known], y[known], lower[known], upper[known]
     if not x.size:
         return

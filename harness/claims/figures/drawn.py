@@ -23,7 +23,7 @@ from lightrig.harness.claims.figures.stored import (
     code_digest,
     read_stored,
 )
-from lightrig.harness.claims.published import Lookup, Published
+from lightrig.harness.claims.published import Lookup, Published, Statistic
 from lightrig.harness.claims.verdicts import (
     KIND_TEXTS,
     ClaimOutcome,
@@ -220,40 +220,39 @@ class FigureMaker:
         return stored
 
     def _measured(self, part: RowsPart) -> StoredSeries | None:
-        quantities = part.quantities or {part.series: part.quantity or ""}
         found = {}
-        for name, quantity in quantities.items():
-            lookup = Lookup(
-                quantity, part.since, part.statistic, part.conditions, part.pick, part.testbed
-            )
-            rows = self._rows.found(lookup)
+        for name, quantity in (part.quantities or {part.series: part.quantity or ""}).items():
+            rows = self._rows.found(_lookup(part, quantity))
             if rows is not None:
-                found[name] = rows, lookup
+                found[name] = rows
         if not found:
             return None
-        rows = next(iter(found.values()))[0]
+        rows = next(iter(found.values()))
+        lookup = _lookup(part, "")
+        points: dict[float | str, Estimate] = {}
+        if part.by is not None:
+            for x, chosen in rows.groupby(part.by, sort=True):
+                key = float(x) if isinstance(x, int | float | np.number) else str(x)
+                _add(points, key, chosen, part, lookup)
+        elif part.quantities:
+            for name, chosen in found.items():
+                _add(points, name, chosen, part, lookup)
+        if points:
+            values = list(points.values())
+            curve = Curve(
+                part.series,
+                tuple(points),  # type: ignore[arg-type] - all are numbers, or all are names
+                tuple(one.value for one in values),
+                tuple(one.lower for one in values),
+                tuple(one.upper for one in values),
+                min(one.n for one in values),
+            )
+        elif part.by is None and not part.quantities:
+            curve = _distribution(part.series, rows, lookup)
+        else:
+            return None
         day, kind = f"{rows['night'].iloc[0]:%Y-%m-%d}", kind_of(rows)
         origin = f"{KIND_TEXTS[kind]}; run {rows['run'].iloc[-1]} on {part.testbed}"
-        points: dict[float | str, tuple[float, float, float, int]] = {}
-        if part.by is not None:
-            rows, lookup = found[part.series]
-            for x, chosen in rows.groupby(part.by, sort=True):
-                value = estimate(part.statistic, *one_an_event(chosen, lookup))
-                if isinstance(value, Estimate):
-                    key = float(x) if isinstance(x, int | float | np.number) else str(x)
-                    points[key] = value.value, value.lower, value.upper, value.n
-        elif part.quantities:
-            for name, (rows, lookup) in found.items():
-                value = estimate(part.statistic, *one_an_event(rows, lookup))
-                if isinstance(value, Estimate):
-                    points[name] = value.value, value.lower, value.upper, value.n
-        else:
-            rows, lookup = found[part.series]
-            return StoredSeries(kind, day, origin, "", (_distribution(part.series, rows, lookup),))
-        if not points:
-            return None
-        y, lower, upper, n = zip(*points.values(), strict=True)
-        curve = Curve(part.series, tuple(points), y, lower, upper, min(n))  # type: ignore[arg-type]
         return StoredSeries(kind, day, origin, "", (curve,))
 
     def _compared(
@@ -284,6 +283,28 @@ class FigureMaker:
         if value.claim is not None and value.claim.tolerance is not None:
             tolerance = value.claim.tolerance[0]
         return ComparedValue(value, found, *compare(value.figure, found, tolerance))
+
+
+def _lookup(part: RowsPart, quantity: str) -> Lookup:
+    statistic: Statistic = "median" if part.statistic == "stated" else part.statistic
+    return Lookup(quantity, part.since, statistic, part.conditions, part.pick, part.testbed)
+
+
+def _add(
+    points: dict[float | str, Estimate],
+    x: float | str,
+    rows: pd.DataFrame,
+    part: RowsPart,
+    lookup: Lookup,
+) -> None:
+    """Add a point of rows; none where they are too few for its statistic."""
+    if part.statistic == "stated":
+        last = rows.iloc[-1]
+        points[x] = Estimate(float(last["value"]), float(last["lower"]), float(last["upper"]), 1)
+        return
+    value = estimate(part.statistic, *one_an_event(rows, lookup))
+    if isinstance(value, Estimate):
+        points[x] = value
 
 
 def _at(curve: Curve, value: PrintedValue) -> Computed | None:

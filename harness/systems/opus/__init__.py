@@ -11,6 +11,7 @@ SYSTEM = System(
     title="Opus",
     published=Path(__file__).parents[3] / "published" / "opus.yaml",
     claims="lightrig.suites.claims.opus.claims:COMPUTED",
+    figures="lightrig.suites.claims.opus.figures:FIGURES",
     quantities=f"{_PACKAGE}.quantities:QUANTITIES",
     sections=f"{_PACKAGE}.report:SECTIONS",
     generator=f"{_PACKAGE}.generator:generate",

@@ -178,7 +178,7 @@ def scattered(share: float, seed: int) -> Mask:
 
 
 @cache
-def _crossings(shares: tuple[float, ...], job: float) -> tuple[float, ...]:
+def crossings(shares: tuple[float, ...], job: float) -> tuple[float, ...]:
     """Of a job of the service, with as great a share of nodes reported as failed, a seed each."""
     with tempfile.TemporaryDirectory() as folder:
         service = Crossing(SCALED, 3, TP, job, Path(folder))
@@ -186,7 +186,7 @@ def _crossings(shares: tuple[float, ...], job: float) -> tuple[float, ...]:
 
 
 def _cross_tor(share: float, job: float) -> Computed:
-    found = over_draws(_crossings((share,) * DRAWS, job), _ON_TREE)
+    found = over_draws(crossings((share,) * DRAWS, job), _ON_TREE)
     return replace(found, lower=max(found.lower, 0.0), upper=min(found.upper, 1.0))
 
 
@@ -207,7 +207,7 @@ def _knee() -> Computed:
     low, high = np.zeros(DRAWS, dtype=int), np.full(DRAWS, SCALED.nodes // 8)
     while (high - low > 1).any():  # all seeds at once, so that they share a service
         middle = (low + high) // 2
-        crosses = np.array(_crossings(tuple((middle / SCALED.nodes).tolist()), 0.85)) >= 0.01
+        crosses = np.array(crossings(tuple((middle / SCALED.nodes).tolist()), 0.85)) >= 0.01
         low, high = np.where(crosses, low, middle), np.where(crosses, middle, high)
     note = f"{_ON_TREE}. Two were chosen to fit this figure, by Algorithm 1 alone: 6.8 %"
     return over_draws((low / SCALED.nodes).tolist(), note)

@@ -1,11 +1,11 @@
 """Series of the paper's figures that can be computed; none is read off a plot."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
 
-from lightrig.harness.claims.computed import exactly
 from lightrig.harness.claims.figures.curves import (
     Curve,
     Figures,
@@ -18,7 +18,14 @@ from lightrig.harness.systems.infinitehbd.planning.placement import orchestrate
 from lightrig.harness.systems.infinitehbd.planning.traffic import careless, cross_tor_share, job_of
 from lightrig.harness.systems.infinitehbd.planning.wiring import FatTree
 from lightrig.suites.claims.infinitehbd.architectures import ARCHITECTURES, Architecture, waste
-from lightrig.suites.claims.infinitehbd.claims import GPU_DOLLARS, SCALED
+from lightrig.suites.claims.infinitehbd.claims import (
+    COMPUTED,
+    GPU_DOLLARS,
+    SCALED,
+    TP,
+    crossings,
+    scattered,
+)
 from lightrig.suites.claims.infinitehbd.replay import (
     DRAWS,
     GPUS,
@@ -31,6 +38,7 @@ from lightrig.suites.claims.infinitehbd.trace import (
     DAY,
     States,
     independent,
+    node_fault_share,
     production_trace,
     states,
 )
@@ -96,6 +104,20 @@ def waste_over_faults(group: int) -> Sequence[Curve]:
     ]
 
 
+def waste_over_gpu_faults(group: int) -> Sequence[Curve]:
+    """Return waste under independent faults, by the share of faulty GPUs (Fig. 22)."""
+    shares = np.linspace(0, 0.04, 17)
+    random = np.random.default_rng(2)
+    drawn = [
+        independent(GPUS // 4, node_fault_share(share, 4), _MODEL, random)
+        for share in shares.tolist()
+    ]
+    return [
+        drawn_curve(one.name, shares, np.column_stack([waste(one, m, 4, group) for m in drawn]))
+        for one in ARCHITECTURES
+    ]
+
+
 def largest_jobs() -> Sequence[Curve]:
     """Return the largest job that never waits, by TP (Fig. 15)."""
     curves = []
@@ -124,44 +146,70 @@ def waiting_times(group: int) -> Sequence[Curve]:
     ]
 
 
-def _crossing(tree: FatTree, share: float, job: float, seed: int) -> tuple[float, float]:
-    """Return the share of traffic across ToRs, orchestrated and of the baseline."""
-    groups = int(job * tree.nodes * 4) // 32
-    random = np.random.default_rng(seed)
-    faulty = np.zeros(tree.nodes, dtype=bool)
-    faulty[random.permutation(tree.nodes)[: round(share * tree.nodes)]] = True
-    best = orchestrate(tree, faulty, 8, 3, groups)
-    if best is None:
-        return float("nan"), float("nan")
-    ours = cross_tor_share(tree, job_of(tree, best, groups))
-    return ours, cross_tor_share(tree, careless(tree, faulty, 8, 3, groups, random))
-
-
-def _crossings(x: Sequence[float], cases: Sequence[tuple[FatTree, float, float]]) -> list[Curve]:
-    found = np.array([[_crossing(*case, seed=seed) for case in cases] for seed in range(DRAWS)])
+def waiting_days(group: int) -> Sequence[Curve]:
+    """Return the days that jobs of a size wait for repairs (Fig. 23)."""
+    days = float(_repaired_alike()[0].durations.sum()) / DAY
     return [
-        drawn_curve("Optimized", x, found[..., 0]),
-        drawn_curve("Baseline", x, found[..., 1]),
+        replace(
+            one,
+            y=tuple(days * each for each in one.y),
+            lower=tuple(days * each for each in one.lower),
+            upper=tuple(days * each for each in one.upper),
+        )
+        for one in waiting_times(group)
     ]
 
 
 def crossing_by_cluster() -> Sequence[Curve]:
-    """Return traffic across ToRs by the size of the cluster, 85 % of it in the job (Fig. 17a)."""
+    """Return traffic across ToRs by the size of the cluster, 85 % of it in the job (Fig. 17a).
+
+    By Algorithm 1 alone: the service is tried at the size of the other panels.
+    """
     nodes = (512, 1024, 2048)
-    trees = [FatTree(nodes=each, per_tor=2, per_domain=512) for each in nodes]
-    return _crossings([4.0 * each for each in nodes], [(tree, 0.05, 0.85) for tree in trees])
+    found = np.array([[_alone(each, seed) for each in nodes] for seed in range(DRAWS)])
+    gpus = [4.0 * each for each in nodes]
+    return [
+        drawn_curve("Algorithm 1 alone", gpus, found[..., 0]),
+        drawn_curve("Baseline", gpus, found[..., 1]),
+    ]
+
+
+def _alone(nodes: int, seed: int) -> tuple[float, float]:
+    """Return the share across ToRs at 5 % of faults, placed by Algorithm 1 and of the baseline."""
+    tree = FatTree(nodes=nodes, per_tor=2, per_domain=512)
+    groups, random = int(0.85 * nodes * 4) // TP, np.random.default_rng(seed)
+    faulty = np.zeros(nodes, dtype=bool)
+    faulty[random.permutation(nodes)[: round(0.05 * nodes)]] = True
+    best = orchestrate(tree, faulty, TP // 4, 3, groups)
+    if best is None:
+        return float("nan"), float("nan")
+    ours = cross_tor_share(tree, job_of(tree, best, groups))
+    return ours, cross_tor_share(tree, careless(tree, faulty, TP // 4, 3, groups, random))
+
+
+def _crossings(x: Sequence[float], cases: Sequence[tuple[float, float]]) -> list[Curve]:
+    """Return the service's traffic across ToRs, and the baseline's, by faults and job's share."""
+    optimized = np.column_stack([crossings((share,) * DRAWS, job) for share, job in cases])
+    baseline = np.array([[_careless(*case, seed) for case in cases] for seed in range(DRAWS)])
+    return [drawn_curve("Optimized", x, optimized), drawn_curve("Baseline", x, baseline)]
+
+
+def _careless(share: float, job: float, seed: int) -> float:
+    groups, random = int(job * SCALED.nodes * 4) // TP, np.random.default_rng(seed)
+    faulty = scattered(share, seed)
+    return cross_tor_share(SCALED, careless(SCALED, faulty, TP // 4, 3, groups, random))
 
 
 def crossing_by_job() -> Sequence[Curve]:
     """Return traffic across ToRs by the share of GPUs in the job, 5 % faulty (Fig. 17b)."""
     jobs = (0.7, 0.75, 0.8, 0.85, 0.9)
-    return _crossings(jobs, [(SCALED, 0.05, job) for job in jobs])
+    return _crossings(jobs, [(0.05, job) for job in jobs])
 
 
 def crossing_by_faults() -> Sequence[Curve]:
     """Return traffic across ToRs by the share of faulty nodes, 85 % in the job (Fig. 17c)."""
-    shares = tuple(round(0.01 * count, 2) for count in range(11))
-    return _crossings(shares, [(SCALED, share, 0.85) for share in shares])
+    shares = (0.0, 0.02, 0.04, 0.06, 0.07, 0.08, 0.1)
+    return _crossings(shares, [(share, 0.85) for share in shares])
 
 
 def aggregate_costs(group: int = 32) -> Sequence[Curve]:
@@ -199,7 +247,7 @@ def faults_over_time() -> Sequence[Curve]:
     ends = np.cumsum(found.durations) / DAY
     days = np.arange(0, ends[-1], 0.5)
     daily = tuple(share[np.searchsorted(ends, days, side="right")].tolist())
-    numbers = {"mean": exactly(found.mean(share)), "p99": exactly(found.quantile(share, 0.99))}
+    numbers = {"mean": COMPUTED["faulty-nodes"](), "p99": COMPUTED["faulty-nodes-p99"]()}
     return [Curve("production trace", tuple(days.tolist()), daily, daily, daily, 1, numbers)]
 
 
@@ -208,7 +256,7 @@ def faults_distribution() -> Sequence[Curve]:
     found, share = _faulty()
     levels = np.linspace(0, 0.12, 241)
     below = tuple(time_below(found.durations, share, levels).tolist())
-    numbers = {"mean": exactly(found.mean(share)), "p99": exactly(found.quantile(share, 0.99))}
+    numbers = {"mean": COMPUTED["faulty-nodes"](), "p99": COMPUTED["faulty-nodes-p99"]()}
     return [Curve("production trace", tuple(levels.tolist()), below, below, below, 1, numbers)]
 
 
@@ -216,6 +264,8 @@ FIGURES: Figures = {
     "waste-distribution": waste_distribution,
     "waste-over-time": waste_over_time,
     "waste-over-faults": waste_over_faults,
+    "waste-over-gpu-faults": waste_over_gpu_faults,
+    "waiting-days": waiting_days,
     "largest-jobs": largest_jobs,
     "waiting-times": waiting_times,
     "crossing-by-cluster": crossing_by_cluster,

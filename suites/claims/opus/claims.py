@@ -91,7 +91,7 @@ def _least_power_advantage() -> Computed:
 def _gained_more() -> Computed:
     """By how much more provisioning gains at 50 ms in configuration 2 than in 1, in ns."""
     gains = []
-    for config in (_CONFIG_1, _CONFIG_2):
+    for config in (CONFIG_1, CONFIG_2):
         default, ahead = (
             step_seconds(f"{config}_{mode}.csv") for mode in ("baseline", "provision")
         )
@@ -101,7 +101,7 @@ def _gained_more() -> Computed:
 
 
 def _flat() -> Computed:
-    seconds = step_seconds(_CONFIG_3)
+    seconds = step_seconds(CONFIG_3)
     note = (
         f"From the archived table: {seconds['100']:.3f} s at 100 ms, {seconds['0']:.3f} s at none."
     )
@@ -110,7 +110,7 @@ def _flat() -> Computed:
 
 def _estimate() -> Computed:
     """T_native + N T_reconfig over the archived step time of configuration 1, up to 1 s."""
-    seconds = step_seconds(f"{_CONFIG_1}_baseline.csv")
+    seconds = step_seconds(f"{CONFIG_1}_baseline.csv")
     sweep = {int(each): took for each, took in seconds.items() if each != "native"}
     ratios = {
         each: (seconds["native"] + 6 * each / 1000) / took
@@ -172,9 +172,9 @@ def _volume(size: float, note: str) -> Computed:
     return exactly(size / _MIB, note)
 
 
-_CONFIG_1 = "llama3_8b_16gpu_config1"
-_CONFIG_2 = "llama3_8b_64gpu_config2"
-_CONFIG_3 = "deepseek_v3_16b_16gpu_config3_baseline.csv"
+CONFIG_1 = "llama3_8b_16gpu_config1"
+CONFIG_2 = "llama3_8b_64gpu_config2"
+CONFIG_3 = "deepseek_v3_16b_16gpu_config3_baseline.csv"
 
 COMPUTED: Registry = {
     **FURTHER,
@@ -182,13 +182,13 @@ COMPUTED: Registry = {
     "estimate": _estimate,
     "windows": _windows,
     "shifts": _shifts,
-    "step-time-config-1": partial(_against_native, f"{_CONFIG_1}_baseline.csv", "50"),
-    "step-time-config-1-provisioned": partial(_against_native, f"{_CONFIG_1}_provision.csv", "50"),
-    "step-time-config-2": partial(_against_native, f"{_CONFIG_2}_baseline.csv", "50"),
-    "step-time-config-2-provisioned": partial(_against_native, f"{_CONFIG_2}_provision.csv", "50"),
-    "control": partial(_against_native, f"{_CONFIG_2}_baseline.csv", "0", more=True),
-    "control-provisioned": partial(_against_native, f"{_CONFIG_2}_provision.csv", "0", more=True),
-    "suppressed": partial(_against_native, _CONFIG_3, "0", more=True),
+    "step-time-config-1": partial(_against_native, f"{CONFIG_1}_baseline.csv", "50"),
+    "step-time-config-1-provisioned": partial(_against_native, f"{CONFIG_1}_provision.csv", "50"),
+    "step-time-config-2": partial(_against_native, f"{CONFIG_2}_baseline.csv", "50"),
+    "step-time-config-2-provisioned": partial(_against_native, f"{CONFIG_2}_provision.csv", "50"),
+    "control": partial(_against_native, f"{CONFIG_2}_baseline.csv", "0", more=True),
+    "control-provisioned": partial(_against_native, f"{CONFIG_2}_provision.csv", "0", more=True),
+    "suppressed": partial(_against_native, CONFIG_3, "0", more=True),
     "cost-h200": partial(_bill, H200, 128, _dollars),
     "power-h200": partial(_bill, H200, 128, _watts),
     "cost-gb200": partial(_bill, GB200, 512, _dollars),

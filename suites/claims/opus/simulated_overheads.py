@@ -13,20 +13,20 @@ DEVIATION, NARROW, LARGE = 0.0002, 0.0005, 0.006
 _BATCH = "batch_256_mb-1_96stack_seq4096"
 
 
-def _llama(gibps: float) -> Example:
+def llama_example(gibps: float) -> Example:
     """128 H200, Fig. 12."""
     return Example(f"llama_dp4_pp4_tp8_{_BATCH}_{gibps:g}BW", "H200", "llama", 4, 4, 8, gibps)
 
 
-def _gpt(data: int, tensor: int, gpu: str, gibps: float) -> Example:
+def gpt_example(data: int, tensor: int, gpu: str, gibps: float) -> Example:
     """GPT of Figs. 13 and 14: 512 GB200, 512 H200, 2,048 GB200."""
     prefix = "gb200_" * (gpu == "GB200")
     name = f"{prefix}stg_dp{data}_pp4_tp{tensor}_{_BATCH}_{gibps:g}BW"
     return Example(name, gpu, "gpt", data, 4, tensor, gibps)
 
 
-H200, GB200 = _llama(50.0), _gpt(4, 32, "GB200", 100.0)
-H200_512, GB200_2048 = _gpt(16, 8, "H200", 50.0), _gpt(16, 32, "GB200", 100.0)
+H200, GB200 = llama_example(50.0), gpt_example(4, 32, "GB200", 100.0)
+H200_512, GB200_2048 = gpt_example(16, 8, "H200", 50.0), gpt_example(16, 32, "GB200", 100.0)
 
 
 def _more(example: Example, delay_ms: int, base: str) -> float:
@@ -35,7 +35,7 @@ def _more(example: Example, delay_ms: int, base: str) -> float:
     return step / simulated(example, base, "") - 1
 
 
-def _overhead(example: Example, delay_ms: int, base: str) -> Computed:
+def overhead(example: Example, delay_ms: int, base: str) -> Computed:
     fabric = {"eps": "packet switches", "one_shot": "a one-shot fabric"}[base]
     step = simulated(example, "provisioned", str(delay_ms))
     beside = simulated(example, base, "")
@@ -87,22 +87,22 @@ def _sensitivity() -> Computed:
 def _shrinks() -> Computed:
     """The greater quotient of overheads at 1,600 and 100 Gbit/s."""
     pairs = [
-        (_llama(200.0), _llama(12.5)),
-        (_gpt(4, 32, "GB200", 200.0), _gpt(4, 32, "GB200", 12.5)),
+        (llama_example(200.0), llama_example(12.5)),
+        (gpt_example(4, 32, "GB200", 200.0), gpt_example(4, 32, "GB200", 12.5)),
     ]
     found = [_more(fast, 10, "one_shot") / _more(slow, 10, "one_shot") for fast, slow in pairs]
     return exactly(max(found), "Simulated by the released rules, at 10 ms, against one-shot.")
 
 
 SIMULATED: Registry = {
-    "overhead-h200": partial(_overhead, H200, 100, "eps"),
-    "overhead-gb200": partial(_overhead, GB200, 10, "eps"),
-    "overhead-h200-one-shot": partial(_overhead, H200, 100, "one_shot"),
-    "overhead-gb200-one-shot": partial(_overhead, GB200, 10, "one_shot"),
-    "overhead-h200-100g": partial(_overhead, _llama(12.5), 10, "one_shot"),
-    "overhead-gb200-100g": partial(_overhead, _gpt(4, 32, "GB200", 12.5), 10, "one_shot"),
-    "overhead-h200-512": partial(_overhead, H200_512, 10, "eps"),
-    "overhead-gb200-2048": partial(_overhead, GB200_2048, 10, "eps"),
+    "overhead-h200": partial(overhead, H200, 100, "eps"),
+    "overhead-gb200": partial(overhead, GB200, 10, "eps"),
+    "overhead-h200-one-shot": partial(overhead, H200, 100, "one_shot"),
+    "overhead-gb200-one-shot": partial(overhead, GB200, 10, "one_shot"),
+    "overhead-h200-100g": partial(overhead, llama_example(12.5), 10, "one_shot"),
+    "overhead-gb200-100g": partial(overhead, gpt_example(4, 32, "GB200", 12.5), 10, "one_shot"),
+    "overhead-h200-512": partial(overhead, H200_512, 10, "eps"),
+    "overhead-gb200-2048": partial(overhead, GB200_2048, 10, "eps"),
     "overhead-anywhere": partial(_greatest, 10),
     "overhead-100ms": partial(_greatest, 100),
     "sensitivity": _sensitivity,
