@@ -27,7 +27,7 @@ from fastapi.responses import JSONResponse, PlainTextResponse
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 
-from lightrig.harness.bench.lab_folder import open_folder
+from lightrig.harness.bench.lab_folder import LabFolderError, open_folder
 from lightrig.harness.bench.lease import LeaseLostError
 from lightrig.harness.orchestration.answers import (
     Event,
@@ -38,7 +38,14 @@ from lightrig.harness.orchestration.answers import (
     PlacedJob,
     Problem,
 )
-from lightrig.harness.orchestration.connections import Server
+from lightrig.harness.orchestration.connections import (
+    CLOSE,
+    PROBLEM_TYPE,
+    RETRY_AFTER,
+    Server,
+    TooManyConnectionsError,
+    problem,
+)
 from lightrig.harness.orchestration.jobs import (
     ImpossibleError,
     JobConflictError,
@@ -70,7 +77,6 @@ EPOCH = "Lightrig-Epoch"
 """Header of each answer to one who may ask: the epoch of what is wanted."""
 
 _EPOCH_HEADER = {EPOCH: {"schema": {"type": "integer"}, "required": True}}
-_PROBLEM_TYPE = "application/problem+json"
 
 _Endpoint = Callable[..., Awaitable[fastapi.Response]]
 _Epoch = Annotated[int, fastapi.Query(ge=-1, le=2**63 - 1)]
@@ -89,8 +95,13 @@ _CODES: Mapping[type[Exception], int] = {
     _BodyTooLongError: 413,
     ImpossibleError: 422,
     LeaseLostError: 503,
+    LabFolderError: 503,
+    TooManyConnectionsError: 503,
 }
 """Status of an answer by error; 400 for all others."""
+
+_FULL = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EROFS))
+"""Errors of a folder on which nothing is stored: status 507."""
 
 
 def read_token(file: Path, *, make: bool = False) -> str:
@@ -188,12 +199,16 @@ def application(
         found = running.status()
         return JSONResponse({"epoch": found["epoch"], "jobs": found["jobs"]})
 
-    async def status(after: _Epoch = -1, wait: _Seconds = 0.0) -> fastapi.Response:
+    async def status(
+        request: fastapi.Request, after: _Epoch = -1, wait: _Seconds = 0.0
+    ) -> fastapi.Response:
         """Return the status: at once, or once its epoch exceeds `after` within `wait` seconds."""
-        await _waited(lambda: running.status()["epoch"] > after, wait)
+        await _waited(request, lambda: running.status()["epoch"] > after, wait)
         return JSONResponse(running.status())
 
-    async def job(name: _Name, after: _Epoch = -1, wait: _Seconds = 0.0) -> fastapi.Response:
+    async def job(
+        request: fastapi.Request, name: _Name, after: _Epoch = -1, wait: _Seconds = 0.0
+    ) -> fastapi.Response:
         """Return a job, and the ranks of its groups in order with their links between NIC ports.
 
         At once, or when its circuits are set and its epoch exceeds `after` within `wait` seconds.
@@ -204,7 +219,7 @@ def application(
             found = running.status()["jobs"].get(name, {"epoch": after + 1, "ready": True})
             return bool(found["ready"] and found["epoch"] > after)
 
-        if await _waited(changed, wait):
+        if await _waited(request, changed, wait):
             rings = await run_in_threadpool(running.links, name)
         return JSONResponse({"job": name, **running.status()["jobs"][name], "rings": rings})
 
@@ -223,7 +238,8 @@ def application(
         # Shielded: another connection may wait for the same answer.
         coming = asyncio.shield(asyncio.wrap_future(answered))
         try:
-            return JSONResponse(await asyncio.wait_for(coming, min(wait, LONGEST_WAIT_S)))
+            with request.state.place_to_wait():
+                return JSONResponse(await asyncio.wait_for(coming, min(wait, LONGEST_WAIT_S)))
         except TimeoutError:
             return JSONResponse(ranks.waiting(sent))
 
@@ -247,10 +263,13 @@ def application(
         if token is not None and hmac.compare_digest(
             sent.encode("latin-1"), f"Bearer {token}".encode()
         ):
-            request.state.admit()
+            try:
+                request.state.admit()
+            except TooManyConnectionsError as error:
+                return problem(503, str(error), {**RETRY_AFTER, **CLOSE})
         elif token is not None and not open_to_all:
             why = "expected the header Authorization: Bearer TOKEN of the token file"
-            return _problem(401, why, {"WWW-Authenticate": "Bearer"})
+            return problem(401, why, {"WWW-Authenticate": "Bearer"})
         answered = await call(request)
         if not open_to_all:
             answered.headers[EPOCH] = str(running.status()["epoch"])
@@ -258,11 +277,17 @@ def application(
 
     bodies: dict[_Endpoint, dict[str, Any]] = {request: body}
     paths: list[tuple[str, Any, str, Any, tuple[int, ...]]] = [
-        ("/v1/requests", request, "POST", FabricStatus | Outlook, (400, 404, 409, 413, 422, 503)),
-        ("/v1/status", status, "GET", FabricStatus, (400,)),
+        (
+            "/v1/requests",
+            request,
+            "POST",
+            FabricStatus | Outlook,
+            (400, 404, 409, 413, 422, 503, 507),
+        ),
+        ("/v1/status", status, "GET", FabricStatus, (400, 503)),
         ("/v1/jobs", jobs, "GET", Jobs, ()),
-        ("/v1/jobs/{name}", job, "GET", PlacedJob, (400, 404)),
-        ("/v1/jobs/{name}", withdraw, "DELETE", FabricStatus | Outlook, (400, 404, 503)),
+        ("/v1/jobs/{name}", job, "GET", PlacedJob, (400, 404, 503)),
+        ("/v1/jobs/{name}", withdraw, "DELETE", FabricStatus | Outlook, (400, 404, 503, 507)),
         ("/v1/history", history, "GET", list[Event], (400,)),
         ("/metrics", metrics, "GET", None, ()),
         ("/healthz", healthz, "GET", Health, ()),
@@ -272,7 +297,7 @@ def application(
         parts |= found.pop("$defs")
         bodies[message] = {"required": True, "content": {"application/json": {"schema": found}}}
         path = "/v1/jobs/{name}/messages"
-        paths.append((path, message, "POST", ranks.answer, (400, 403, 404, 409, 413, 503)))
+        paths.append((path, message, "POST", ranks.answer, (400, 403, 404, 409, 413, 503, 507)))
     for path, call, method, answers, codes in paths:
         app.add_api_route(
             path,
@@ -333,9 +358,14 @@ class HttpServer:
         self._thread.join()
 
 
-async def _waited(condition: Callable[[], bool], wait_s: float) -> bool:
-    """Wait for a condition; return whether it came to hold within `wait_s` seconds."""
-    with contextlib.suppress(TimeoutError):
+async def _waited(request: fastapi.Request, condition: Callable[[], bool], wait_s: float) -> bool:
+    """Wait for a condition; return whether it came to hold within `wait_s` seconds.
+
+    Raises `TooManyConnectionsError` where as many wait already as may.
+    """
+    if condition() or not wait_s:
+        return condition()
+    with request.state.place_to_wait(), contextlib.suppress(TimeoutError):
         async with asyncio.timeout(min(wait_s, LONGEST_WAIT_S)):
             while not condition():
                 await asyncio.sleep(_LOOK_AGAIN_S)
@@ -366,17 +396,14 @@ async def _refused(request: fastapi.Request, error: Exception) -> fastapi.Respon
         if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
             routes = [one for one in request.app.routes if one.matches(request.scope)[0].value]
             headers["Allow"] = ", ".join(sorted(set().union(*(one.methods for one in routes))))
-        return _problem(error.status_code, str(error.detail), headers)
+        return problem(error.status_code, str(error.detail), headers)
     if isinstance(error, RequestValidationError):
         found = (f"{each['loc'][-1]}: {each['msg']}" for each in error.errors())
-        return _problem(400, "; ".join(found))
+        return problem(400, "; ".join(found))
     code = next((code for kind, code in _CODES.items() if isinstance(error, kind)), 400)
-    return _problem(code, str(error))
-
-
-def _problem(code: int, detail: str, headers: Mapping[str, str] | None = None) -> fastapi.Response:
-    problem = Problem(type="about:blank", title=HTTPStatus(code).phrase, status=code, detail=detail)
-    return JSONResponse(problem.model_dump(), code, headers, media_type=_PROBLEM_TYPE)
+    if isinstance(error, LabFolderError) and getattr(error.__cause__, "errno", 0) in _FULL:
+        code = 507
+    return problem(code, str(error), RETRY_AFTER if code in {503, 507} else None)
 
 
 def _problems(codes: Iterable[int], token: str | None) -> dict[int | str, dict[str, Any]]:
@@ -385,7 +412,7 @@ def _problems(codes: Iterable[int], token: str | None) -> dict[int | str, dict[s
     return {
         code: {
             "description": HTTPStatus(code).phrase,
-            "content": {_PROBLEM_TYPE: {"schema": reference}},
+            "content": {PROBLEM_TYPE: {"schema": reference}},
         }
         for code in (*codes, *(() if token is None else (401,)))
     }

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import threading
 from collections import defaultdict
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -51,6 +51,9 @@ from lightrig.testbeds import Circuit, LightrigError, Link, Plan, Testbed
 Circuits: TypeAlias = Mapping[str, frozenset[Circuit]]
 """By switch."""
 
+_REPORT_NS = 60_000_000_000
+"""What keeps the loop from its work is reported once in this time."""
+
 
 class Orchestrator:
     """Keeps the switches of a testbed in what its jobs want.
@@ -64,6 +67,11 @@ class Orchestrator:
         state: the file of what is wanted. Raises `OrchestrationError` where it is that of another
             fabric, or was damaged.
         control: by which this process leads; None where no other one can.
+
+    Attributes:
+        alive: whether `run` goes on, or has not begun.
+        ended: why it ended, where another process leads.
+        hindrance: why its last step could not be carried out; empty if it was.
     """
 
     def __init__(
@@ -103,6 +111,7 @@ class Orchestrator:
         self._links_by_job: dict[str, tuple[Job, list[Link]]] = {}
         self._last_heard: dict[str, int] = {}
         self.alive, self.ended = True, ""
+        self.hindrance, self._next_report = "", 0
         self._status: dict[str, Any] = {}
         self._room: tuple[Wanted, bool] | None = None
         self._waiting = Waiting(layout)
@@ -216,16 +225,31 @@ class Orchestrator:
 
     # ------------------------------------------------------------------------ the loop
 
-    def run(self, over: threading.Event, period_s: float) -> None:
+    def run(
+        self,
+        over: threading.Event,
+        period_s: float,
+        report: Callable[[str], None] = lambda why: None,
+    ) -> None:
         """Step until `over` is set, or until another process leads: see `ended`.
 
-        Steps begin a period after one another; one that took longer is followed at once.
+        Steps begin a period after one another; one that took longer is followed at once. One that
+        has no room or no descriptor for the lead or for what is wanted changes no switch, and is
+        followed as if it had: see `hindrance`, which `report` receives as it begins, then once a
+        minute.
         """
         wait_s = period_s
         try:
             while not over.wait(wait_s):
                 began = boot_time()
-                self.step()
+                try:
+                    self.step()
+                    self.hindrance = ""
+                except (LabFolderError, OSError) as error:
+                    if not self.hindrance or began >= self._next_report:
+                        self._next_report = began + _REPORT_NS
+                        report(f"{error}; no switch is changed until that is mended")
+                    self.hindrance = str(error)
                 wait_s = max(period_s - (boot_time() - began) / 1e9, 0.0)
         except LeaseLostError as error:
             self.ended = str(error)

@@ -237,3 +237,157 @@ def test_connections_that_took_all_descriptors_end_no_service(
             assert time.monotonic() - began < WITHIN_S
             assert (status["lead"], client.get("/healthz").json()) == (lead, {"alive": True})
         assert sum(map(is_open, made)) <= connections.MOST_UNASKED
+
+
+def test_a_refused_request_ends_its_connection(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client that has sent a half of its body may read the refusal for a second."""
+    monkeypatch.setattr(connections, "REFUSED_S", 0.2)
+    monkeypatch.setattr(connections, "FIRST_REQUEST_S", 600)
+    made = refused_amid_a_body(port)
+    assert closed(made)
+    made.close()
+
+
+def test_a_host_with_many_connections_pushes_out_its_own_alone(
+    port: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connections, "MOST_UNASKED", 20)
+    monkeypatch.setattr(connections, "FIRST_REQUEST_S", 600)
+    with contextlib.ExitStack() as stack:
+
+        def connect(address: str, sent: bytes = b"GET") -> socket.socket:
+            made = socket.create_connection(("127.0.0.1", port), 30, source_address=(address, 0))
+            made.sendall(sent)
+            return stack.enter_context(made)
+
+        few = [connect("127.0.0.2") for _ in range(3)]
+        many = [connect("127.0.0.3") for _ in range(50)]
+        with client_at(port, tmp_path) as client:
+            assert client.get("/v1/status").status_code == 200
+        assert all(map(is_open, few))
+        assert sum(map(is_open, many)) == 20 - len(few) - 1  # for the client's own
+        # However much room there is, one address has not all of it.
+        monkeypatch.setattr(connections, "MOST_UNASKED", 600)
+        monkeypatch.setattr(connections, "MOST_UNASKED_OF_PEER", 7)
+        last = [connect("127.0.0.4") for _ in range(30)]
+        with client_at(port, tmp_path) as client:
+            assert client.get("/v1/status").status_code == 200
+        assert sum(map(is_open, last)) == 7
+
+
+def with_token(folder: Path, rest: bytes) -> bytes:
+    """Return the beginning of a request with the token, and `rest`."""
+    token = (folder / "s.token").read_text().strip().encode()
+    start = b"POST /v1/requests HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer "
+    return start + token + b"\r\n" + rest
+
+
+@pytest.mark.parametrize("pause", [False, True], ids=["drips", "pauses"])
+def test_an_admitted_request_has_to_end(
+    port: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pause: bool
+) -> None:
+    monkeypatch.setattr(connections, "BETWEEN_BYTES_S", 0.3 if pause else 600)
+    monkeypatch.setattr(connections, "WHOLE_REQUEST_S", 600 if pause else 0.3)
+    with socket.create_connection(("127.0.0.1", port), 30) as made:
+        made.sendall(with_token(tmp_path, b"Content-Length: 1000000\r\n\r\n{"))
+        with contextlib.suppress(ConnectionError):
+            while not pause and not select.select([made], [], [], 0.05)[0]:
+                made.sendall(b" ")
+        assert closed(made)
+    with client_at(port, tmp_path) as client:
+        assert client.get("/v1/status").status_code == 200
+
+
+def unread(port: int, folder: Path) -> socket.socket:
+    """Return a connection whose client asks for answers and reads none."""
+    made = socket.socket()
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    made.connect(("127.0.0.1", port))
+    made.sendall(
+        with_token(folder, b"Content-Length: 0\r\n\r\n").replace(b"POST /v1/requests", ASKED)
+    )
+    return made
+
+
+ASKED = b"GET /openapi.json"
+
+
+def test_an_answer_that_is_not_read_is_given_up(
+    port: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connections, "ANSWER_S", 0.5)
+    with contextlib.closing(unread(port, tmp_path)) as made:
+        poll = select.poll()
+        poll.register(made, select.POLLHUP | select.POLLERR)
+        assert poll.poll(30_000)  # reset
+
+
+def test_few_answers_may_be_read_late(
+    port: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connections, "LATE_ANSWER_S", 0.2)
+    monkeypatch.setattr(connections, "MOST_LATE_ANSWERS", 2)
+    with contextlib.ExitStack() as stack:
+        poll = select.poll()
+        for _ in range(5):
+            made = stack.enter_context(contextlib.closing(unread(port, tmp_path)))
+            poll.register(made, select.POLLHUP | select.POLLERR)
+        ended: set[int] = set()
+        while len(ended) < 3:
+            found = poll.poll(30_000)
+            assert found
+            for descriptor, _ in found:
+                poll.unregister(descriptor)
+                ended.add(descriptor)
+        with client_at(port, tmp_path) as client:
+            for _ in range(3):  # whole looks of the server pass
+                assert client.get("/v1/status", params={"after": 9, "wait": 0.6}).is_success
+        assert not poll.poll(0)
+
+
+def test_more_admitted_connections_than_descriptors_are_refused(tmp_path: Path) -> None:
+    """The limit leaves room for the least number of them alone."""
+    most = connections.MOST_UNASKED + connections.RESERVED_DESCRIPTORS
+    with service(tmp_path, most=most) as port, contextlib.ExitStack() as stack:
+        clients = [
+            stack.enter_context(client_at(port, tmp_path))
+            for _ in range(connections.LEAST_ADMITTED + 1)
+        ]
+        answers = [client.get("/v1/status") for client in clients]
+        assert [one.status_code for one in answers] == [200] * connections.LEAST_ADMITTED + [503]
+        assert answers[-1].headers["Retry-After"] == "1"
+        assert "`ulimit -n 4096`" in answers[-1].json()["detail"]
+        clients[0].close()
+        until = time.monotonic() + 30
+        while clients[-1].get("/v1/status").status_code != 200:
+            assert time.monotonic() < until
+
+
+def test_fewer_requests_wait_than_are_admitted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    most = connections.MOST_UNASKED + connections.RESERVED_DESCRIPTORS
+    later = {"after": 99, "wait": 30}
+    with service(tmp_path, most=most) as port, contextlib.ExitStack() as stack:
+        first = stack.enter_context(socket.create_connection(("127.0.0.1", port), 60))
+        request = with_token(tmp_path, b"\r\n").replace(b"POST /v1/requests", WATCHED)
+        first.sendall(request)
+        client = stack.enter_context(client_at(port, tmp_path))
+        until = time.monotonic() + 30
+        while (found := client.get("/v1/status", params={**later, "wait": 0.1})).is_success:
+            assert time.monotonic() < until
+        assert (found.status_code, found.headers["Retry-After"]) == (503, "1")
+        assert client.get("/v1/status").status_code == 200
+
+
+WATCHED = b"GET /v1/status?after=99&wait=60"
+
+
+def test_errors_of_connections_are_one_line(
+    port_with_keys: int, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Clients that speak no TLS, or end amid a handshake, write no traceback each."""
+    for sent in (b"GET / HTTP/1.1\r\n\r\n", b"\x16\x03\x01\x02\x00\x01", bytes(300)) * 5:
+        with socket.create_connection(("127.0.0.1", port_with_keys), 30) as made:
+            made.sendall(sent)
+    assert len(capfd.readouterr().err.splitlines()) <= 1

@@ -230,7 +230,8 @@ def _serve(system: System, options: OrchestrateOptions, state: Path, place: "Ser
             ranks.start()
         server = lab(lambda: place.server(serving, running, ranks))
         with contextlib.closing(server), options.written(running):
-            loop = threading.Thread(target=running.run, args=(over, options.period), daemon=True)
+            arguments = over, options.period, lambda why: echo(why, err=True)
+            loop = threading.Thread(target=running.run, args=arguments, daemon=True)
             loop.start()
             options.announce(place)
             while not over.wait(LOOK_AGAIN_S) and running.alive:

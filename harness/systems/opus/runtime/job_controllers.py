@@ -273,10 +273,13 @@ class JobControllers:
 
     def _take(self, controlled: _Controlled, after: Controller, sent: tuple[Any, ...]) -> None:
         """Store what a controller has become, then say what it says."""
-        changed = after != controlled.controller
-        controlled.controller = after
-        if changed:
-            self._store()
+        before, controlled.controller = controlled.controller, after
+        if after != before:
+            try:
+                self._store()
+            except LightrigError:  # who sent the message sends it again
+                controlled.controller = before
+                raise
         for each in sent:
             if isinstance(each, Program):
                 controlled.programs.append(each)
@@ -426,6 +429,20 @@ class JobControllers:
     # ------------------------------------------------------------------------- the file
 
     def _store(self) -> None:
+        """Store all controllers.
+
+        The thread has no client that would ask again: it waits until the folder takes them.
+        """
+        while True:
+            try:
+                self._write()
+                return
+            except LabFolderError:
+                if self._over or threading.current_thread() is not self._thread:
+                    raise
+                self._turn.wait(AGAIN_S)
+
+    def _write(self) -> None:
         if self._control is not None:
             self._control.check()
         jobs = [
