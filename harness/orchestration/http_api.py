@@ -27,7 +27,7 @@ from fastapi.responses import JSONResponse, PlainTextResponse
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 
-from lightrig.harness.bench.lab_folder import LabFolderError, open_folder
+from lightrig.harness.bench.lab_folder import LabFolderError, opened
 from lightrig.harness.bench.lease import LeaseLostError
 from lightrig.harness.orchestration.answers import (
     Event,
@@ -62,7 +62,6 @@ from lightrig.harness.orchestration.requests import (
 )
 from lightrig.testbeds import LightrigError
 from lightrig.testbeds.json_text import from_strict_json
-from lightrig.testbeds.private_files import PrivateFileError, read_private
 
 _LONGEST_BODY = 1 << 20
 """Bytes of a request."""
@@ -104,29 +103,29 @@ _FULL = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EROFS))
 """Errors of a folder on which nothing is stored: status 507."""
 
 
-def read_token(file: Path, *, make: bool = False) -> str:
-    """Return the token in a file of mode 0600; make: write a new one where there is no file.
+def new_token(file: Path) -> str:
+    """Write a new token to a file of mode 0600, in the place of an earlier one, and return it.
 
-    Raises `PrivateFileError` for a file that is absent, empty, or that other accounts can use.
+    Who listened where a former service did may have that one's. Raises `LabFolderError`.
     """
-    if make and not file.exists():
-        open_folder(file.parent)
-        made = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
-        with os.fdopen(made, "w") as opened:
-            opened.write(secrets.token_urlsafe(32) + "\n")
-    token = read_private(file, group=False).decode("ascii", "replace").strip()
-    if not token:
-        raise PrivateFileError(
-            f"{file} holds no token: remove it, and the service writes a new one"
-        )
+    token = secrets.token_urlsafe(32)
+    with opened(file.parent) as folder:
+        draft = f".{secrets.token_hex(16)}.draft"
+        made = folder.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL)  # also of a group: 0600
+        with os.fdopen(made, "w") as written:
+            written.write(token + "\n")
+        at = folder.descriptor
+        os.replace(draft, file.name, src_dir_fd=at, dst_dir_fd=at)
     return token
 
 
 def unix_socket(path: Path) -> socket.socket:
     """Return a socket at `path` for this account; one that nothing answers at is replaced.
 
-    Raises `OSError`.
+    A folder that does not exist is made for this account alone. Raises `OSError`.
     """
+    with contextlib.suppress(FileExistsError):
+        path.parent.mkdir(0o700)
     listening = socket.socket(socket.AF_UNIX)
     try:
         if path.is_socket():

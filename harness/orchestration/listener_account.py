@@ -1,9 +1,10 @@
-"""Requests to a service on loopback, sent only where the kernel names its account as a trusted one.
+"""Requests to a service of this machine, sent only where the kernel names a trusted account for it.
 
 A port of loopback belongs to whichever account listens first: another account can wait there for
 the token of a service that has ended. So the client connects, asks the kernel whose the other end
 is, and sends nothing to an account that is neither its own nor root's. Root's is trusted, since
-root reads the token file, and the memory of this process, anyway.
+root reads the token file, and the memory of this process, anyway. At a Unix socket the kernel
+states who listens.
 
 Both the connection's other end and the listener are asked. Until a connection is accepted its end
 has no account of its own, and some kernels name root for it; and the listener may be a later one.
@@ -18,13 +19,15 @@ import os
 import socket
 import struct
 from collections.abc import Iterator
+from http import HTTPStatus
 from pathlib import Path
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import httpx
 
 from lightrig.instruments.clock import SystemClock
 from lightrig.testbeds import LightrigError
+from lightrig.testbeds.private_files import PrivateFileError, read_private
 
 _Address: TypeAlias = tuple[ipaddress.IPv4Address | ipaddress.IPv6Address, int]
 
@@ -53,11 +56,12 @@ class _Row(NamedTuple):
 class AccountTransport(httpx.BaseTransport):
     """Sends each request over a connection of its own, once its other end is known.
 
-    Requests raise `ListenerAccountError` before anything is sent, and `httpx.TransportError`.
+    path: of a Unix socket, in the place of the port of a request. Requests raise
+    `ListenerAccountError` before anything is sent, and `httpx.TransportError`.
     """
 
-    def __init__(self, timeout_s: float) -> None:
-        self._timeout_s = timeout_s
+    def __init__(self, timeout_s: float, path: Path | None = None) -> None:
+        self._timeout_s, self._path = timeout_s, path
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
         """Send a request, and return its answer."""
@@ -65,8 +69,14 @@ class AccountTransport(httpx.BaseTransport):
         made = http.client.HTTPConnection(url.host, url.port or 80, timeout=self._timeout_s)
         try:
             with contextlib.closing(made):
-                made.connect()
-                check_account(made.sock)
+                if self._path is None:
+                    made.connect()
+                    check_account(made.sock)
+                else:
+                    made.sock = socket.socket(socket.AF_UNIX)
+                    made.sock.settimeout(self._timeout_s)
+                    made.sock.connect(str(self._path))
+                    check_socket(made.sock, self._path)
                 target = url.raw_path.decode("ascii")
                 made.request(request.method, target, request.read(), dict(request.headers))
                 answer = made.getresponse()
@@ -75,6 +85,47 @@ class AccountTransport(httpx.BaseTransport):
                 )
         except (OSError, http.client.HTTPException) as error:
             raise httpx.TransportError(str(error) or type(error).__name__) from error
+
+
+class TokenAuth(httpx.Auth):
+    """The token of a file, which is read again where the service no longer takes it.
+
+    A service writes a new one at each start. Raises `PrivateFileError`.
+    """
+
+    def __init__(self, file: Path) -> None:
+        self._file, self._token = file, token_of(file)
+
+    def auth_flow(self, request: httpx.Request) -> Iterator[httpx.Request]:  # type: ignore[override]
+        """Send the token, and the next one after a refusal."""
+        request.headers["Authorization"] = f"Bearer {self._token}"
+        answer: Any = yield request
+        if answer.status_code == HTTPStatus.UNAUTHORIZED:
+            former, self._token = self._token, token_of(self._file)
+            if self._token != former:
+                request.headers["Authorization"] = f"Bearer {self._token}"
+                yield request
+
+
+def token_of(file: Path) -> str:
+    """Return the token in a file of mode 0600, which may be no link; raises `PrivateFileError`."""
+    found = read_private(file, group=False, links=False)
+    token = found.decode("ascii", "replace").strip()
+    if not token:
+        raise PrivateFileError(f"{file} holds no token: start the service again, it writes one")
+    return token
+
+
+def check_socket(connected: socket.socket, path: Path) -> None:
+    """Raise `ListenerAccountError` unless this account or root listens at a Unix socket."""
+    size = struct.calcsize("3i")
+    found = connected.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size)
+    _, account, _ = struct.unpack("3i", found)
+    if account not in {0, os.geteuid()}:
+        raise ListenerAccountError(
+            f"{path}: account {account} listens there, neither this one ({os.geteuid()}) nor root: "
+            "nothing was sent; remove it, or state another --socket PATH"
+        )
 
 
 def check_account(connected: socket.socket) -> None:
@@ -96,14 +147,14 @@ def check_account(connected: socket.socket) -> None:
     if not ends:
         raise ListenerAccountError(
             f"{where}: the kernel does not name the account that listens there: nothing was sent; "
-            "state --socket PATH, for the service and for this command"
+            "without --port service and command use a Unix socket"
         )
     strangers = {row.account for row in [*ends, *_listeners(rows, server)]} - {0, os.geteuid()}
     if strangers:
         raise ListenerAccountError(
             f"{where}: account {min(strangers)} listens there, neither this one ({os.geteuid()}) "
             "nor root: nothing was sent; `ss -ltnp` as root names its process, and the service can "
-            "have another --port, or --socket PATH"
+            "have another --port, or none: a Unix socket"
         )
 
 

@@ -23,8 +23,9 @@ from typer.testing import CliRunner
 from lightrig.harness.cli.app import application
 from lightrig.harness.night.keys import make_keys
 from lightrig.harness.orchestration import answers, connections, http_api
-from lightrig.harness.orchestration.http_api import HttpServer, read_token
+from lightrig.harness.orchestration.http_api import HttpServer, new_token
 from lightrig.harness.orchestration.jobs import OrchestrationError
+from lightrig.harness.orchestration.listener_account import TokenAuth, token_of
 from lightrig.harness.orchestration.orchestrator import Orchestrator
 from lightrig.harness.systems.infinitehbd.generator import render as render_row
 from lightrig.harness.systems.railx.generator import render
@@ -50,14 +51,14 @@ def orchestrator(folder: Path) -> Orchestrator:
 @contextlib.contextmanager
 def at_a_port(service: Orchestrator, folder: Path) -> Iterator[int]:
     listening = socket.create_server(("127.0.0.1", 0))
-    server = HttpServer(service, listening, read_token(folder / "s.token", make=True))
+    server = HttpServer(service, listening, new_token(folder / "s.token"))
     yield listening.getsockname()[1]
     server.close()
 
 
 @contextlib.contextmanager
 def client_at(port: int, folder: Path, token: str = "s.token") -> Iterator[httpx.Client]:
-    headers = {"Authorization": f"Bearer {read_token(folder / token)}"}
+    headers = {"Authorization": f"Bearer {token_of(folder / token)}"}
     with httpx.Client(
         base_url=f"http://127.0.0.1:{port}",
         headers=headers,
@@ -393,20 +394,39 @@ def service(file: Path, state: Path, most_descriptors: int) -> Iterator[int]:
 
 def test_a_token_file_is_of_this_account_alone(tmp_path: Path) -> None:
     file = tmp_path / "a.token"
-    token = read_token(file, make=True)
+    token = new_token(file)
     assert len(token) > 40
     assert file.stat().st_mode & 0o777 == 0o600
-    assert read_token(file, make=True) == token
+    assert token_of(file) == token
+    assert new_token(file) != token
     os.chmod(file, 0o640)
     with pytest.raises(PrivateFileError, match="chmod 600"):
-        read_token(file)
+        token_of(file)
+
+
+def test_a_token_file_of_a_group_s_folder_is_of_this_account_alone(tmp_path: Path) -> None:
+    tmp_path.chmod(0o2770)
+    new_token(tmp_path / "a.token")
+    assert (tmp_path / "a.token").stat().st_mode & 0o777 == 0o600
 
 
 def test_an_empty_token_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "a.token").write_text("\n")
     (tmp_path / "a.token").chmod(0o600)
     with pytest.raises(PrivateFileError, match="holds no token"):
-        read_token(tmp_path / "a.token", make=True)
+        token_of(tmp_path / "a.token")
+
+
+def test_no_link_in_the_place_of_a_token_is_followed(tmp_path: Path) -> None:
+    """Whoever listened would get the first line of the file that it leads to."""
+    (tmp_path / "secret").write_text("of this account\n")
+    (tmp_path / "secret").chmod(0o600)
+    (tmp_path / "a.token").symlink_to("secret")
+    with pytest.raises(PrivateFileError, match="is a link, and none is followed"):
+        token_of(tmp_path / "a.token")
+    new_token(tmp_path / "a.token")
+    assert (tmp_path / "secret").read_text() == "of this account\n"
+    assert not (tmp_path / "a.token").is_symlink()
 
 
 def test_a_request_from_the_command_line(port: int, tmp_path: Path) -> None:
@@ -426,6 +446,20 @@ def test_a_request_from_the_command_line(port: int, tmp_path: Path) -> None:
         3,
         True,
     )
+
+
+def test_a_client_reads_the_token_of_the_next_service(
+    running: Orchestrator, port: int, tmp_path: Path
+) -> None:
+    url = f"http://127.0.0.1:{port}/v1/status"
+    with httpx.Client(auth=TokenAuth(tmp_path / "s.token"), trust_env=False, timeout=30) as client:
+        assert client.get(url).status_code == 200
+        with socket.create_server(("127.0.0.1", 0)) as listening:
+            server = HttpServer(running, listening, new_token(tmp_path / "s.token"))
+            again = f"http://127.0.0.1:{listening.getsockname()[1]}/v1/status"
+            assert client.get(again).status_code == 200
+            server.close()
+        assert client.get(url).status_code == 401  # of the service that has ended
 
 
 def test_a_unix_socket_is_for_processes_of_this_account_and_root(running, tmp_path: Path) -> None:

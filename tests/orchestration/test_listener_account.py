@@ -96,6 +96,25 @@ def test_another_account_that_listens_is_sent_nothing(tmp_path: Path) -> None:
 
 
 @needs_root
+def test_another_account_at_a_unix_socket_is_sent_nothing(tmp_path: Path) -> None:
+    """The path that was stated lies where that account may make files."""
+    for folder in (tmp_path, *tmp_path.parents[:2]):
+        folder.chmod(0o777)
+    path = tmp_path / "api.socket"
+    listens = f"one = socket.socket(socket.AF_UNIX)\none.bind({str(path)!r})\none.listen()\n"
+    listens += f"os.chmod({str(path)!r}, 0o777)\nprint(flush=True)\n"
+    with stranger(listens + TAKES) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        (tmp_path / "grid.yaml").write_text(render(4, 3))
+        asked = ["orchestrate", "railx", str(tmp_path / "grid.yaml"), "--socket", str(path)]
+        done = CliRunner().invoke(application("orchestrate"), [*asked, "--ask", '{"do": "status"}'])
+        assert (done.exit_code, done.stdout) == (3, "")
+        assert f"api.socket: account {STRANGER} listens there" in done.stderr
+        assert process.stdout.readline() == "got b''\n"
+
+
+@needs_root
 def test_a_listener_of_this_account_that_came_later_is_not_the_other_end() -> None:
     """The stranger has the connection already when the service listens again."""
     program = LISTENS.replace("HOST, PORT", "'127.0.0.1', 0").replace("FAMILY", "socket.AF_INET")

@@ -2,6 +2,7 @@
 
 import importlib
 import json
+import os
 import signal
 import socket
 import threading
@@ -15,7 +16,7 @@ from typer.testing import CliRunner
 
 from lightrig.harness.bench.lease import LeaseConflictError
 from lightrig.harness.cli.app import application
-from lightrig.harness.orchestration.listener_account import AccountTransport
+from lightrig.harness.orchestration.listener_account import AccountTransport, TokenAuth
 from lightrig.testbeds import LightrigError
 
 COMMAND = importlib.import_module("lightrig.harness.orchestration.commands.orchestrate")
@@ -30,6 +31,7 @@ class Service:
 
     def __init__(self) -> None:
         self.noted: list[object] = []
+        self.tokens: list[str] = []
         self.handlers: dict[int, object] = {}
         self.alive, self.ended, self.leads = True, "", False
         self.takes_messages = False
@@ -56,7 +58,7 @@ class Service:
     def start(self) -> None:
         self.noted.append("starts")
 
-    def run(self, over, period):
+    def run(self, over, period, report):
         self.noted.append(("runs", period))
         self.end()
 
@@ -75,8 +77,11 @@ class Service:
 
     # The API.
 
-    def read_token(self, file, *, make):
-        assert make
+    def new_token(self, file):
+        self.tokens.append(file.name)
+        file.parent.mkdir(exist_ok=True)
+        file.write_text("made\n")
+        file.chmod(0o600)
         return f"token of {file.name}"
 
     def unix_socket(self, path):
@@ -126,6 +131,7 @@ def service(monkeypatch):
 @pytest.fixture
 def run(tmp_path, service, monkeypatch):
     monkeypatch.setenv("LIGHTRIG_STATE", str(tmp_path / "states"))
+    monkeypatch.chdir(tmp_path)
     file = describe(tmp_path)
     parts = {
         "orchestrator": lambda: lambda fabric: f"orchestrator of {fabric}",
@@ -203,6 +209,17 @@ def test_a_socket_needs_no_token(run, service, tmp_path):
     assert done.stdout == f"{tmp_path / 'lab.yaml'}: socket {path}; Ctrl-C ends it\n"
 
 
+def test_without_an_option_a_unix_socket_of_this_account_is_used(run, service, tmp_path):
+    document = json.loads(run("--json").stdout)
+    folder = tmp_path / "states" / f"orchestrate-{os.geteuid()}"
+    assert Path(document["address"].removeprefix("unix:")).parent == folder
+    assert document["token"] is None
+    assert service.tokens == []
+    # Another file of what is wanted is another service.
+    other = json.loads(run("--json", "--state", tmp_path / "other.json").stdout)
+    assert other["address"] != document["address"]
+
+
 def test_beyond_this_host_a_key_proves_who_asks(run, service, tmp_path):
     at = ("--address", "::1", "--port", "0", "--key", tmp_path / "k.pem")
     done = run(*at)
@@ -238,8 +255,16 @@ def test_a_second_process_waits_only_on_standby(run, service):
     assert (done.exit_code, done.stderr) == (0, "standby: process 7 of gate, leads\n")
     assert service.noted[1:] == ["waits"]
     service.leads = False
+    assert service.tokens == []
     assert run("--port", "0", "--standby").exit_code == 0
     assert "starts" in service.noted
+    (token,) = service.tokens  # there was none
+    # Clients of the leader that is followed have its token.
+    assert run("--port", "0", "--standby").exit_code == 0
+    assert service.tokens == [token]
+    assert service.noted[-5][:3] == ("serves", "port", "made")
+    assert run("--port", "0").exit_code == 0
+    assert service.tokens == [token, token]
 
 
 def test_a_port_that_is_taken_is_named(run, service):
@@ -328,14 +353,14 @@ def test_a_request_is_sent_as_it_is_given(run, service, tmp_path, monkeypatch):
     given, sent, closed = clients
     assert (sent, closed) == (("/v1/requests", {"do": "status"}), "closed")
     assert given["base_url"] == "http://127.0.0.1:81"
-    assert given["headers"] == {"Authorization": "Bearer secret"}
+    assert isinstance(given["auth"], TokenAuth)
     assert (given["trust_env"], given["verify"]) == (False, True)
     assert isinstance(given["transport"], AccountTransport)
     clients.clear()
     refused = run("--key", tmp_path / "k.pem", "--address", "192.0.2.1", "--port", "81", *at)
     assert (refused.exit_code, json.loads(refused.stdout)) == (1, {"error": "no"})
     assert clients[0]["base_url"] == "https://192.0.2.1:81"
-    assert (clients[0]["headers"], clients[0]["verify"]) == ({}, "tls k.pem False")
+    assert (clients[0]["auth"], clients[0]["verify"]) == (None, "tls k.pem False")
     assert clients[0]["transport"] is None
     assert service.noted == ["reads k.pem"]
     token.unlink()

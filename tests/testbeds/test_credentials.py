@@ -85,3 +85,34 @@ def test_a_fifo_is_no_file(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "login", 0o600)
     with pytest.raises(CredentialError, match="no file"):
         look_up(f"file:{tmp_path / 'login'}")
+
+
+def test_a_mounted_secret_is_read_through_its_links(tmp_path: Path) -> None:
+    """As kubelet mounts one: a link to a file below a folder that is a link too."""
+    (tmp_path / "..2026_11_29").mkdir()
+    private_file(tmp_path / "..2026_11_29" / "login", f"admin:{SECRET}".encode(), 0o400)
+    (tmp_path / "..data").symlink_to("..2026_11_29")
+    (tmp_path / "login").symlink_to("..data/login")
+    assert look_up(f"file:{tmp_path / 'login'}") == ("admin", SECRET)
+
+
+def test_links_in_a_circle_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "login").symlink_to("login")
+    with pytest.raises(CredentialError, match="symbolic links"):
+        look_up(f"file:{tmp_path / 'login'}")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root with setpriv can become another account")
+def test_a_link_of_another_account_leads_to_no_file_of_this_one(tmp_path: Path) -> None:
+    private_file(tmp_path / "login", f"admin:{SECRET}".encode())
+    (tmp_path / "link").symlink_to("login")
+    os.lchown(tmp_path / "link", 65534, 65534)
+    with pytest.raises(CredentialError, match="is a link of account 65534, neither") as refused:
+        look_up(f"file:{tmp_path / 'link'}")
+    assert SECRET not in repr(refused.value)
+    # A group's file is taken from its owner, but not through a link from any account.
+    os.lchown(tmp_path / "link", 0, 0)
+    private_file(tmp_path / "login", f"admin:{SECRET}".encode(), 0o640)
+    os.chown(tmp_path / "login", 65534, 0)
+    with pytest.raises(CredentialError, match="belongs to account 65534"):
+        look_up(f"file:{tmp_path / 'link'}")

@@ -1,8 +1,10 @@
 """`lightrig orchestrate SYSTEM FILE`: a system's control plane as a service over HTTP."""
 
 import contextlib
+import hashlib
 import ipaddress
 import json
+import os
 import socket
 import ssl
 import sys
@@ -39,7 +41,7 @@ from lightrig.harness.machine_folder import machine_folder
 from lightrig.harness.orchestration.agents import AgentSwitches, switches_by_host
 from lightrig.harness.orchestration.control import Control
 from lightrig.harness.orchestration.layout import Layout
-from lightrig.harness.orchestration.listener_account import AccountTransport
+from lightrig.harness.orchestration.listener_account import AccountTransport, TokenAuth, token_of
 from lightrig.harness.orchestration.orchestrator import Orchestrator
 from lightrig.harness.orchestration.rank_messages import RankMessages
 from lightrig.harness.orchestration.status_page import PageWriter
@@ -55,7 +57,6 @@ from lightrig.harness.vocabulary import InstalledNames
 from lightrig.testbeds import LightrigError, SizesOnlyError, Testbed, load
 from lightrig.testbeds.json_text import from_strict_json
 from lightrig.testbeds.parsing import read_as
-from lightrig.testbeds.private_files import read_private
 from lightrig.testbeds.schema import Document
 
 HOST = "127.0.0.1"
@@ -64,9 +65,13 @@ _TIMEOUT_S = 300.0
 LOOK_AGAIN_S = 1.0
 """Period at which a command looks whether its service has ended."""
 
-Port = Annotated[int, typer.Option(min=0, max=65535, help="TCP port on loopback; 0: any free.")]
+Port = Annotated[
+    int | None,
+    typer.Option(min=0, max=65535, help="TCP port on loopback, with a token; 0: any free."),
+]
 Address = Annotated[
-    str, typer.Option(metavar="IP", help="Address of the service; beyond loopback with --key.")
+    str | None,
+    typer.Option(metavar="IP", help="Address of the service; beyond loopback with --key."),
 ]
 Key = Annotated[
     Path | None,
@@ -77,7 +82,9 @@ Key = Annotated[
 UnixSocket = Annotated[
     Path | None,
     typer.Option(
-        "--socket", metavar="PATH", help="A Unix socket instead, for this account and root."
+        "--socket",
+        metavar="PATH",
+        help="Another Unix socket than that of this account in the machine's folder.",
     ),
 ]
 
@@ -87,8 +94,8 @@ class OrchestrateOptions:
     """Arguments and options of the command."""
 
     file: File
-    port: Port = FIRST_PORT
-    address: Address = HOST
+    port: Port = None
+    address: Address = None
     key: Key = None
     at: UnixSocket = None
     state: Annotated[
@@ -130,6 +137,16 @@ class OrchestrateOptions:
     def simulated(self) -> bool:
         """Whether no switch of the lab is driven."""
         return self.instruments == "simulated"
+
+    def socket_of(self, state: Path) -> Path | None:
+        """Return the Unix socket of a state's service; None where an option asks for TCP.
+
+        Its folder is this account's alone: the state's may be one that hosts or accounts share.
+        """
+        if any(each is not None for each in (self.port, self.address, self.key)):
+            return None
+        name = hashlib.sha256(str(state.absolute()).encode()).hexdigest()[:12]
+        return machine_folder() / f"orchestrate-{os.geteuid()}" / f"{name}.socket"
 
     def switches(self, layout: Layout, wiring: Wiring, control: Control) -> Switches:
         """Return the switches: of this process, or of the agents of hosts."""
@@ -188,7 +205,9 @@ def command_of(system: System) -> Any:
     @takes(OrchestrateOptions)
     def command(options: OrchestrateOptions) -> None:
         state = options.state or _state_file(options.file, options.simulated)
-        place = ServicePlace(options.address, options.port, options.key, options.at, _token(state))
+        at = options.at or options.socket_of(state)
+        token = state.with_suffix(".token")
+        place = ServicePlace(options.address, options.port, options.key, at, token)
         if options.ask is None:
             _serve(system, options, state, place)
         else:
@@ -196,8 +215,9 @@ def command_of(system: System) -> Any:
 
     command.__doc__ = (
         f"Place jobs and drive the switches of {system.title}, until Ctrl-C.\n\n"
-        "    Requests come over HTTP on loopback, with the token of a file that this account and "
-        "root can read, on a Unix socket or over mutual TLS: docs/how-to/orchestrate.md. The "
+        "    Requests come over HTTP: on a Unix socket for this account and root, with --port on "
+        "loopback with the token of a file, with --key over mutual TLS: "
+        "docs/how-to/orchestrate.md. The "
         "service may be killed at any time: started again, or followed by one with --standby, it "
         "brings the switches to what was wanted. Exit 0, or 1 where a request was refused, 2 for "
         "an invalid file, 3 if the service did not answer or another one drives the switches."
@@ -213,7 +233,8 @@ def _serve(system: System, options: OrchestrateOptions, state: Path, place: "Ser
         over = stack.enter_context(ended_by_signal())
         layout = lab(lambda: system.load("orchestrator")(fabric))
         control = lab(lambda: Control(state))
-        if not lab(lambda: _lead(control, over, standby=options.standby)):
+        leaders: list[str] = []
+        if not lab(lambda: _lead(control, over, leaders, standby=options.standby)):
             return
         wiring = wiring_of(fabric)
         switches = options.switches(layout, wiring, control)
@@ -228,7 +249,8 @@ def _serve(system: System, options: OrchestrateOptions, state: Path, place: "Ser
             ranks = lab(lambda: taking(running, heard, control))
             stack.callback(ranks.close)
             ranks.start()
-        server = lab(lambda: place.server(serving, running, ranks))
+        # Clients of the service that this one follows go on with its token.
+        server = lab(lambda: place.server(serving, running, ranks, follows=bool(leaders)))
         with contextlib.closing(server), options.written(running):
             arguments = over, options.period, lambda why: echo(why, err=True)
             loop = threading.Thread(target=running.run, args=arguments, daemon=True)
@@ -265,10 +287,18 @@ def clients_of(
     return found
 
 
-def _lead(control: Control, over: threading.Event, *, standby: bool) -> bool:
-    """Lead; on standby, once no other process does, unless `over` is set before."""
+def _lead(control: Control, over: threading.Event, leaders: list[str], *, standby: bool) -> bool:
+    """Lead; on standby, once no other process does, unless `over` is set before.
+
+    leaders: receives the processes that led meanwhile.
+    """
+
+    def report(leader: str) -> None:
+        leaders.append(leader)
+        echo(f"standby: {leader}, leads", err=True)
+
     if standby:
-        return control.wait(over, lambda leader: echo(f"standby: {leader}, leads", err=True))
+        return control.wait(over, report)
     try:
         control.take()
     except LeaseConflictError as error:
@@ -311,11 +341,21 @@ def tls_of(key: Path, *, server: bool) -> ssl.SSLContext:
 
 
 class ServicePlace:
-    """Where a service is reached, and by which proof of who asks."""
+    """Where a service is reached, and by which proof of who asks: at a Unix socket, or over TCP.
+
+    address, port: None for those of a service that states none.
+    """
 
     def __init__(
-        self, address: str, port: int, key: Path | None, path: Path | None, token: Path
+        self,
+        address: str | None,
+        port: int | None,
+        key: Path | None,
+        path: Path | None,
+        token: Path,
     ) -> None:
+        address = HOST if address is None else address
+        port = FIRST_PORT if port is None else port
         try:
             is_local = ipaddress.ip_address(address).is_loopback
         except ValueError:
@@ -334,12 +374,23 @@ class ServicePlace:
         address = f"unix:{self._path}" if self._path else self._host()
         return {"address": address, "token": str(self._token) if self._token else None}
 
-    def server(self, api: ModuleType, running: Any, ranks: RankMessages | None = None) -> Any:
+    def server(
+        self,
+        api: ModuleType,
+        running: Any,
+        ranks: RankMessages | None = None,
+        *,
+        follows: bool = False,
+    ) -> Any:
         """Serve an orchestrator, or an application, there; raises `LightrigError`.
 
-        ranks: what takes messages of ranks of the orchestrator's jobs.
+        ranks: what takes messages of ranks of the orchestrator's jobs. follows: whether another
+        process served it until now, whose token stays.
         """
-        token = api.read_token(self._token, make=True) if self._token else None
+        token = None
+        if self._token:
+            follows = follows and self._token.exists()
+            token = token_of(self._token) if follows else api.new_token(self._token)
         context = tls_of(self._key, server=True) if self._key else None
         try:
             if self._path:
@@ -354,17 +405,12 @@ class ServicePlace:
 
     def client(self) -> httpx.Client:
         """Return a client of the service; raises `LightrigError`."""
-        headers = {}
-        transport: httpx.BaseTransport | None = None
-        if self._path:
-            transport = httpx.HTTPTransport(uds=str(self._path))
-        elif self._token:
-            transport = AccountTransport(_TIMEOUT_S)
-            token = read_private(self._token, group=False).decode("ascii", "replace").strip()
-            headers = {"Authorization": f"Bearer {token}"}
+        transport = None
+        if self._path or self._token:
+            transport = AccountTransport(_TIMEOUT_S, self._path)
         return httpx.Client(
             base_url=self._url(),
-            headers=headers,
+            auth=TokenAuth(self._token) if self._token else None,
             timeout=_TIMEOUT_S,
             trust_env=False,
             verify=tls_of(self._key, server=False) if self._key else True,
@@ -403,10 +449,6 @@ def _ask(place: ServicePlace, text: str) -> None:
     print_json(answer)
     if answered.is_error:
         raise typer.Exit(NO)
-
-
-def _token(state: Path) -> Path:
-    return state.with_suffix(".token")
 
 
 orchestrate = _group()

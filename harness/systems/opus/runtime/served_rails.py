@@ -23,6 +23,7 @@ from lightrig.harness.bench import Fabric, bind_only
 from lightrig.harness.bench.bench import Bench
 from lightrig.harness.bench.fabric import Applied
 from lightrig.harness.jobs.training import TrainingRequest, TrainingRequestError
+from lightrig.harness.orchestration.listener_account import AccountTransport
 from lightrig.harness.signals import uninterrupted
 from lightrig.harness.systems.opus.planning.messages import Rewire
 from lightrig.harness.systems.opus.planning.operations import RailJob
@@ -77,7 +78,7 @@ class ServedJob:
         self._shape, self._keep_alive_s = dict(shape), keep_alive_s
         self._client = httpx.Client(
             base_url="http://lightrig",
-            transport=httpx.HTTPTransport(uds=str(path)),
+            transport=AccountTransport(_TIMEOUT_S, path),
             timeout=_TIMEOUT_S,
         )
         self._turn, self._over = threading.Lock(), threading.Event()
