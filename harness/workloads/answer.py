@@ -8,6 +8,8 @@ from typing import Any, Protocol
 
 from lightrig.harness.workloads.fabrics import FabricError, SimulatedFabric
 from lightrig.harness.workloads.graph import Workload
+from lightrig.harness.workloads.measured_switching import MeasuredSwitching
+from lightrig.harness.workloads.networks import Switching
 from lightrig.harness.workloads.simulator import StepTimes
 from lightrig.testbeds.quantities import format_duration
 
@@ -19,13 +21,15 @@ LINKS = {
     "cp": "between parts of sequences",
 }
 WAITS = {
-    "receive": "data of a neighbouring stage, and its circuits",
+    "receive": "data of a neighbouring stage",
     "send": "a message that is being sent",
-    "circuits": "circuits, refused until nothing else went on",
+    "circuits": "circuits that were being changed",
     **LINKS,
 }
 _SLOPE_NS = 1_000_000
 """How much longer switching is made to see how many changes the step waits for."""
+_DRAWS, _FEWEST_DRAWS, _EVENTS = 40, 5, 4_000_000
+"""Steps that are computed with drawn switching times, and from how many events on fewer are."""
 _SAME = 0.01
 """Part of a step within which a tenth of the bandwidth counts as the same."""
 
@@ -60,6 +64,8 @@ class Answer:
     carried: Mapping[Hashable, float]
     tenth: int
     assumptions: Sequence[str] = field(default_factory=tuple)
+    measured: MeasuredSwitching | None = None
+    drawn: Sequence[int] = ()
 
     @property
     def network_matters(self) -> bool:
@@ -82,7 +88,9 @@ class Answer:
             "simulated_ranks": self.simulated_ranks,
             "folded": dict(self.folded),
             "switching_s": None if self.switching is None else self.switching / 1e9,
+            "switching_of": self._measured(),
             "step_s": self.times.step / 1e9,
+            "drawn_steps_s": [step / 1e9 for step in self.drawn],
             "compute_s": self.times.compute[self.last] / 1e9,
             "exposed_s": self.times.exposed / 1e9,
             "changes": self.times.changes,
@@ -108,18 +116,39 @@ class Answer:
             "assumptions": list(self.assumptions),
         }
 
+    def _measured(self) -> dict[str, Any] | None:
+        if self.measured is None or self.switching is None:
+            return None
+        found = self.measured
+        return {
+            "run": found.run,
+            "testbed": found.testbed,
+            "quantity": found.quantity,
+            "samples": len(found.samples),
+            "simulated": found.simulated,
+        }
+
     def lines(self) -> list[str]:
         """Return the answer for people."""
         lines = [
-            f"{self.name} on {self.fabric}, {self.mode}: computed, nothing was measured",
+            f"{self.name} on {self.fabric}, {self.mode}: computed, "
+            + ("with switching times of a run" if self.drawn else "nothing was measured"),
             f"  step      {format_duration(self.times.step)}, of which "
             f"{format_duration(self.times.exposed)} is not hidden by compute",
         ]
         if self.switching is not None:
             critical = self.critical_changes or 0.0
+            each = f"{format_duration(self.switching)} each"
+            if self.drawn:
+                assert self.measured is not None
+                lines.append(
+                    f"            the middle of {len(self.drawn)} computed steps, from "
+                    f"{format_duration(min(self.drawn))} to {format_duration(max(self.drawn))}"
+                )
+                each = f"each as in run {self.measured.run} (median {each.removesuffix(' each')})"
             lines.append(
-                f"  changes   {self.times.changes} of circuits, {format_duration(self.switching)} "
-                f"each, of which the step waits for {critical:.1f}"
+                f"  changes   {self.times.changes} of circuits, {each}, of which the step waits "
+                f"for {critical:.1f}"
             )
         waits = sorted(self.times.waits[self.last].items(), key=lambda one: -one[1])
         for head, (kind, waited) in zip(["waits", *[""] * 9], waits, strict=False):
@@ -150,29 +179,44 @@ def answer(
     mode: str,
     switching: Sequence[int],
     compare: Sequence[str] = (),
-    progress: Callable[[], None] = lambda: None,
+    measured: MeasuredSwitching | None = None,
+    progress: Callable[[int, int], None] = lambda done, of: None,
 ) -> Answer:
     """Return a step's answer at the first of the switching times, and its curve over all of them.
 
+    measured: what changes take instead; the answer is the middle one of several steps, each with
+    times drawn from them. progress: hears how many steps of how many have been computed.
     Raises `FabricError` for a mode that the fabric has not, and `WorkloadError`.
     """
     for one in (mode, *compare):
         if one not in fabric.modes:
             raise FabricError(f"{label}: no mode {one!r}; its modes are {', '.join(fabric.modes)}")
 
-    def step(of: SimulatedFabric, chosen: str, time: int) -> tuple[Workload, StepTimes]:
+    changes = fabric.changes(mode)
+    done, total = 0, 2 + len(compare) + (len(switching) if changes else 0)
+
+    def step(of: SimulatedFabric, chosen: str, time: Switching) -> tuple[Workload, StepTimes]:
+        nonlocal done
         workload = source.workload(fold_data=of.folds(chosen))
         found = of.simulate(workload, chosen, time)
-        progress()
+        done += 1
+        progress(done, total)
         return workload, found
 
-    changes = fabric.changes(mode)
     workload, times = step(fabric, mode, switching[0])
-    carried = dict(getattr(fabric, "carried", {}))
+    drawn: list[StepTimes] = []
+    fixed = times
+    if changes and measured is not None:
+        count = max(_FEWEST_DRAWS, min(_DRAWS, _EVENTS // max(times.events, 1)))
+        total += count
+        drawn = [step(fabric, mode, measured.draws(seed))[1] for seed in range(count)]
+        drawn.sort(key=lambda one: one.step)
+        times = drawn[(count - 1) // 2]
+    carried = dict(fabric.carried)
     critical = None
     if changes:
         later = step(fabric, mode, switching[0] + _SLOPE_NS)[1]
-        critical = (later.step - times.step) / _SLOPE_NS
+        critical = (later.step - fixed.step) / _SLOPE_NS
     curve = [(switching[0], times.step)] if changes and len(switching) > 1 else []
     curve += [(time, step(fabric, mode, time)[1].step) for time in switching[1:] if changes]
     return Answer(
@@ -190,5 +234,11 @@ def answer(
         workload.traffic(),
         carried,
         step(fabric.scaled(0.1), mode, switching[0])[1].step,
-        (*workload.assumptions, *fabric.assumptions(mode)),
+        (
+            *workload.assumptions,
+            *fabric.assumptions(mode),
+            *([measured.assumption()] if drawn and measured is not None else []),
+        ),
+        measured,
+        [one.step for one in drawn],
     )

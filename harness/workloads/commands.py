@@ -1,5 +1,8 @@
 """`lightrig simulate WORKLOAD FABRIC`: a training step on a fabric that need not exist."""
 
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from math import inf
 from pathlib import Path
@@ -7,13 +10,35 @@ from typing import Annotated
 
 import typer
 
-from lightrig.harness.cli.common import BAD_INPUT, AsJson, echo, give_up, print_json, readable
+from lightrig.harness.cli.common import (
+    BAD_INPUT,
+    RESULTS,
+    AsJson,
+    echo,
+    give_up,
+    load_testbed,
+    print_json,
+    readable,
+    refuse_missing_results,
+)
 from lightrig.harness.system_registry import installed_systems
 from lightrig.harness.workloads import chakra
 from lightrig.harness.workloads.answer import Source, answer
 from lightrig.harness.workloads.description import Described
-from lightrig.harness.workloads.fabrics import GENERIC, FabricError, Maker, fabric
+from lightrig.harness.workloads.fabrics import (
+    GENERIC,
+    FabricError,
+    Maker,
+    SimulatedFabric,
+    fabric,
+)
 from lightrig.harness.workloads.graph import Device, Workload, WorkloadError
+from lightrig.harness.workloads.measured_switching import (
+    MeasuredSwitching,
+    SwitchingRunError,
+    measured_switching,
+)
+from lightrig.harness.workloads.testbed_fabrics import fabric_of, names_a_file
 from lightrig.testbeds.quantities import QuantityError, parse_duration
 
 _DECADES = [10**power for power in range(3, 11)]
@@ -27,10 +52,21 @@ WorkloadFile = Annotated[
 ]
 FabricName = Annotated[
     str,
-    typer.Argument(metavar="FABRIC", help="NAME:key=value,..., as fat-tree:oversubscription=3."),
+    typer.Argument(
+        metavar="FABRIC",
+        help="A testbed file, or NAME:key=value,..., as fat-tree:oversubscription=3.",
+    ),
 ]
 SwitchingTime = Annotated[
-    str, typer.Option(metavar="TIME[..TIME]", help="Of the switches; a range gives a curve.")
+    str,
+    typer.Option(
+        metavar="TIME[..TIME]|RUN",
+        help="Of the switches; a range gives a curve. Or the run that has measured it: its name, "
+        "how it begins, or 'last'.",
+    ),
+]
+ResultsPlace = Annotated[
+    str, typer.Option("--results", metavar="PLACE", help="Where RUN is: a folder, or a URL.")
 ]
 ModeName = Annotated[
     str | None, typer.Option("--mode", metavar="MODE", help="How the fabric is used; its first.")
@@ -58,6 +94,7 @@ def simulate(
     compare: Compare = "",
     device: TimedBy = None,
     write_traces: WriteTraces = None,
+    results: ResultsPlace = RESULTS,
     as_json: AsJson = False,
 ) -> None:
     """Compute a training step on a fabric that need not exist. Exit 0, or 2 for bad input.
@@ -67,18 +104,21 @@ def simulate(
     source = _source(workload, device)
     if write_traces is not None:
         _write(source, write_traces)
-    times = _times(switching_time)
     try:
-        found = fabric(fabric_name, _makers())
-        result = answer(
-            source,
-            found,
-            fabric_name,
-            mode=found.modes[0] if mode is None else mode,
-            switching=times,
-            compare=[each for each in compare.split(",") if each],
-        )
-    except FabricError as error:
+        found, testbed = _fabric(fabric_name)
+        times, measured = _switching(switching_time, results, testbed)
+        with _progress() as progress:
+            result = answer(
+                source,
+                found,
+                fabric_name,
+                mode=found.modes[0] if mode is None else mode,
+                switching=times,
+                compare=[each for each in compare.split(",") if each],
+                measured=measured,
+                progress=progress,
+            )
+    except (FabricError, SwitchingRunError) as error:
         give_up(str(error), BAD_INPUT)
     except WorkloadError as error:
         give_up(f"{workload}: {error}", BAD_INPUT)
@@ -140,6 +180,41 @@ def _makers() -> dict[str, Maker]:
         if system.simulated_fabric is not None:
             found[name] = system.load("simulated_fabric")
     return found
+
+
+def _fabric(text: str) -> tuple[SimulatedFabric, str | None]:
+    """Return a fabric, and the name of the testbed that it is of."""
+    if (named := names_a_file(text)) is None:
+        return fabric(text, _makers()), None
+    testbed = load_testbed(Path(named[0]))
+    return fabric_of(testbed, named[1], _makers()), testbed.name
+
+
+@contextmanager
+def _progress() -> Iterator[Callable[[int, int], None]]:
+    """Show on a terminal's stderr how many steps have been computed."""
+    if not sys.stderr.isatty():
+        yield lambda _done, _of: None
+        return
+    # Drawing takes a while to import.
+    from rich.progress import Progress  # noqa: PLC0415
+
+    from lightrig.harness.cli.terminal import err  # noqa: PLC0415
+
+    with Progress(console=err, transient=True) as bar:
+        task = bar.add_task("computing steps", total=None)
+        yield lambda done, of: bar.update(task, completed=done, total=of)
+
+
+def _switching(
+    text: str, results: str, testbed: str | None
+) -> tuple[list[int], MeasuredSwitching | None]:
+    """Return the switching times to compute with, or the median of a run that measured them."""
+    if not text[:1].isdigit() or Path(results, "runs", text).exists():
+        refuse_missing_results(results)
+        found = measured_switching(results, text, testbed)
+        return [found.median], found
+    return _times(text), None
 
 
 def _times(text: str) -> list[int]:

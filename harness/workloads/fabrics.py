@@ -8,10 +8,10 @@ from typing import Protocol
 
 from lightrig.harness.workloads.collectives import Timing
 from lightrig.harness.workloads.graph import Workload
-from lightrig.harness.workloads.networks import DedicatedLinks
+from lightrig.harness.workloads.networks import DedicatedLinks, Switching
 from lightrig.harness.workloads.shared_links import SharedLinks
 from lightrig.harness.workloads.simulator import Simulator, StepTimes
-from lightrig.testbeds import LightrigError
+from lightrig.testbeds import LightrigError, Testbed
 from lightrig.testbeds.findings import did_you_mean
 from lightrig.testbeds.quantities import QuantityError, parse_duration, parse_rate
 
@@ -39,16 +39,32 @@ class SimulatedFabric(Protocol):
     def scaled(self, factor: float) -> SimulatedFabric:
         """Return the same with other rates out of servers."""
 
-    def simulate(self, workload: Workload, mode: str, switching: int) -> StepTimes:
-        """Return the step; `switching` in nanoseconds."""
+    @property
+    def carried(self) -> Mapping[Hashable, float]:
+        """Bytes of each shared link in the last step; none where links are not shared."""
+
+    def simulate(self, workload: Workload, mode: str, switching: Switching) -> StepTimes:
+        """Return the step."""
 
 
 class Options:
-    """The options of a fabric, each read once; `end` refuses those that nobody has read."""
+    """The options of a fabric, each read once; `end` refuses those that nobody has read.
 
-    def __init__(self, fabric: str, given: Mapping[str, str]) -> None:
+    described: options that a testbed file stands for, where none are given. testbed:
+    that file, for what only a system reads of it.
+    """
+
+    def __init__(
+        self,
+        fabric: str,
+        given: Mapping[str, str],
+        described: Mapping[str, str] | None = None,
+        testbed: Testbed | None = None,
+    ) -> None:
         self._fabric, self._given = fabric, dict(given)
+        self._described = dict(described or {})
         self._known: list[str] = []
+        self.testbed = testbed
 
     def rate(self, key: str, default: str) -> float:
         """Return bytes a nanosecond of a rate such as 400G."""
@@ -90,7 +106,7 @@ class Options:
 
     def _take(self, key: str, default: str) -> str:
         self._known.append(key)
-        return self._given.pop(key, default)
+        return self._given.pop(key, self._described.get(key, default))
 
     def _wrong(self, key: str, problem: str) -> FabricError:
         return FabricError(f"{self._fabric}: {key}: {problem}")
@@ -162,7 +178,7 @@ class FatTree:
         """Return the same with other rates out of servers."""
         return replace(self, rates=self.rates.scaled(factor))
 
-    def simulate(self, workload: Workload, mode: str, switching: int) -> StepTimes:
+    def simulate(self, workload: Workload, mode: str, switching: Switching) -> StepTimes:
         """Return the step."""
         if mode == "packet":
             network = DedicatedLinks(self.rates.bandwidths, self.rates.timing)
@@ -227,8 +243,14 @@ def fabric(text: str, makers: Mapping[str, Maker]) -> SimulatedFabric:
     if name not in makers:
         raise FabricError(
             f"found the unknown fabric {name!r}{did_you_mean(name, makers)}; fabrics are "
-            f"{', '.join(sorted(makers))}, each with options as in fat-tree:oversubscription=3"
+            f"{', '.join(sorted(makers))}, each with options as in fat-tree:oversubscription=3, "
+            "and testbed files"
         )
+    return makers[name](Options(name, options_of(name, rest)))
+
+
+def options_of(name: str, rest: str) -> dict[str, str]:
+    """Return the options of `key=value,...`; raises `FabricError`."""
     given: dict[str, str] = {}
     for part in filter(None, rest.split(",")):
         key, equals, value = part.partition("=")
@@ -237,4 +259,4 @@ def fabric(text: str, makers: Mapping[str, Maker]) -> SimulatedFabric:
         if key in given:
             raise FabricError(f"{name}: the option {key!r} is given twice")
         given[key] = value
-    return makers[name](Options(name, given))
+    return given

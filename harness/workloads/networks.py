@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 
 from lightrig.harness.workloads.collectives import Timing, ring_nanoseconds
 from lightrig.harness.workloads.graph import Group, Node, WorkloadError
 from lightrig.harness.workloads.simulator import Simulator
+
+Switching = int | Callable[[], int]
+"""Nanoseconds of a change of circuits, or what draws those of the next one."""
 
 
 class DedicatedLinks:
@@ -49,18 +51,12 @@ class DedicatedLinks:
         simulator.at(int(begun + sent + self.timing.latency), end)
 
 
-@dataclass(slots=True)
-class _Change:
-    """A change of circuits that waits until what their links carry has been sent."""
-
-    lines: frozenset[Hashable]
-
-
 class Circuits(DedicatedLinks):
     """Links that exist while a controller has their circuits made. What needs a line waits for it.
 
     line_of: the line of a group's ring, or of the pair of ranks of a message; None for links that
-    always are. switching: nanoseconds from the last byte until a changed line carries the next.
+    always are. switching: from the last byte until a changed line carries the next; a line is up
+    `more` nanoseconds later.
     """
 
     def __init__(
@@ -69,13 +65,14 @@ class Circuits(DedicatedLinks):
         timing: Timing,
         line_of: Callable[[tuple[int, ...], str], Hashable | None],
         present: Iterable[Hashable],
-        switching: int,
+        switching: Switching,
+        more: int = 0,
     ) -> None:
         super().__init__(bandwidths, timing)
         self.changes = 0
         self._line_of = line_of
         self._lines = frozenset(present)
-        self._switching = switching
+        self._switching, self._more = switching, more
         self._up_at: dict[Hashable, int] = {}
         self._busy: dict[Hashable, int] = {}
         self._waiting: dict[Hashable, list[Callable[[], None]]] = defaultdict(list)
@@ -95,7 +92,8 @@ class Circuits(DedicatedLinks):
 
     def _make(self, simulator: Simulator, wanted: frozenset[Hashable]) -> None:
         self.draining = False
-        ready = simulator.now + self._switching
+        took = self._switching if isinstance(self._switching, int) else self._switching()
+        ready = simulator.now + took + self._more
         made = sorted(wanted - self._lines, key=repr)
         self._lines = wanted
         for line in made:
@@ -111,12 +109,24 @@ class Circuits(DedicatedLinks):
         return line in self._lines and self._up_at.get(line, 0) <= simulator.now
 
     def _once_up(
-        self, simulator: Simulator, line: Hashable | None, call: Callable[[], None]
+        self,
+        simulator: Simulator,
+        line: Hashable | None,
+        waiting: Mapping[str, Sequence[int]],
+        call: Callable[[], None],
     ) -> None:
+        """Call once a line is up; `waiting`: the ranks that wait, by what for."""
         if line is None or self._is_up(simulator, line):
             call()
-        else:
-            self._waiting[line].append(call)
+            return
+        since = simulator.now
+
+        def came() -> None:
+            for cause, ranks in waiting.items():
+                simulator.circuits_came(ranks, cause, since)
+            call()
+
+        self._waiting[line].append(came)
 
     def begin_collective(
         self, simulator: Simulator, group: Group, node: Node, end: Callable[[], None]
@@ -129,7 +139,7 @@ class Circuits(DedicatedLinks):
                 self._busy[line] = simulator.now + self.collective(group, node)
             DedicatedLinks.begin_collective(self, simulator, group, node, end)
 
-        self._once_up(simulator, line, begin)
+        self._once_up(simulator, line, {group.kind: group.members}, begin)
 
     def begin_message(
         self, simulator: Simulator, source: int, target: int, amount: int, end: Callable[[], None]
@@ -142,4 +152,4 @@ class Circuits(DedicatedLinks):
             if line is not None:
                 self._busy[line] = max(self._busy.get(line, 0), self._free[source, target])
 
-        self._once_up(simulator, line, begin)
+        self._once_up(simulator, line, {"send": [source], "receive": [target]}, begin)

@@ -12,8 +12,8 @@ from __future__ import annotations
 import heapq
 from bisect import insort
 from collections import defaultdict
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 from lightrig.harness.workloads.graph import Group, Kind, Node, Workload, WorkloadError
@@ -57,8 +57,7 @@ class StepTimes:
     Attributes:
         ends: when each simulated rank had done its last node.
         compute: the compute of each.
-        waits: how long compute stood still, of each, by what ended the standstill.
-        kinds: the same in sum.
+        waits: how long compute stood still, of each, until which kind of communication ended.
         changes: how often circuits were changed.
         events: how many events there were.
     """
@@ -68,7 +67,6 @@ class StepTimes:
     waits: list[dict[str, int]]
     changes: int = 0
     events: int = 0
-    circuit_waits: dict[str, int] = field(default_factory=dict)
 
     @property
     def step(self) -> int:
@@ -128,6 +126,15 @@ class Simulator:
         """Return the simulated rank at the other end of a send or receive."""
         return rank + self.node(rank, number).peer
 
+    def circuits_came(self, ranks: Sequence[int], cause: str, since: int) -> None:
+        """Count what these ranks waited for circuits, from then until now, before `cause` began."""
+        for rank in ranks:
+            if not self._computing[rank] and self._unfinished[rank]:
+                began = max(since, self._idle_since[rank])
+                self._waits[rank][cause] += began - self._idle_since[rank]
+                self._waits[rank]["circuits"] += self.now - began
+                self._idle_since[rank] = self.now
+
     def run(self) -> StepTimes:
         """Return the times of the step. Raises `WorkloadError` where ranks wait for each other."""
         workload = self.workload
@@ -150,13 +157,15 @@ class Simulator:
                 break
             before = self._planned
             for rank in range(len(self._left)):
+                if self._unfinished[rank]:  # none computes where no event is left
+                    self._wait(rank, "circuits")
                 self._walk(rank, "circuits")
             if self._planned == before:
                 raise WorkloadError(self._stuck())
         return StepTimes(
             self._ends,
             [workload.graph(rank).compute for rank in range(len(self._left))],
-            [dict(one) for one in self._waits],
+            [{kind: time for kind, time in one.items() if time} for one in self._waits],
             getattr(self.network, "changes", 0),
             count,
         )
@@ -178,13 +187,14 @@ class Simulator:
             else:
                 self._communicating[rank] = False
                 cause = "send" if kind == _SEND else self.group(rank, number).kind
+            if not self._computing[rank]:
+                # Until now compute waited for this, and from now on for what follows it.
+                self._wait(rank, cause)
             if self.control is not None:
                 self.control.ended(self, rank, number)
         self._unfinished[rank] -= 1
         if not self._unfinished[rank]:
             self._ends[rank] = self.now
-            if not self._computing[rank] and cause:
-                self._waits[rank][cause] += self.now - self._idle_since[rank]
         left = self._left[rank]
         for follower in self._followers[rank][number]:
             left[follower] -= 1
@@ -211,9 +221,7 @@ class Simulator:
         if self._computes[rank] and not self._computing[rank]:
             number = heapq.heappop(self._computes[rank])
             self._computing[rank] = True
-            idle = self.now - self._idle_since[rank]
-            if idle:
-                self._waits[rank][cause] += idle
+            self._wait(rank, cause)
             self._plan(rank, number)
         if self._communicating[rank]:
             return
@@ -222,6 +230,12 @@ class Simulator:
             if self._begin(rank, number):
                 del waiting[at]
                 return
+
+    def _wait(self, rank: int, cause: str) -> None:
+        """Count the time since compute has stood still, or since this was called last."""
+        if idle := self.now - self._idle_since[rank]:
+            self._waits[rank][cause] += idle
+            self._idle_since[rank] = self.now
 
     def _plan(self, rank: int, number: int) -> None:
         self._planned += 1

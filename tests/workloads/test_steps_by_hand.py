@@ -95,6 +95,7 @@ def test_circuits_on_demand():
     arrived = 100 + 1001 + 1000 + LATENCY
     assert step.step == arrived + 100 + 1001 + 1020
     assert step.changes == 2
+    assert step.waits[3] == {"receive": 100 + 1000 + LATENCY, "circuits": 2 * 1001, "dp": 1020}
 
 
 def test_circuits_ahead_of_demand():

@@ -14,7 +14,7 @@ from math import sqrt
 
 from lightrig.harness.workloads.collectives import Timing
 from lightrig.harness.workloads.graph import Group, Kind, Workload
-from lightrig.harness.workloads.networks import Circuits, DedicatedLinks
+from lightrig.harness.workloads.networks import Circuits, DedicatedLinks, Switching
 from lightrig.harness.workloads.simulator import Simulator, StepTimes
 
 RING = -1
@@ -35,7 +35,7 @@ def lines_of(bits: Sequence[int]) -> frozenset[Hashable]:
 
 
 def circuits(
-    workload: Workload, bandwidths: Mapping[str, float], timing: Timing, switching: int
+    workload: Workload, bandwidths: Mapping[str, float], timing: Timing, switching: Switching
 ) -> Circuits:
     """Return the network: all rings at first. `switching` in nanoseconds."""
     stages = workload.stages
@@ -47,7 +47,7 @@ def circuits(
         low, high = sorted(stages[member] for member in members)
         return ("pp", low if high == low + 1 else high)
 
-    return Circuits(bandwidths, timing, line_of, lines_of([0] * count), switching + 1)
+    return Circuits(bandwidths, timing, line_of, lines_of([0] * count), switching, 1)
 
 
 class ArchivedControl:
@@ -153,7 +153,7 @@ def on_demand(
     workload: Workload,
     bandwidths: Mapping[str, float],
     timing: Timing,
-    switching: int,
+    switching: Switching,
     *,
     voting: bool = True,
 ) -> tuple[StepTimes, Marks]:
@@ -168,7 +168,7 @@ def provisioned(
     workload: Workload,
     bandwidths: Mapping[str, float],
     timing: Timing,
-    switching: int,
+    switching: Switching,
     ahead: Marks,
 ) -> StepTimes:
     """Return a step whose ranks ask ahead."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass, replace
 
 from lightrig.harness.systems.opus.planning.archived_simulation import (
     on_demand,
@@ -12,6 +13,7 @@ from lightrig.harness.systems.opus.planning.archived_simulation import (
 )
 from lightrig.harness.workloads.fabrics import Options, Rates
 from lightrig.harness.workloads.graph import Workload
+from lightrig.harness.workloads.networks import Switching
 from lightrig.harness.workloads.simulator import StepTimes
 
 
@@ -45,10 +47,15 @@ class Rails:
 
     def scaled(self, factor: float) -> Rails:
         """Return the same with other rates out of servers."""
-        return Rails(self.rates.scaled(factor))
+        return replace(self, rates=self.rates.scaled(factor))
 
-    def simulate(self, workload: Workload, mode: str, switching: int) -> StepTimes:
-        """Return the step; `switching` in nanoseconds."""
+    @property
+    def carried(self) -> Mapping[Hashable, float]:
+        """No link is shared."""
+        return {}
+
+    def simulate(self, workload: Workload, mode: str, switching: Switching) -> StepTimes:
+        """Return the step."""
         bandwidths, timing = self.rates.bandwidths, self.rates.timing
         match mode:
             case "packet":
