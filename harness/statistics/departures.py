@@ -123,6 +123,7 @@ def find_departures(
     uncertainties: Sequence[npt.ArrayLike],
     error: float,
     *,
+    kin: Sequence[Samples] = (),
     tails: bool = False,
     most: int = MOST_BEFORE,
 ) -> list[Departure | None]:
@@ -134,6 +135,8 @@ def find_departures(
         uncertainties: standard uncertainty of the levels of each series, in the same unit: one
             for all nights, or one a night.
         error: probability of a departure of one series where nothing changed.
+        kin: levels of like series, such as those of the same quantity in other tests, whose spread
+            a family of fewer than `FEWEST_SERIES` series takes into account too.
         tails: whether a level is of the tail of its night, such as the greatest value, so that
             one rare event moves it. Where the family has precedents of a miss, p is at least the
             probability of as many such nights (`harness.statistics.precedents`).
@@ -151,7 +154,7 @@ def find_departures(
     """
     found: list[Departure | None] = [None] * len(family)
     for length in range(1, LONGEST_RUN + 1):
-        nights = _Nights(family, uncertainties, length, most, tails=tails)
+        nights = _Nights(family, uncertainties, length, most, kin=kin, tails=tails)
         for at in range(len(family)):
             one = nights.departure(at, error)
             if one is None:
@@ -167,6 +170,7 @@ def find_reaches(
     uncertainties: Sequence[npt.ArrayLike],
     error: float,
     *,
+    kin: Sequence[Samples] = (),
     tails: bool = False,
     most: int = MOST_BEFORE,
 ) -> list[Reach | None]:
@@ -174,7 +178,7 @@ def find_reaches(
 
     None where there are too few nights before. Arguments are those of `find_departures`.
     """
-    nights = _Nights(family, uncertainties, 1, most, tails=tails)
+    nights = _Nights(family, uncertainties, 1, most, kin=kin, tails=tails)
     return [nights.reach(at, error) for at in range(len(family))]
 
 
@@ -188,6 +192,7 @@ class _Nights:
         length: int,
         most: int,
         *,
+        kin: Sequence[Samples],
         tails: bool,
     ) -> None:
         self._family, self._length, self._tails = family, length, tails
@@ -204,6 +209,8 @@ class _Nights:
         ]
         known = [each[0] for each in self._misses if each[0] is not None]
         scattered = [one for one in known if not one.is_of_copies]
+        if len(scattered) < FEWEST_SERIES:
+            scattered += self._of_kin(kin, most)
         self._prior = _prior([one.spread for one in scattered], [one.df for one in scattered])
         self._earlier = [self._deviations(levels, most) for levels in family] if tails else []
 
@@ -251,6 +258,15 @@ class _Nights:
             None if found is None else self._level(last.expected - found),
             last.is_of_copies,
         )
+
+    def _of_kin(self, kin: Sequence[Samples], most: int) -> list[_Miss]:
+        """Return the misses of the last nights of series that are like the family's."""
+        found = [
+            self._miss(levels, float(levels[-1]), 0.0, most)
+            for levels in kin
+            if levels.size > self._length and (not self._ratio or levels.min() > 0)
+        ]
+        return [one for one in found if one is not None and not one.is_of_copies]
 
     def _level(self, value: float) -> float:
         return math.exp(min(value, _GREATEST_LOGARITHM)) if self._ratio else value

@@ -16,7 +16,7 @@ import numpy as np
 
 from lightrig.harness.quantities.registry import find, quantity_of
 from lightrig.harness.report.nights.cells import Numbers
-from lightrig.harness.report.nights.series import Lab, NightSeries
+from lightrig.harness.report.nights.series import Lab, NightSeries, Statistic
 from lightrig.harness.report.nights.series_changes import ERROR
 from lightrig.harness.statistics.counts import count_departure, count_reach
 from lightrig.harness.statistics.departures import (
@@ -148,26 +148,42 @@ class LastNightJudge:
     def _families(self, lab: Lab) -> Iterator[_Family]:
         last = max(night for night, runs in enumerate(lab.runs) if runs)
         families: dict[tuple[str, str, str], list[NightSeries]] = {}
+        kin: dict[tuple[str, Statistic], list[NightSeries]] = {}
         for one in lab.series:
             if np.isfinite(one.level[last]):
                 families.setdefault(one.family, []).append(one)
+                kin.setdefault((one.quantity, one.statistic), []).append(one)
         for family in families.values():
-            rule = self.rule(family[0].quantity, family[0].unit)[0]
-            yield _Family(family, rule, min(rule.error, self._share), last)
+            first = family[0]
+            rule = self.rule(first.quantity, first.unit)[0]
+            rest = [
+                one for one in kin[first.quantity, first.statistic] if one.family != first.family
+            ]
+            yield _Family(family, rest, rule, min(rule.error, self._share), last)
 
 
 class _Family:
-    """Series that scatter alike, on the nights up to `last` that count by their rule."""
+    """Series that scatter alike, on the nights up to `last` that count by their rule.
 
-    def __init__(self, series: Sequence[NightSeries], rule: Rule, error: float, last: int) -> None:
+    kin: series of the same quantity in other tests or cases.
+    """
+
+    def __init__(
+        self,
+        series: Sequence[NightSeries],
+        kin: Sequence[NightSeries],
+        rule: Rule,
+        error: float,
+        last: int,
+    ) -> None:
         self.series = series
         self._rule, self._error, self._last = rule, error, last
         nights = [self._nights(one) for one in series]
         self._levels = [one.level[at] for one, at in zip(series, nights, strict=True)]
         self._uncertainties = [
-            (one.upper - one.lower)[at] / _INTERVAL_OF_SD
-            for one, at in zip(series, nights, strict=True)
+            _width(one)[at] / _INTERVAL_OF_SD for one, at in zip(series, nights, strict=True)
         ]
+        self._kin = [one.level[self._nights(one)] for one in kin]
 
     def departures(self) -> list[SeriesDeparture | None]:
         """Return the departure of each series, if its rule makes it one."""
@@ -179,6 +195,7 @@ class _Family:
                 self._levels,
                 self._uncertainties,
                 self._error,
+                kin=self._kin,
                 tails=self.series[0].is_of_tails,
                 most=self._rule.nights,
             )
@@ -194,6 +211,7 @@ class _Family:
                 self._levels,
                 self._uncertainties,
                 self._error,
+                kin=self._kin,
                 tails=self.series[0].is_of_tails,
                 most=self._rule.nights,
             )
@@ -250,6 +268,16 @@ class _Family:
         if ratio and before.size and low > ratio * float(before.mean()):
             return f"Tonight's median is more than {ratio:g} times that of the nights before."
         return ""
+
+
+def _width(one: NightSeries) -> Numbers:
+    """Return the width of the interval of each night's level, by what differs from night to night.
+
+    How far apart observers look is the same every night: it shifts all levels of a time alike. A
+    single sample does not show its scatter.
+    """
+    width = one.upper - one.lower
+    return np.where(one.n > 1, one.sampling, width) if one.unit == "ns" else width
 
 
 def change_of(rule: Rule, unit: str, before: float, level: float) -> float | None:

@@ -82,6 +82,7 @@ class NightSeries:
     median: Numbers
     lower: Numbers
     upper: Numbers
+    sampling: Numbers
     p99: Numbers
     p99_upper: Numbers
     level: Numbers
@@ -213,6 +214,7 @@ def _of_statistic(series: NightSeries, statistic: Statistic, level: Numbers) -> 
         median=level,
         lower=level,
         upper=level,
+        sampling=np.zeros(level.shape),
         level=level,
         p99=none,
         p99_upper=none,
@@ -283,6 +285,7 @@ def _estimates(cells: Cells) -> dict[str, Numbers]:
         "median": (_at(lower, start, median) + _at(upper, start, median)) / 2,
         "lower": _at(lower, start, first),
         "upper": _at(upper, start, last),
+        "sampling": _at(cells.value, start, last) - _at(cells.value, start, first),
         "p99": (_at(lower, start, p99) + _at(upper, start, p99)) / 2,
         "p99_upper": _at(upper, start, bound),
         "level": _at(cells.value, start, (n - 1) / 2),

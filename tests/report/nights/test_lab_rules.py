@@ -24,6 +24,7 @@ def series(levels, quantity="acknowledged", subject="ocs", half=0.0, n=30, unit=
     none = np.full(level.shape, np.nan)
     counts = np.where(np.isfinite(level), n, 0)
     ends = {"lower": level - half, "upper": level + half, "p99": none, "p99_upper": none}
+    ends["sampling"] = ends["upper"] - ends["lower"]
     return NightSeries(
         *(quantity, subject, "t", subject, unit, counts),
         **{"median": level, "level": level, "greatest": level, **ends},
@@ -75,8 +76,8 @@ def test_a_rule_makes_a_departure_one_or_none(rule, found):
 
 def test_the_stated_error_is_shared_among_the_series_of_its_testbed():
     """p = 1.05e-4: below 1 % / 80, above 1 % / 110, and below 5 % / 110."""
-    few = [series(STILL, subject=f"old{n}") for n in range(79)]
-    many = [series(STILL, subject=f"old{n}") for n in range(109)]
+    few = [series(STILL, quantity=f"old{n}") for n in range(79)]
+    many = [series(STILL, quantity=f"old{n}") for n in range(109)]
     assert words(None, series(LEVELS), *few) == DEPARTED
     assert words(None, series(LEVELS), *many) == []
     assert words(stated(error=0.05), series(LEVELS), *many) == DEPARTED
@@ -86,7 +87,7 @@ def test_the_stated_error_is_shared_among_the_series_of_its_testbed():
 
 def test_testbeds_share_the_error_of_a_page_unless_their_files_state_it():
     """Of two testbeds each has half: 60 series at 0.5 % are as 120 at 1 %."""
-    others = [series(STILL, subject=f"old{n}") for n in range(59)]
+    others = [series(STILL, quantity=f"old{n}") for n in range(59)]
     two = [lab(series(LEVELS), *others), lab(series(STILL), name="far")]
     mine, far = find_series_departures(two)
     assert (mine, far) == ([], [])

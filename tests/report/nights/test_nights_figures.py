@@ -29,7 +29,8 @@ def series(median, half=1.0, unit="dB", p99=NAN):
     empty = np.where(np.isnan(median), NAN, p99)
     n = np.where(np.isnan(median), 0.0, 20.0)
     ends = median - half, median + half
-    return NightSeries("q", "a", "t", "case", unit, n, median, *ends, empty, empty, median, median)
+    of_night = (n, median, *ends, ends[1] - ends[0], empty, empty, median, median)
+    return NightSeries("q", "a", "t", "case", unit, *of_night)
 
 
 def history(nights):

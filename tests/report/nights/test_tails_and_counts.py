@@ -21,6 +21,7 @@ def series(quantity, subject="server0.nic0.p0", unit="ns", **more):
     none = np.full(NIGHTS, np.nan)
     known = {"median": level, "level": level, "lower": level * 0.99, "upper": level * 1.01}
     known |= {"p99": none, "p99_upper": none, "greatest": 4 * level, "n": np.full(NIGHTS, 30.0)}
+    known["sampling"] = level * 0.02
     return NightSeries(quantity, subject, "t", "case", unit, **known | more)
 
 
@@ -144,7 +145,7 @@ def test_a_receiver_that_loses_light_departs_on_its_first_morning(drop):
             level[-1] -= drop
         port = f"server{number // 16}.nic0.p{number // 4 % 4}.lane{number % 4 + 1}"
         ends = {"median": level, "level": level, "lower": level, "upper": level}
-        one = {**ends, "greatest": level, "n": np.ones(NIGHTS)}
+        one = {**ends, "greatest": level, "n": np.ones(NIGHTS), "sampling": 0 * level}
         lanes.append(series("transceiver.received_power", port, "dBm", **one))
     ((*found,),) = find_series_departures([lab(*lanes)])
     expected = ["server2.nic0.p1.lane2"] if drop else []
