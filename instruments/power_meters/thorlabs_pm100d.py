@@ -1,7 +1,7 @@
-"""Thorlabs PM100D, PM100USB and PM400 power meters, with one sensor."""
+"""Thorlabs PM100D, PM100D2, PM100D3, PM100USB, PM101, PM103 and PM400: one sensor each."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, ClassVar
 
 from lightrig.instruments.clock import Clock
@@ -38,10 +38,13 @@ class ThorlabsPm100d(RestorableScpiInstrument):
     Source: the PM100D's SCPI commands as PyMeasure, InstrumentKit and other independent drivers
     use them. Types of sensors, and the newer flags of PM100D2, PM100D3 and PM103: Thorlabs' command
     references (Light_Analysis_Examples, commandDocu), and PyMeasure's pull request 1430.
+
+    Attributes:
+        numbered: whether commands name the channel, as those of a console of two sensors do.
     """
 
-    schemes = ("visa", "scpi", "serial")
-    wire_facts = (
+    schemes: ClassVar[Collection[str]] = ("visa", "scpi", "serial")
+    wire_facts: ClassVar[Sequence[WireFact]] = (
         WireFact(
             "commands", "PM100D manual, page 49, as PyMeasure, InstrumentKit and QCoDeS use them"
         ),
@@ -49,6 +52,7 @@ class ThorlabsPm100d(RestorableScpiInstrument):
         WireFact("least power that is reported (option); speed of a serial line (option)"),
     )
     shared_options = ("sensor",)
+    numbered: ClassVar[bool] = False
     error_meanings: ClassVar[ErrorMeanings] = {
         -113: ("this meter does not know the command", "is the model in the testbed file right?"),
         -222: (
@@ -87,21 +91,21 @@ class ThorlabsPm100d(RestorableScpiInstrument):
         reason="the console may limit it; the window of a reading is the number that it reports",
     )
     unverified: ClassVar[Mapping[str, str]] = {
-        "SENS:POW:RANG:AUTO 1": "a sensor with one range does not take it; what a range does not "
+        "SENS*:POW:RANG:AUTO 1": "a sensor with one range does not take it; what a range does not "
         "show is an error, or reported as the floor",
-        "CONF:POW": "a measurement begins by READ?, whose reply to another quantity is refused: "
+        "CONF*:POW": "a measurement begins by READ?, whose reply to another quantity is refused: "
         "the sensor measures power",
-        "SENS:POW:UNIT W": "W or DBM: no console is known to coerce it, and a refused word stands "
+        "SENS*:POW:UNIT W": "W or DBM: no console is known to coerce it, and a refused word stands "
         "in the error queue, which is read after the command",
     }
 
     def __init__(self, name: str, endpoint: Endpoint, clock: Clock, **options: Any) -> None:
         super().__init__(name, endpoint, clock, **options)
-        self._window: int | None = None
+        self._windows: dict[int, int] = {}
 
     def restored(self) -> None:
-        """Forget the averaging window, which may be another one now."""
-        self._window = None
+        """Forget the averaging windows, which may be others now."""
+        self._windows = {}
 
     def prepare(
         self, channels: Sequence[int], *, wavelength_nm: float, averaging: int | None = None
@@ -111,21 +115,24 @@ class ThorlabsPm100d(RestorableScpiInstrument):
         Raises `DeniedError` for what the sensor cannot do, and where there is none.
         """
         for channel in channels:
-            self.address_of(channel)
-        self._require_sensor()
-        self.wavelength.set(wavelength_nm)
-        self.write("SENS:POW:RANG:AUTO 1")
-        if averaging is not None:
-            self.averages.set(max(math.ceil(averaging / self.sample), 1))
-        self._configure()
+            n = self._suffix(channel)
+            self._require_sensor(channel)
+            self.wavelength.set(wavelength_nm, channel)
+            self.write(f"SENS{n}:POW:RANG:AUTO 1")
+            if averaging is not None:
+                self.averages.set(max(math.ceil(averaging / self.sample), 1), channel)
+            self._configure(channel)
 
     def zero(self, channels: Sequence[int]) -> None:
-        """Take the sensor's dark offset; raises `NotDoneError`."""
+        """Take the sensors' dark offsets, one after the other; raises `NotDoneError`."""
         for channel in channels:
-            self.address_of(channel)
-        command, late = "SENS:CORR:COLL:ZERO:INIT", self.clock.now() + _ZEROING_TIMEOUT
+            self._zero(channel)
+
+    def _zero(self, channel: int) -> None:
+        n = self._suffix(channel)
+        command, late = f"SENS{n}:CORR:COLL:ZERO:INIT", self.clock.now() + _ZEROING_TIMEOUT
         self.write(command)
-        while self.query_bool("SENS:CORR:COLL:ZERO:STAT?"):
+        while self.query_bool(f"SENS{n}:CORR:COLL:ZERO:STAT?"):
             if self.clock.now() > late:
                 raise self.failed(
                     NotDoneError, f"was still zeroing after {_ZEROING_TIMEOUT / 1e9:g} s", command
@@ -141,25 +148,34 @@ class ThorlabsPm100d(RestorableScpiInstrument):
             )
 
     def power(self, ports: Sequence[int]) -> PowerReading:
-        """Return the power on the sensor (dBm), over the averaging time that is set."""
-        for port in ports:
-            self.address_of(port)
-        window = self._window
-        if window is None:
-            self._require_sensor()
-            window = self._configure()
-        asked = self.clock.now()
-        watt = self.query_number("READ?", _READING_TIMEOUT + 2 * window)
-        answered = self.clock.now()
-        if missing_value(watt) is not None:
-            advice = "attenuate, or use a sensor for more power"
-            raise no_value(self, "READ?", 1, watt, advice)
-        return PowerReading(
-            asked, answered, window, {port: dbm(watt, self.floor) for port in ports}
-        )
+        """Return the power on the sensors (dBm), over the averaging times that are set.
 
-    def _require_sensor(self) -> None:
-        query = "SYST:SENS:IDN?"
+        They are read one after the other: the window of the reading is from the first to the last.
+        """
+        numbers = {port: self._suffix(port) for port in ports}
+        for port in ports:
+            if port not in self._windows:
+                self._require_sensor(port)
+                self._configure(port)
+        asked, found = self.clock.now(), {}
+        for port, n in numbers.items():
+            command = f"READ{n}?"
+            watt = self.query_number(command, _READING_TIMEOUT + 2 * self._windows[port])
+            if missing_value(watt) is not None:
+                advice = "attenuate, or use a sensor for more power"
+                raise no_value(self, command, port, watt, advice)
+            found[port] = dbm(watt, self.floor)
+        answered = self.clock.now()
+        window = sum(self._windows[port] for port in numbers)
+        return PowerReading(asked, answered, window, found)
+
+    def _suffix(self, channel: int) -> str:
+        """Return what follows a command's first word; raises `DeniedError` for no channel."""
+        number = self.address_of(channel)
+        return str(number) if self.numbered else ""
+
+    def _require_sensor(self, channel: int) -> None:
+        query = f"SYST:SENS{self._suffix(channel)}:IDN?"
         answer = self.query(query)
         if answer.lower().startswith("no sensor"):
             raise self.refused(answer, advice="plug a sensor in")
@@ -169,9 +185,9 @@ class ThorlabsPm100d(RestorableScpiInstrument):
         if int(kind) not in _POWER_SENSORS:
             raise self.refused("its sensor does not measure power", answer, "plug in one that does")
 
-    def _configure(self) -> int:
-        """Have readings be of power and in watt; return over how many ns they average."""
-        self.write("CONF:POW")
-        self.write("SENS:POW:UNIT W")
-        self._window = round(self.averages.get()) * self.sample
-        return self._window
+    def _configure(self, channel: int) -> None:
+        """Have readings be of power and in watt, and note over how many ns they average."""
+        n = self._suffix(channel)
+        self.write(f"CONF{n}:POW")
+        self.write(f"SENS{n}:POW:UNIT W")
+        self._windows[channel] = round(self.averages.get(channel)) * self.sample

@@ -5,9 +5,14 @@ its replies without a sensor, and to zeroing with light on the sensor; how long 
 """
 
 import math
+from typing import ClassVar
 
 from lightrig.instruments.simulated.protocols.commands import Constant, Ignored, command
-from lightrig.instruments.simulated.protocols.scpi_device import DelayedReply, ScpiDevice
+from lightrig.instruments.simulated.protocols.scpi_device import (
+    DelayedReply,
+    ErrorQueue,
+    ScpiDevice,
+)
 from lightrig.instruments.simulated.protocols.scpi_status import StatusSubsystem
 from lightrig.instruments.simulated.protocols.scpi_values import (
     DECIBELS,
@@ -17,6 +22,7 @@ from lightrig.instruments.simulated.protocols.scpi_values import (
     Flag,
     Number,
     ScpiError,
+    ScpiNode,
 )
 from lightrig.instruments.simulated.registry import DeviceContext
 from lightrig.instruments.simulated.world.detector import Detector, Photodiode
@@ -31,125 +37,83 @@ NO_VALUE = "9.90000000E+37"
 
 _TOO_BRIGHT_TO_ZERO_MW = 1e-5
 _LOWEST_RANGE_W = 10e-9
+NANOMETRES = {"": 1.0, "NM": 1.0}
+POWERS = {**PLAIN, **WATTS}
 
 
-class SimulatedThorlabsPm100d(StatusSubsystem, ScpiDevice):
-    """One power meter console; its option `sensor: false` leaves the sensor unplugged."""
+class PhotodiodeInput(ScpiNode):
+    """An input with a photodiode sensor; subclasses name the patterns of its commands.
 
-    schemes = ("scpi", "serial")
+    Args:
+        context: of the instrument.
+        number: of the channel, from 1.
+        errors: the instrument's error queue.
 
-    wavelength = Number(
-        "[SENSe:]CORRection:WAVelength",
-        default=1550.0,
-        minimum=800.0,
-        maximum=1700.0,
-        units={"": 1.0, "NM": 1.0},
-    )
-    loss = Number(
-        "[SENSe:]CORRection[:LOSS][:INPut][:MAGNitude]",
-        default=0.0,
-        minimum=-60.0,
-        maximum=60.0,
-        units=DECIBELS,
-    )
-    count = Number("[SENSe:]AVERage[:COUNt]", default=1, minimum=1, maximum=10_000)
-    range = Number(
-        "[SENSe:]POWer[:DC]:RANGe[:UPPer]",
-        default=GREATEST_W,
-        minimum=_LOWEST_RANGE_W,
-        maximum=GREATEST_W,
-        units={**PLAIN, **WATTS},
-    )
-    automatic = Flag("[SENSe:]POWer[:DC]:RANGe:AUTO", "[SENSe:]RANGe:AUTO", default=True)
-    unit = Choice("[SENSe:]POWer[:DC]:UNIT", default="W", names=("W", "DBM"))
+    Attributes:
+        sample: time of one averaged sample, in ns.
+        sensor: the reply to the query of the sensor: name, serial number, calibration, type,
+            subtype, flags.
+    """
 
-    def __init__(self, context: DeviceContext) -> None:
-        name, serial = context.spec.name, context.serial
-        super().__init__(name, context.clock, f"Thorlabs,PM100D,{serial},2.4.0")
-        self._light = context.light
-        # Name, serial number, calibration, type, subtype, flags (power, wavelength settable).
-        self._sensor = f"S154C,{serial},04-Mar-2026,1,2,33"
-        self._has_sensor = bool(context.spec.options.get("sensor", True))
-        self._detector = Detector(
-            f"{name}.1", context.chance, Photodiode(noise_w=2e-11, offset_w=5e-10, gain_db=0.1)
-        )
-        self._zeroing = False
-        self._last: str | None = None
-        context.light.on_arrival(1, self._on_light)
+    sample: ClassVar[int] = SAMPLE
+    flags: ClassVar[int] = 33
+    """Power, and wavelength settable: the mask of PM100D and PM400."""
+
+    wavelength = Number(default=1550.0, minimum=800.0, maximum=1700.0, units=NANOMETRES)
+    loss = Number(default=0.0, minimum=-60.0, maximum=60.0, units=DECIBELS)
+    count = Number(default=1, minimum=1, maximum=10_000)
+    range = Number(default=GREATEST_W, minimum=_LOWEST_RANGE_W, maximum=GREATEST_W, units=POWERS)
+    automatic = Flag(default=True)
+    unit = Choice(default="W", names=("W", "DBM"))
+
+    def plug(self, context: DeviceContext, number: int, errors: ErrorQueue) -> None:
+        """Connect the sensor, or none, to the light of the channel."""
+        name = f"{context.spec.name}.{number}"
+        self.has_sensor = bool(context.spec.options.get("sensor", True))
+        self.sensor = f"S154C,{context.serial},04-Mar-2026,1,2,{self.flags}"
+        self.zeroing = False
+        self.last: str | None = None
+        self._name, self._number, self._errors = name, number, errors
+        self._clock, self._light = context.clock, context.light
+        diode = Photodiode(noise_w=2e-11, offset_w=5e-10, gain_db=0.1)
+        self._detector = Detector(name, context.chance, diode)
+        context.light.on_arrival(number, self._on_light)
 
     def _on_light(self, at: int) -> None:
-        self._detector.lit(at, self._light.level(1))
+        self._detector.lit(at, self._light.level(self._number))
 
-    def reset(self) -> None:
-        """Set all parameters to their defaults and discard the last reading."""
-        super().reset()
-        self._last = None
+    def zero(self) -> None:
+        """Begin to take the dark offset; light on the sensor is an error at its end."""
 
-    @command("[SENSe:]AVERage[:COUNt]?")
-    def _query_count(self, *limit: str) -> str:
-        """Return an integer, as InstrumentKit and others read it."""
-        return str(round(float(type(self).count.query(self, limit))))
-
-    _abort = Ignored("ABORt")
-    """Do nothing: a measurement ends before the next command is read."""
-
-    @command("SYSTem:SENSor:IDN?")
-    def _query_sensor(self) -> str:
-        return self._sensor if self._has_sensor else "no sensor"
-
-    @command("[SENSe:]CORRection:COLLect:ZERO[:INITiate]")
-    def _zero(self) -> None:
         def finish() -> None:
-            self._zeroing = False
+            self.zeroing = False
             if self._detector.level > _TOO_BRIGHT_TO_ZERO_MW:
-                self.errors.put(-200, "Execution error")
+                self._errors.put(-200, "Execution error")
             else:
                 self._detector.zero(ZEROING)
 
-        self._zeroing = True
-        self.clock.schedule(self.clock.now() + ZEROING, f"{self.name}/zero", finish)
+        self.zeroing = True
+        self._clock.schedule(self._clock.now() + ZEROING, f"{self._name}/zero", finish)
 
-    @command("[SENSe:]CORRection:COLLect:ZERO:STATe?")
-    def _query_zeroing(self) -> str:
-        return str(int(self._zeroing))
-
-    _ignore = Ignored(
-        "CONFigure[:SCALar][:POWer]", "MEASure[:SCALar][:POWer]", "SYSTem:BEEPer[:IMMediate]"
-    )
-    """Power is all that this sensor measures, and nobody hears the beeper."""
-
-    _query_configuration = Constant("CONFigure?", reply="POW")
-
-    # ------------------------------------------------------------------------ readings
-
-    @command("MEASure[:SCALar][:POWer]?", "READ?")
-    def _read(self) -> DelayedReply:
-        if not self._has_sensor:
+    def begin_reading(self) -> DelayedReply:
+        """Begin a reading, whose reply comes once its samples are averaged."""
+        if not self.has_sensor:
             raise ScpiError(-241, "Hardware missing")
-        averaging = round(self.count) * SAMPLE
-        exposure = self._detector.expose(self.clock.now())
+        averaging = round(self.count) * self.sample
+        exposure = self._detector.expose(self._clock.now())
 
         def finish() -> str:
             self._detector.end(exposure)
-            self._last = self._format(float(exposure.means(averaging, 1)[0]), averaging)
-            return self._last
+            self.last = self._format(float(exposure.means(averaging, 1)[0]), averaging)
+            return self.last
 
         return DelayedReply(averaging, finish)
 
-    @command("INITiate[:IMMediate]")
-    def _trigger(self) -> DelayedReply:
-        reading = self._read()
-
-        def finish() -> None:
-            reading.finish()
-
-        return DelayedReply(reading.after, finish)
-
-    @command("FETCh?")
-    def _fetch(self) -> str:
-        if self._last is None:
+    def fetch(self) -> str:
+        """Return the last reading."""
+        if self.last is None:
             raise ScpiError(-230, "Data corrupt or stale")
-        return self._last
+        return self.last
 
     def _format(self, milliwatt: float, averaging: int) -> str:
         upper = self._upper_w(milliwatt * 1e-3)
@@ -173,3 +137,91 @@ class SimulatedThorlabsPm100d(StatusSubsystem, ScpiDevice):
         while upper < wanted and upper < GREATEST_W:
             upper *= 10
         return min(upper, GREATEST_W)
+
+
+class SimulatedThorlabsPm100d(PhotodiodeInput, StatusSubsystem, ScpiDevice):
+    """One power meter console; its option `sensor: false` leaves the sensor unplugged."""
+
+    schemes = ("scpi", "serial")
+
+    wavelength = Number(
+        "[SENSe:]CORRection:WAVelength",
+        default=1550.0,
+        minimum=800.0,
+        maximum=1700.0,
+        units=NANOMETRES,
+    )
+    loss = Number(
+        "[SENSe:]CORRection[:LOSS][:INPut][:MAGNitude]",
+        default=0.0,
+        minimum=-60.0,
+        maximum=60.0,
+        units=DECIBELS,
+    )
+    count = Number("[SENSe:]AVERage[:COUNt]", default=1, minimum=1, maximum=10_000)
+    range = Number(
+        "[SENSe:]POWer[:DC]:RANGe[:UPPer]",
+        default=GREATEST_W,
+        minimum=_LOWEST_RANGE_W,
+        maximum=GREATEST_W,
+        units=POWERS,
+    )
+    automatic = Flag("[SENSe:]POWer[:DC]:RANGe:AUTO", "[SENSe:]RANGe:AUTO", default=True)
+    unit = Choice("[SENSe:]POWer[:DC]:UNIT", default="W", names=("W", "DBM"))
+
+    def __init__(self, context: DeviceContext) -> None:
+        super().__init__(
+            context.spec.name, context.clock, f"Thorlabs,PM100D,{context.serial},2.4.0"
+        )
+        self.plug(context, 1, self.errors)
+
+    def reset(self) -> None:
+        """Set all parameters to their defaults and discard the last reading."""
+        super().reset()
+        self.last = None
+
+    @command("[SENSe:]AVERage[:COUNt]?")
+    def _query_count(self, *limit: str) -> str:
+        """Return an integer, as InstrumentKit and others read it."""
+        return str(round(float(type(self).count.query(self, limit))))
+
+    _abort = Ignored("ABORt")
+    """Do nothing: a measurement ends before the next command is read."""
+
+    @command("SYSTem:SENSor:IDN?")
+    def _query_sensor(self) -> str:
+        return self.sensor if self.has_sensor else "no sensor"
+
+    @command("[SENSe:]CORRection:COLLect:ZERO[:INITiate]")
+    def _begin_zeroing(self) -> None:
+        self.zero()
+
+    @command("[SENSe:]CORRection:COLLect:ZERO:STATe?")
+    def _query_zeroing(self) -> str:
+        return str(int(self.zeroing))
+
+    _ignore = Ignored(
+        "CONFigure[:SCALar][:POWer]", "MEASure[:SCALar][:POWer]", "SYSTem:BEEPer[:IMMediate]"
+    )
+    """Power is all that this sensor measures, and nobody hears the beeper."""
+
+    _query_configuration = Constant("CONFigure?", reply="POW")
+
+    # ------------------------------------------------------------------------ readings
+
+    @command("MEASure[:SCALar][:POWer]?", "READ?")
+    def _read(self) -> DelayedReply:
+        return self.begin_reading()
+
+    @command("INITiate[:IMMediate]")
+    def _trigger(self) -> DelayedReply:
+        reading = self.begin_reading()
+
+        def finish() -> None:
+            reading.finish()
+
+        return DelayedReply(reading.after, finish)
+
+    @command("FETCh?")
+    def _fetch(self) -> str:
+        return self.fetch()
