@@ -202,7 +202,8 @@ class TaggedSession(WireSession, Generic[R, C]):
         if self._pop(pending.tag) is None:
             return False
         problem = f"did not answer within {waited / 1e9:g} s"
-        remedy = f"{self._advice}; {LONGER}"
+        joint = " " if self._advice.endswith("?") else "; "
+        remedy = joint.join((self._advice, LONGER))
         self._fail(
             [pending], NoReplyError, problem, ("because", self._what_came()), ("try", remedy)
         )

@@ -62,11 +62,15 @@ class PublishedSonic(gnmi_pb2_grpc.gNMIServicer):  # type: ignore[misc]
         config, state: both databases, by table, key and leaf.
         requests: every SetRequest that came.
         refusals: of the next Sets, whether they are carried out first, and status and text.
+        silences: of the next Sets, whether they are carried out; they are not answered.
         refused_subscription: status and text of every Subscribe, if any.
         streams_end: whether a subscription ends with the first change, as one that redis drops.
         loses: whether notifications of changes are lost, as Redis publishes without a receipt.
         kept: keys whose rows of states nothing removes.
     """
+
+    SILENCE = 60.0
+    """How long a Set is not answered, in s; the end of the server ends it."""
 
     def __init__(
         self,
@@ -93,6 +97,7 @@ class PublishedSonic(gnmi_pb2_grpc.gNMIServicer):  # type: ignore[misc]
         self.states = TABLE if rows == "hld" else f"{TABLE}_TABLE"
         self.requests: list[Any] = []
         self.refusals: list[tuple[bool, grpc.StatusCode, str]] = []
+        self.silences: list[bool] = []
         self.refused_subscription: tuple[grpc.StatusCode, str] | None = None
         self.streams_end = False
         self.loses = False
@@ -201,6 +206,11 @@ class PublishedSonic(gnmi_pb2_grpc.gNMIServicer):  # type: ignore[misc]
     def Set(self, request: Any, context: Any) -> Any:  # noqa: N802
         """Apply a SetRequest as one JSON Patch of CONFIG_DB."""
         self.requests.append(request)
+        if self.silences:
+            if self.silences.pop(0):
+                self._carry_out(self._patched(request))
+            self._stopped.wait(self.SILENCE)
+            context.abort(grpc.StatusCode.UNKNOWN, "nobody waits for this")
         carried_out, code, text = self.refusals.pop(0) if self.refusals else (True, None, "")
         if carried_out:
             with self._lock:
@@ -318,11 +328,12 @@ def _below(path: Any, *names: str) -> Any:
 
 @contextlib.contextmanager
 def driven(
-    published: PublishedSonic, folder: Path, ports: int = 4, idle_ms: int = 5_000
+    published: PublishedSonic, folder: Path, ports: int = 4, idle_ms: int = 5_000, **stated: Any
 ) -> Iterator[SonicGnmi]:
     """Serve `published` on loopback, and yield a driver of it.
 
     An idle connection is closed after `idle_ms` (telemetry.go, `idle_conn_duration`: 5 s).
+    stated: options of the driver.
     """
     certificate = ServerCertificate("grpcio")
     file = folder / "trusted.pem"
@@ -335,11 +346,11 @@ def driven(
     port = server.add_secure_port("127.0.0.1:0", grpc.ssl_server_credentials([pair]))
     server.start()
     endpoint = Endpoint("gnmi", "127.0.0.1", port, ("admin", "secret"), certificates=file)
-    driver = SonicGnmi("ocs", endpoint, SystemClock(), ports=ports)
+    driver = SonicGnmi("ocs", endpoint, SystemClock(), ports=ports, **stated)
     try:
         yield driver
     finally:
         driver.close()
-        server.stop(0).wait()
         published.stop()
+        server.stop(0).wait()
         pool.shutdown(wait=False)

@@ -40,8 +40,11 @@ def opened(tmp_path: Path) -> Iterator[Open]:
     """Serve a switch, and return a driver of it."""
     with ExitStack() as stack:
 
-        def opened(published: PublishedSonic, ports: int = N, idle_ms: int = 5_000) -> SonicGnmi:
-            driver: AbstractContextManager[SonicGnmi] = driven(published, tmp_path, ports, idle_ms)
+        def opened(
+            published: PublishedSonic, ports: int = N, idle_ms: int = 5_000, **options: Any
+        ) -> SonicGnmi:
+            driver: AbstractContextManager[SonicGnmi]
+            driver = driven(published, tmp_path, ports, idle_ms, **options)
             return stack.enter_context(driver)
 
         yield opened
@@ -345,6 +348,37 @@ def test_a_set_whose_service_does_not_answer_the_server_is_no_denial(
     operation = switch.change([circuit(2, 1)], [circuit(1, 2)])
     with pytest.raises(StateUnknownError, match=said):
         operation.done()
+
+
+@pytest.mark.parametrize(
+    ("carried_out", "found"),
+    [(True, "has the whole change"), (False, "has nothing of the change yet")],
+)
+def test_a_set_whose_answer_does_not_arrive_is_read_back(
+    opened: Open, *, carried_out: bool, found: str
+) -> None:
+    published = PublishedSonic()
+    published.configure("2A-1B")
+    published.silences = [carried_out]
+    switch = opened(published, commit_time=SECOND // 2)
+    with pytest.raises(StateUnknownError, match=f"its configuration {found}") as raised:
+        switch.change([circuit(2, 1)], [circuit(1, 2)]).done()
+    assert "did not answer within 0.5 s" in str(raised.value)
+    assert len(published.requests) == 1
+    assert switch.circuits() == {circuit(1, 2) if carried_out else circuit(2, 1)}
+
+
+@pytest.mark.parametrize("carried_out", [True, False])
+def test_a_port_whose_answer_does_not_arrive_is_read_back(
+    opened: Open, *, carried_out: bool
+) -> None:
+    published = PublishedSonic()
+    published.silences = [carried_out]
+    switch = opened(published, commit_time=SECOND // 2)
+    found = "has the whole change" if carried_out else "has nothing of the change yet"
+    with pytest.raises(StateUnknownError, match=f"its configuration {found}"):
+        switch.set_shutters([2, N + 3], is_open=False)
+    assert switch.shutters([2, N + 3]) == {2: not carried_out, N + 3: not carried_out}
 
 
 def test_a_connection_that_is_closed_while_idle_is_opened_again(opened: Open) -> None:

@@ -57,6 +57,9 @@ _REFUSALS = {
 }
 """Status codes of a Set that was not begun; after any other one the configuration is read back."""
 
+_UNANSWERED = (NoReplyError, DisconnectedError)
+"""Errors of a Set whose answer did not arrive: it may be carried out, or still be."""
+
 _STILL_APPLIED = re.compile(r"Timeout \d+")
 """Text of a Set whose service did not answer the server in time, and goes on (dbus_client.go)."""
 
@@ -259,24 +262,28 @@ class SonicGnmi(SonicDatabases):
         """Wait for the reply to a Set; `before` is what was configured then.
 
         Raises:
-            StateUnknownError: it failed, and the configuration has it, or a part of it.
+            StateUnknownError: it failed, and the configuration has it, or a part of it; or no
+                answer came, whatever the configuration has now.
             DeniedError: it failed, and nothing was changed.
         """
+        new = set(added) - set(before)
         try:
             return self._outcome(pending, self._request(removed, added, before))
         except DeniedError as error:
             if error.code in _REFUSALS:
                 raise
             denial = error
-        new = set(added) - set(before)
+        except _UNANSWERED as error:
+            self._read_back(error, removed, new)
+            raise
         now = self._read_back(denial, removed, new)
         if now == frozenset(before) and (set(removed) == now if not added else not now):
             # A client that adds a row from here on loses it: JSON Patch has no comparison in gNMI.
             whole = self._whole(added)
             try:
                 return self._outcome(self._session.submit("Set", whole), whole)
-            except DeniedError as error:
-                if error.code not in _REFUSALS:
+            except (DeniedError, *_UNANSWERED) as error:
+                if not isinstance(error, DeniedError) or error.code not in _REFUSALS:
                     self._read_back(error, removed, new)
                 raise
         raise denial
@@ -289,15 +296,17 @@ class SonicGnmi(SonicDatabases):
         return reply
 
     def _read_back(
-        self, denial: DeniedError, removed: Collection[Circuit], added: Collection[Circuit]
+        self, failure: InstrumentError, removed: Collection[Circuit], added: Collection[Circuit]
     ) -> frozenset[Circuit]:
         """Return what is configured after a Set that failed, unless that is the change."""
         try:
             now = self._configured()
         except InstrumentError as error:
-            raise self._unknown(denial, f"cannot be read: {error}") from denial
+            if isinstance(failure, _UNANSWERED):
+                raise failure from error
+            raise self._unknown(failure, f"cannot be read: {error}") from failure
         self._check_undone(
-            denial,
+            failure,
             {self._id(circuit) for circuit in set(added) - now},
             {self._id(circuit) for circuit in set(removed) & now},
             len(added) + len(removed),
@@ -305,28 +314,34 @@ class SonicGnmi(SonicDatabases):
         return now
 
     def _check_undone(
-        self, denial: DeniedError, missing: Collection[str], left: Collection[str], count: int
+        self, failure: InstrumentError, missing: Collection[str], left: Collection[str], count: int
     ) -> None:
-        """Raise `StateUnknownError` unless all `count` parts are `missing` or `left`."""
+        """Raise `StateUnknownError` unless all `count` parts are `missing` or `left` for good."""
         if not count:
             return
-        if len(missing) + len(left) == count and _STILL_APPLIED.search(denial.text):
-            raise self._unknown(denial, "has nothing of the change yet") from denial
+        if len(missing) + len(left) == count:
+            if not isinstance(failure, DeniedError) or _STILL_APPLIED.search(failure.text):
+                raise self._unknown(failure, "has nothing of the change yet") from failure
+            return
         parts = [("missing", missing), ("still there", left)]
         listed = [(what, ", ".join(sorted(ids))) for what, ids in parts if ids]
         if not listed:
-            raise self._unknown(denial, "has the whole change") from denial
-        if len(missing) + len(left) < count:
-            raise self._unknown(denial, "has a part of the change", *listed) from denial
+            raise self._unknown(failure, "has the whole change") from failure
+        raise self._unknown(failure, "has a part of the change", *listed) from failure
 
     def _unknown(
-        self, denial: DeniedError, found: str, *details: tuple[str, str]
+        self, failure: InstrumentError, found: str, *details: tuple[str, str]
     ) -> InstrumentError:
+        if isinstance(failure, DeniedError):
+            problem = "failed a Set"
+            details = (("answered", f"{failure.code} {failure.text}".rstrip()), *details)
+        else:
+            first = str(failure).partition("\n")[0].removeprefix(f"{self.name} ")
+            problem = f"has a Set without an answer ({first})"
         return self.failed(
             StateUnknownError,
-            f"failed a Set, and its state is unknown: its configuration {found}",
-            denial.command,
-            ("answered", f"{denial.code} {denial.text}".rstrip()),
+            f"{problem}, and its state is unknown: its configuration {found}",
+            failure.command,
             *details,
             ("try", "read its circuits and ports before the next change; was the Set saved?"),
         )
@@ -458,15 +473,17 @@ class SonicGnmi(SonicDatabases):
             self._update(request, {(*PORTS, self._port_id(port), leaf): value})
         try:
             self._session.call("Set", request, self.commit_time)
-        except DeniedError as denial:
-            if denial.code in _REFUSALS:
+        except (DeniedError, *_UNANSWERED) as failure:
+            if isinstance(failure, DeniedError) and failure.code in _REFUSALS:
                 raise
             try:
                 rows = self._port_entries()
             except InstrumentError as error:
-                raise self._unknown(denial, f"cannot be read: {error}") from denial
+                if isinstance(failure, _UNANSWERED):
+                    raise failure from error
+                raise self._unknown(failure, f"cannot be read: {error}") from failure
             missing = [p for p, leaf in leaves.items() if rows.get(p, {}).get(leaf) != value]
-            self._check_undone(denial, list(map(self._port_id, missing)), (), len(leaves))
+            self._check_undone(failure, list(map(self._port_id, missing)), (), len(leaves))
             raise
 
 
