@@ -20,6 +20,10 @@ DRIVER_OPTIONS: Mapping[str, Mapping[str, Sequence[str]]] = {
 """Options of the driver by which it speaks differently, by wire."""
 
 
+class NotOfferedError(Exception):
+    """The driver has no such operation on this wire."""
+
+
 def _starts(rig: Rig, switch: Any) -> None:
     assert switch.identity().simulated
     assert rig.model != "polatis" or switch.size() == (16, 16)
@@ -86,7 +90,7 @@ def _reads_power(rig: Rig, switch: Any) -> None:
 
 def _follows(rig: Rig, switch: Any) -> None:
     if not hasattr(switch, "follow_circuits"):
-        return
+        raise NotOfferedError
     switch.change([], [Circuit(3, 29), Circuit(5, 18)]).done()
     following = switch.follow_circuits()
     for remove, add in (({(3, 29)}, {(3, 31)}), ({(5, 18)}, set()), ({(3, 31)}, set())):
@@ -109,13 +113,13 @@ _OF_ALL = {
 OPERATIONS: Mapping[str, Mapping[str, Callable[[Rig, Any], None]]] = {
     "polatis": {**_OF_ALL, "closes and opens a shutter": _shuts, "reads power": _reads_power},
     "calient-s": {**_OF_ALL, "reads power": _reads_power},
-    "sonic-ocs": {**_OF_ALL, "follows circuits, where offered": _follows},
+    "sonic-ocs": {**_OF_ALL, "follows circuits": _follows},
 }
 """Operations of each model's driver."""
 
 
 def outcome(model: str, wire: str, forms: Forms, operation: str) -> str:
-    """Carry out `operation` on a new switch; return "right", "wrong" or the error's class."""
+    """Carry out `operation` on a new switch; return "right", "wrong", "not offered", an error."""
     clock = VirtualClock(stall_timeout=20)
     driver: dict[str, Any] = {
         name: form for name, form in forms.items() if name in DRIVER_OPTIONS.get(wire, {})
@@ -131,6 +135,8 @@ def outcome(model: str, wire: str, forms: Forms, operation: str) -> str:
             OPERATIONS[model][operation](rig, rig.driver(**driver))
     except AssertionError:
         return "wrong"
+    except NotOfferedError:
+        return "not offered"
     except InstrumentError as error:
         return type(error).__name__
     finally:
