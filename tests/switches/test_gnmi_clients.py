@@ -6,9 +6,10 @@ and mixed_db_client.go (all of CONFIG_DB is saved after a Set that was not refus
 """
 
 import contextlib
+import json
 import queue
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -271,3 +272,45 @@ def test_once_ends_by_itself_and_poll_answers_each_poll(
         client.set(delete=[sides("1A-2B")[0], sides("3A-5B")[0]], encoding="json_ietf")
         assert polled()["delete"] == [{"path": STATES.partition(":/")[2]}]
         poll.close()
+
+
+def test_the_requests_of_py_gnmicli(served: dict[str, Service]) -> None:
+    """What the client that sonic-mgmt's helper `gnmi_set` starts sends, and what it prints of Get.
+
+    gnmi_cli_py of ganglyu/sonic-gnxi: `-xo sonic-db` is the origin of each path, a value `@FILE`
+    is JSON of IETF, `#` makes a path one to delete, and Get asks for JSON behind an empty prefix.
+    """
+    import grpc
+    from pygnmi.spec.v080 import gnmi_pb2, gnmi_pb2_grpc
+
+    def path(*names: str) -> Any:
+        elements = [gnmi_pb2.PathElem(name=name, key={}) for name in ("CONFIG_DB", *names)]
+        return gnmi_pb2.Path(elem=elements, origin="sonic-db")
+
+    def update(id_: str) -> Any:
+        value = json.dumps(sides(id_)[1]).encode()
+        typed = gnmi_pb2.TypedValue(json_ietf_val=value)
+        return gnmi_pb2.Update(path=path("localhost", "OCS_CROSS_CONNECT", id_), val=typed)
+
+    service, login = served["gnmi"], [("username", LOGIN[0]), ("password", LOGIN[1])]
+    trusted = grpc.ssl_channel_credentials(service.certificate.encode())
+    with grpc.secure_channel(f"{service.host}:{service.port}", trusted) as channel:
+        stub = gnmi_pb2_grpc.gNMIStub(channel)
+
+        def change(deleted: Sequence[str], *updated: str) -> list[int]:
+            paths = [path("localhost", "OCS_CROSS_CONNECT", each) for each in deleted]
+            request = gnmi_pb2.SetRequest(delete=paths, update=[update(each) for each in updated])
+            return [each.op for each in stub.Set(request, metadata=login).response]
+
+        deletion, addition = gnmi_pb2.UpdateResult.DELETE, gnmi_pb2.UpdateResult.UPDATE
+        assert change([], "1A-2B", "3A-5B") == [addition, addition]
+        assert change(["1A-2B"], "1A-7B") == [deletion, addition]
+        wanted = gnmi_pb2.GetRequest(
+            prefix=gnmi_pb2.Path(target=None),
+            path=[path("localhost", "OCS_CROSS_CONNECT")],
+            encoding=gnmi_pb2.JSON,
+        )
+        (notification,) = stub.Get(wanted, metadata=login).notification
+        value = notification.update[0].val
+        found = json.loads(value.json_val or value.json_ietf_val)
+        assert found == {id_: sides(id_)[1] for id_ in ("1A-7B", "3A-5B")}
