@@ -26,6 +26,7 @@ from lightrig.harness.record import (
 )
 from lightrig.harness.record.journal_reading import PartReader, parts_of
 from lightrig.harness.record.places import Place
+from lightrig.harness.record.row_times import ANCHOR, clock_anchor
 from lightrig.harness.statistics.verdicts import Verdict
 from lightrig.instruments.clock import SystemClock, wall_time
 from lightrig.testbeds import Limit
@@ -81,6 +82,7 @@ class Run:
                 "started": f"{now.time.astimezone(UTC):%FT%TZ}",
                 "zone": now.zone,
                 "utc_offset": now.offset,
+                ANCHOR: clock_anchor(),
                 "descriptions": store_descriptions(header.get("testbeds", {}), self.folder),
                 **({"publish": location} if location else {}),
                 **header,

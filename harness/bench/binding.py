@@ -206,16 +206,17 @@ def bind_only(
     names: set[str],
     purpose: str,
     service: Service | None = None,
-    *,
-    yields: bool = False,
+    lease: Lease | None = None,
 ) -> Bench:
     """Open only the instruments and servers in `names`, on hardware, leased as by `open_lease`.
+
+    lease: to take them with instead; the bench releases it.
 
     Raises `LabUnavailableError` for every one that did not answer as described, and
     `LeaseConflictError` and `LabFolderError` as `bind` does.
     """
     _ssh_notes(testbed, names)
-    lease = open_lease(testbed, purpose, service, yields=yields)
+    lease = lease or open_lease(testbed, purpose, service)
     clock = SystemClock()
     try:
         found, absent = _open_domain(testbed, names, clock, {}, lease)

@@ -4,6 +4,7 @@ A name is INSTRUMENT.CHANNEL.NAME, SWITCH.PORT.NAME or SERVER.NIC.PORT.carrier; 
 left out where there is one.
 """
 
+import contextlib
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ from typing import TypeAlias
 from lightrig.harness.bench.bench import Bench
 from lightrig.instruments.core.capabilities import HasNic, HasSettings, PowerMonitor
 from lightrig.instruments.core.errors import DeniedError
-from lightrig.testbeds import Circuit, LightrigError, Testbed
+from lightrig.testbeds import LightrigError, Testbed
 from lightrig.testbeds.findings import did_you_mean
 from lightrig.testbeds.quantities import (
     QuantityError,
@@ -28,6 +29,8 @@ from lightrig.testbeds.quantities import (
 Value: TypeAlias = float | bool | str | None
 
 _ONE = "one reading"
+NO_MONITOR = "no monitor"
+NO_LIGHT = "no light"
 _STATES = {"shutter": ("closed", "open")}
 _OFF_AND_ON = ("off", "on")
 _UNITS: Mapping[str, Callable[[str], float]] = {
@@ -88,7 +91,9 @@ def shown_value(kind: str, value: Value, unit: str) -> str:
         return value
     if unit == "ns":
         return format_duration(value)
-    return format_dbm(value) if unit == "dBm" else f"{value:g} {unit}".rstrip()
+    if unit == "dBm":
+        return NO_LIGHT if value == -math.inf else format_dbm(value)
+    return f"{value:g} {unit}".rstrip()
 
 
 def parsed_value(kind: str, text: str, present: Value, unit: str) -> float | bool:
@@ -139,11 +144,11 @@ def read(bench: Bench, subjects: Sequence[str]) -> list[NamedValue]:
         value
         for name in bench.testbed.optical_switches
         if name in bench.switches
-        for value in _of_switch(bench, name)
+        for value in momentary_values(bench, name)
     ]
     for name in bench.testbed.instruments:
         if name in bench.instruments:
-            found += _of_instrument(bench, name)
+            found += [*setting_values(bench, name), *momentary_values(bench, name)]
     for name in bench.testbed.servers:
         if name in bench.servers:
             found += _of_server(bench, name)
@@ -152,7 +157,7 @@ def read(bench: Bench, subjects: Sequence[str]) -> list[NamedValue]:
     names = [value.name for value in found]
     chosen: list[NamedValue] = []
     for subject in subjects:
-        matching = [value for value in found if _matches(subject, value.name)]
+        matching = [value for value in found if is_named(subject, value.name)]
         if not matching:
             raise SubjectError(f"nothing is named {subject!r}{did_you_mean(subject, names)}")
         chosen += [value for value in matching if value not in chosen]
@@ -172,7 +177,7 @@ def setting(bench: Bench, name: str) -> tuple[SettingName, float | bool, str]:
         raise SubjectError(f"{owner} has no settings that are set by name")
     present = _settings(bench, owner, instrument)
     names = {str(SettingName(owner, key)): SettingName(owner, key) for key in present}
-    matching = [full for full in names if _matches(name, full) and "." in name]
+    matching = [full for full in names if is_named(name, full) and "." in name]
     if len(matching) > 1:
         raise SubjectError(f"{name!r} is {', '.join(matching)}: name one of them")
     if not matching:
@@ -182,7 +187,7 @@ def setting(bench: Bench, name: str) -> tuple[SettingName, float | bool, str]:
     return found, present[found.key], instrument.setting_units.get(kind, "")
 
 
-def _matches(subject: str, name: str) -> bool:
+def is_named(subject: str, name: str) -> bool:
     """Whether a person's subject is a value's name, begins it, or is it without the channel."""
     stated, whole = subject.split("."), name.split(".")
     return whole[: len(stated)] == stated or stated == [whole[0], whole[-1]]
@@ -192,47 +197,81 @@ def _settings(bench: Bench, name: str, instrument: HasSettings) -> Mapping[str, 
     return instrument.read_settings(range(1, bench.testbed.instruments[name].channels + 1))
 
 
-def _of_instrument(bench: Bench, name: str) -> Iterator[NamedValue]:
+def setting_values(bench: Bench, name: str) -> Iterator[NamedValue]:
+    """Read the settings of an instrument; raises `InstrumentError`."""
     instrument = bench.instruments[name]
-    if isinstance(instrument, HasSettings):
-        present = _settings(bench, name, instrument)
-        for key, value in present.items():
-            kind, _, channel = key.rpartition(" ")
-            unit = instrument.setting_units.get(kind or key, "")
-            off = kind == "power" and present.get(f"emission {channel}") is False
-            remark = "emission is off" if off else ""
-            yield NamedValue(str(SettingName(name, key)), value, unit, remark)
+    if not isinstance(instrument, HasSettings):
+        return
+    present = _settings(bench, name, instrument)
+    for key, value in present.items():
+        kind, _, channel = key.rpartition(" ")
+        unit = instrument.setting_units.get(kind or key, "")
+        off = kind == "power" and present.get(f"emission {channel}") is False
+        remark = "emission is off" if off else ""
+        yield NamedValue(str(SettingName(name, key)), value, unit, remark)
+
+
+def momentary_values(
+    bench: Bench, name: str, unmonitored: set[int] | None = None
+) -> Iterator[NamedValue]:
+    """Read powers, and circuits, of a switch or an instrument; raises `InstrumentError`.
+
+    unmonitored: ports of the switch that have no monitor, which are not asked for; those that are
+    found are added.
+    """
+    if name in bench.switches:
+        yield from _of_switch(bench, name, set() if unmonitored is None else unmonitored)
+        return
+    instrument = bench.instruments[name]
     if isinstance(instrument, PowerMonitor):
         channels = range(1, bench.testbed.instruments[name].channels + 1)
         for number, dbm in instrument.power(channels).dbm.items():
             yield NamedValue(f"{name}.{number}.power", dbm, "dBm", _ONE)
 
 
-def _of_switch(bench: Bench, name: str) -> Iterator[NamedValue]:
+def _of_switch(bench: Bench, name: str, unmonitored: set[int]) -> Iterator[NamedValue]:
     switch = bench.switches[name]
     ingress, egress = bench.testbed.cabling.cabled_ports(name)
     ports = sorted(ingress | egress)
     circuits = switch.circuits()
-    power: Mapping[int, float] | None = None
+    power: Mapping[int, float] = {}
     if isinstance(switch, PowerMonitor):
-        try:
-            power = switch.power(ports).dbm
-        except DeniedError:  # a switch without monitors, or with some only
-            power = None
+        power = _powers(switch, ingress, egress, unmonitored)
+    of_port: dict[int, list[str]] = {}
+    for circuit in sorted(circuits):
+        for port in {circuit.ingress} & ingress | {circuit.egress} & egress:
+            of_port.setdefault(port, []).append(str(circuit))
     for port in ports:
-        shown = ", ".join(str(c) for c in sorted(circuits) if _uses(c, port, ingress, egress))
-        yield NamedValue(f"{name}.{port}.circuit", shown or "none")
-        reading = None if power is None else power.get(port)
-        if reading is not None:
-            yield NamedValue(f"{name}.{port}.power", reading, "dBm", _ONE)
+        yield NamedValue(f"{name}.{port}.circuit", ", ".join(of_port.get(port, ["none"])))
+        if port in power:
+            yield NamedValue(f"{name}.{port}.power", power[port], "dBm", _ONE)
         else:
-            yield NamedValue(f"{name}.{port}.power", "no monitor")
+            yield NamedValue(f"{name}.{port}.power", NO_MONITOR)
 
 
-def _uses(circuit: Circuit, port: int, ingress: frozenset[int], egress: frozenset[int]) -> bool:
-    return (port in ingress and circuit.ingress == port) or (
-        port in egress and circuit.egress == port
-    )
+def _powers(
+    switch: PowerMonitor,
+    ingress: frozenset[int],
+    egress: frozenset[int],
+    unmonitored: set[int],
+) -> Mapping[int, float]:
+    """Read the powers of all ports that have monitors; add the others to `unmonitored`."""
+    asked = sorted((ingress | egress) - unmonitored)
+    with contextlib.suppress(DeniedError):
+        return switch.power(asked).dbm if asked else {}
+    # Many models have monitors on one side, some on single ports: a refusal names none of them.
+    found: dict[int, float] = {}
+    for side in (egress, ingress - egress):
+        ports = sorted(side - unmonitored)
+        try:
+            found |= switch.power(ports).dbm if ports else {}
+        except DeniedError:
+            for port in ports:
+                try:
+                    found |= switch.power([port]).dbm
+                except DeniedError:
+                    unmonitored.add(port)
+    return found
 
 
 def _of_server(bench: Bench, name: str) -> Iterator[NamedValue]:

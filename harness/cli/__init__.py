@@ -53,6 +53,7 @@ _CORE = {
     ),
     "get": Command("Read powers, carriers, circuits, settings.", "testbeds/mine.yaml laser ocs.3"),
     "set": Command("Set settings of instruments by name.", "testbeds/mine.yaml laser.power=0dBm"),
+    "live": Command("Show powers and carriers once a second.", "testbeds/mine.yaml --for 10m"),
     "ask": Command(
         "Send an instrument one raw command.", "testbeds/mine.yaml ocs 'RTRV-PATCH:::1:;'"
     ),

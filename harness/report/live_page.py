@@ -28,6 +28,11 @@ def live_page(progress: Progress, refresh_s: int) -> str:
 
 def write_live_page(progress: Progress, path: Path, refresh_s: int) -> None:
     """Write the page to `path`, whole or not at all; raises `OSError`."""
+    write_whole(live_page(progress, refresh_s), path)
+
+
+def write_whole(page: str, path: Path) -> None:
+    """Write a page that is loaded while it is written, whole or not at all; raises `OSError`."""
     draft = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    draft.write_text(live_page(progress, refresh_s), encoding="utf-8")
+    draft.write_text(page, encoding="utf-8")
     draft.replace(path)

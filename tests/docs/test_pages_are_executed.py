@@ -86,6 +86,7 @@ ENDS = {
     ("*", "lightrig connect testbeds/mine.yaml *"): ((3,), NO_LAB),
     ("*", "lightrig disconnect testbeds/mine.yaml *"): ((3,), NO_LAB),
     ("*", "lightrig get testbeds/mine.yaml *"): ((3,), NO_LAB),
+    ("*", "lightrig live testbeds/mine.yaml *"): ((3,), NO_LAB),
     ("*", "pytest * --instruments hardware"): ((1, 3), NO_LAB),
     # Nothing sees the light of that switch, which its profile requires.
     ("docs/how-to/certify.md", "lightrig certify docs/sheets/sonic.yaml *"): (
