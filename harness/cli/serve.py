@@ -25,6 +25,7 @@ from lightrig.harness.signals import ended_by_signal
 from lightrig.testbeds import InstrumentSpec, ServerSpec, SwitchSpec, Testbed
 from lightrig.testbeds.credentials import CredentialError, look_up
 from lightrig.testbeds.readdressing import readdressed
+from lightrig.testbeds.references import references_path
 
 LOGIN = "LIGHTRIG_SERVED"
 """The variable that a served testbed's file names for the login."""
@@ -70,7 +71,8 @@ def serve(
     all of them at once; those that its address does not name listen behind all others. Servers
     that are network namespaces get an SSH server of their own. Ports with an `interface:` of this
     machine are joined by it while both have light, and have no carrier without. With --write,
-    another terminal can measure all of them as if they were hardware.
+    another terminal can measure all of them as if they were hardware, with the references that are
+    stored beside FILE.
     """
     testbed = load_testbed(file)
     if write is not None and write.resolve() == file.resolve():
@@ -148,6 +150,8 @@ def _write(testbed: Testbed, target: Path, served: ServedLab, stated: Collection
         if shown := "".join(service.certificate for service in every):
             certificates.write_text(shown)
         target.write_text(text)
+        if (references := references_path(testbed.path)).exists():
+            references_path(target).write_bytes(references.read_bytes())
     except OSError as error:
         give_up(f"{error.filename}: {error.strerror}", BAD_INPUT)
 

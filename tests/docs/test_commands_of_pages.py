@@ -28,6 +28,8 @@ PROGRAM = r"(?:lightrig|pytest|make|pip|python -m \w+)"
 LINE = re.compile(
     rf"^(?:ExecStart\w*=/srv/lightrig/\.venv/bin/|.*run: (?:\.venv/bin/)?)({PROGRAM} .*)$"
 )
+FIRST = re.compile(r"""(?:'[^']*'|"[^"]*"|(?!\s(?:\#|\||&&|>)\s?|;).)*""")
+"""The first command of a line: up to a comment, a pipe or the next command, outside quotes."""
 INDENTED = re.compile(rf"^(?: {{4,12}}|\$ ){PROGRAM} ")
 LINK = re.compile(r"\]\((?!https?:|#)([^)#\s]+)")
 
@@ -36,10 +38,7 @@ def commands_of(page):
     """Return each command of a page, without its comment."""
     text = page.read_text(encoding="utf-8")
     lines = [one[1] for one in map(LINE.match, text.splitlines()) if one]
-    commands = [
-        re.split(r"\s(?:#|\||&&|>)\s?|;", each)[0].strip()
-        for each in [*shell_commands(page), *lines]
-    ]
+    commands = [FIRST.match(each)[0].strip() for each in [*shell_commands(page), *lines]]
     known = [each for each in commands if re.match(rf"{PROGRAM} ", each)]
     return [*known, *re.findall(r"`(pip install [^`]+)`", text)]
 

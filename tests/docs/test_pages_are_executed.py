@@ -119,6 +119,9 @@ COLLECTED = (
     "pytest suites/claims/test_railx_chips.py *",
 )
 
+SERVED_THROUGHOUT = ("docs/how-to/at-the-bench.md",)
+"""Pages whose commands use the lab that they serve first."""
+
 WITH_COMMANDS = [page for page in PAGES if shell_commands(page)]
 
 
@@ -220,6 +223,7 @@ def test_commands_of_a_page_do_as_it_says(page, checkout, environment):
     prepare(page, checkout, shell)
     wrong = []
     orchestrated = any(fnmatch(each, ORCHESTRATES) for each in shell_commands(page))
+    used = orchestrated or path_of(page) in SERVED_THROUGHOUT
     with contextlib.ExitStack() as lab, contextlib.ExitStack() as service:
         for written in shell_commands(page):
             command = written.replace(" FILE", " testbeds/mine.yaml")
@@ -232,7 +236,7 @@ def test_commands_of_a_page_do_as_it_says(page, checkout, environment):
                 service.close()  # that of another fabric, which has the same port
                 service.enter_context(serving(command, "Ctrl-C ends it", checkout, environment))
                 continue
-            if fnmatch(command, SERVES) and orchestrated:
+            if fnmatch(command, SERVES) and used:
                 lab.enter_context(serving(f"{command} --port 0", "export ", checkout, environment))
                 continue
             if fnmatch(command, SERVES):

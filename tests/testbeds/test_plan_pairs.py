@@ -8,9 +8,7 @@ import pytest
 
 from lightrig.testbeds import Circuit, Plan, PlanPair, Testbed, load, partial_move, plan_pairs
 
-FILES = [
-    file for file in sorted(Path("testbeds").glob("*.yaml")) if "baselines" not in file.suffixes[0]
-]
+FILES = [file for file in sorted(Path("testbeds").glob("*.yaml")) if len(file.suffixes) == 1]
 COUNTS = 60
 
 
