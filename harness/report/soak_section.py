@@ -51,7 +51,7 @@ class _Noted(NamedTuple):
 def _noted(data: SectionData, name: str) -> Iterator[_Noted]:
     """Yield the rows of a quantity, of the soak before and of this one, oldest first."""
     for test in data.frame.tests:
-        found = []
+        found: list[_Noted] = []
         for family in _FAMILIES:
             series = test.series.get(f"{family}{name}")
             if series is None:
@@ -62,13 +62,11 @@ def _noted(data: SectionData, name: str) -> Iterator[_Noted]:
             links = series.conditions.get("links", none)
             for place in range(size):
                 subject, *said = series.subject[place].split(", ")
-                value, low, high, links_seen = (
-                    float(each[place]) for each in (series.value, series.lower, series.upper, links)
-                )
-                at_ns = float(at[place]) * 1e9
-                found.append(
-                    _Noted(test, subject, at_ns, value, low, high, links_seen, tuple(said))
-                )
+                numbers = (series.value, series.lower, series.upper, links)
+                value, lower, upper, of_links = (float(each[place]) for each in numbers)
+                began = float(at[place]) * 1e9
+                one = _Noted(test, subject, began, value, lower, upper, of_links, tuple(said))
+                found.append(one)
         yield from sorted(found, key=lambda one: one.at)
 
 

@@ -135,13 +135,8 @@ class FlapTracker:
         self._since[server] = at
 
     def break_off(self, server: str) -> None:
-        """Note that what the ports of `server` do is not known any more."""
+        """Note that what the ports of `server` do from now on is not known."""
         self._since.pop(server, None)
-        self._waiting = [each for each in self._waiting if each[0].owner != server]
-        for flap in self.open.values():
-            for loss in flap.losses:
-                if loss.port.owner == server:
-                    loss.closed = True
 
     def note(self, port: Port, event: LinkEvent) -> None:
         """Take a change of carrier or firmware; others, and those of other ports, are left out."""
@@ -159,6 +154,8 @@ class FlapTracker:
         for port, event in sorted(ready, key=lambda each: each[1].at.latest):
             found += self._apply(port, event)
         for key, flap in list(self.open.items()):
+            for loss in flap.losses:
+                loss.closed |= loss.port.owner not in self._since
             ends = [loss.up.latest for loss in flap.losses if loss.up is not None]
             read = min(until.get(port.owner, 0) for port in (flap.link.a, flap.link.b))
             blind = not {flap.link.a.owner, flap.link.b.owner} <= self._since.keys()
