@@ -60,6 +60,17 @@ class LocalShell(Shell, Protocol):
 
 
 @runtime_checkable
+class ReconnectingShell(Shell, Protocol):
+    """A shell over a connection that may end, and be opened again."""
+
+    def reconnect(self) -> None:
+        """Open the connection anew if it has ended; programs that were started over it are gone.
+
+        Raises `InstrumentError`.
+        """
+
+
+@runtime_checkable
 class ForwardingShell(Shell, Protocol):
     """A host behind SSH, whose programs can connect to this machine through it."""
 

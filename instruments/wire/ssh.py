@@ -4,6 +4,7 @@ import contextlib
 import socket
 import threading
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import paramiko
 
@@ -56,13 +57,28 @@ class SshShell:
         self._clock = clock
         self._forwarded: dict[int, Callable[[socket.socket], None]] = {}
         self._guard: _Guard | None = None
-        self._connection = SshConnection(
-            instrument, host, clock, port=port, login=login, timeouts=timeouts or SshTimeouts()
+        self._connect = partial(
+            SshConnection,
+            *(instrument, host, clock),
+            port=port,
+            login=login,
+            timeouts=timeouts or SshTimeouts(),
         )
+        self._connection = self._connect()
+
+    def reconnect(self) -> None:
+        """Open a connection that has ended anew; programs that were started over it are gone.
+
+        Nothing else does: who goes on has to know that. Raises as the constructor does.
+        """
+        if self.lost:
+            self.close()
+            self._guard = None
+            self._connection = self._connect()
 
     @property
     def lost(self) -> bool:
-        """Whether the connection has ended; it is not opened again."""
+        """Whether the connection has ended; `reconnect` alone opens it again."""
         return not self._connection.transport.is_active()
 
     def start(self, command: Sequence[str], listener: LineListener) -> "SshChannel":

@@ -43,6 +43,7 @@ class LinkFlap:
         both_watched: whether both ends were watched when it began.
         number: of the event whose rows it has; None until it has rows.
         light: what the monitors showed of it; None until they were asked.
+        recorded: its length so far by its last row while it was down, in ns.
     """
 
     link: Link
@@ -51,6 +52,7 @@ class LinkFlap:
     both_watched: bool
     number: int | None = None
     light: str | None = None
+    recorded: int = 0
 
     @property
     def first(self) -> Port | None:

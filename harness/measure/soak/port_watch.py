@@ -10,7 +10,13 @@ from typing import NamedTuple
 
 from lightrig.harness.bench import Bench
 from lightrig.instruments.clock import Span
-from lightrig.instruments.core.capabilities import LinkEvent, PortWatch, Settled, Stage
+from lightrig.instruments.core.capabilities import (
+    LinkEvent,
+    PortWatch,
+    Reconnectable,
+    Settled,
+    Stage,
+)
 from lightrig.instruments.core.errors import InstrumentError
 from lightrig.testbeds import Port
 
@@ -113,6 +119,12 @@ class PortsWatch:
                 self._break(name, error, found)
         return found
 
+    def breaks(self) -> list[WatchBreak]:
+        """Return the breaks that go on."""
+        now = self._bench.clock.now()
+        failed = ((name, each) for name, each in self._servers.items() if each.reason)
+        return [WatchBreak(name, each.until, now, each.reason) for name, each in failed]
+
     def end(self) -> None:
         """Stop watching; a server that does not answer is left as it is."""
         for name, state in self._servers.items():
@@ -130,6 +142,8 @@ class PortsWatch:
                 if state.since is not None:
                     pending[name] = server.settle({}, timeout=0, gaps=True)
                 elif self._bench.clock.now() >= state.retry_at:
+                    if isinstance(server, Reconnectable):
+                        server.reconnect()
                     with contextlib.suppress(InstrumentError):
                         server.unwatch()
                     self._start(name, found)

@@ -191,6 +191,8 @@ class Soak:
             self._look()
         for flap in self._tracker.end():
             self._record_flap(flap)
+        for gap in self._watch.breaks():
+            self._server_gap(gap)
         self._checkpoint()
         self._write(self._elapsed_rows(self.counters.changes(whole=True)))
         self._summarise()
@@ -230,7 +232,8 @@ class Soak:
             subjects = [self._testbed.name] if first else map(str, links)
             rows += [self._row(each, "watched", watched, "ns", more=together) for each in subjects]
             first = False
-        rows.append(self._row(self._testbed.name, "datagrams", self._sent, "1"))
+        if self._sent:
+            rows.append(self._row(self._testbed.name, "datagrams", self._sent, "1"))
         for port, lost in self._lost.items():
             if lost > 0:
                 least = max(lost - self._doubtful[port], 0)
@@ -240,7 +243,9 @@ class Soak:
         self._lost.clear()
         self._doubtful.clear()
         for flap in self._tracker.open.values():
-            if flap.is_down:
+            # Of a link that stays down, a row each time that it has been down twice as long.
+            if flap.is_down and flap.length(now)[0] >= 2 * flap.recorded:
+                flap.recorded = flap.length(now)[0]
                 rows.append(self._flap_row(flap, "down", now))
         self._write(rows)
 

@@ -225,6 +225,14 @@ class HasNic(Protocol):
         """Readings of the NIC ports, each by netdev or device."""
 
 
+@runtime_checkable
+class Reconnectable(Protocol):
+    """A server that can be reached again after its connection has ended, as after a reboot."""
+
+    def reconnect(self) -> None:
+        """Open a connection that has ended anew; what was watched or started there has ended."""
+
+
 class CountGrowth(NamedTuple):
     """What a counter has counted between two readings.
 

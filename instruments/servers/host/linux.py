@@ -38,7 +38,12 @@ from lightrig.instruments.servers.ports.traffic_counters import (
     read_counters,
     read_firmware_counters,
 )
-from lightrig.instruments.wire.shell import ForwardingShell, LocalShell, Shell
+from lightrig.instruments.wire.shell import (
+    ForwardingShell,
+    LocalShell,
+    ReconnectingShell,
+    Shell,
+)
 from lightrig.instruments.wire.trace import Trace
 
 PROBE = Program(
@@ -193,6 +198,13 @@ class LinuxServer:
         """Stop observing."""
         self._submit("unwatch", {}).result()
         self._streams = {}
+
+    def reconnect(self) -> None:
+        """Open a connection that has ended anew, and start the probe; see `Reconnectable`."""
+        if isinstance(self._shell, ReconnectingShell):
+            self._shell.reconnect()
+        self._identity = None  # after a reboot it is another one, with a clock of its own
+        self.identity()
 
     def clock_offset(self) -> tuple[Span, int]:
         """Return the server's clock minus the bench's, in ns, and the bench's time of that.
