@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import inf
 from typing import TypeAlias
 
 import numpy as np
@@ -54,17 +55,18 @@ class Curve:
         return Computed(y, lower, upper, self.n) if np.isfinite(y) else None
 
     def reaching(self, y: float) -> Computed | None:
-        """Return x where the series first reaches y from below; None where it does not."""
+        """Return x where the series first reaches y from below; None where it does not.
+
+        Its interval ends where the bounds of y reach it, and has no end where they do not.
+        """
         if self.categories is not None:
             return None
         ends = [_reached(self.x, each, y) for each in (self.y, self.upper, self.lower)]
         middle, first, last = ends
         if middle is None:
             return None
-        end = float(np.asarray(self.x, dtype=float)[-1])
-        return Computed(
-            middle, middle if first is None else first, end if last is None else last, self.n
-        )
+        first, last = middle if first is None else first, inf if last is None else last
+        return Computed(middle, first, last, self.n)
 
 
 def _reached(x: Sequence[float] | Sequence[str], y: Sequence[float], level: float) -> float | None:

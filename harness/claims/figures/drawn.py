@@ -171,6 +171,13 @@ class FigureMaker:
             for n, source in enumerate(panel.part.sources):
                 yield f"{figure.number}/{place}/{n}", source
 
+    def is_current(self, source: SourcePart, stored: StoredSeries) -> bool:
+        """Whether stored series were computed by the code as it is now; those of a run always."""
+        if source.computed is None or self._system is None:
+            return True
+        function = self._functions.get(source.computed)
+        return function is not None and stored.code == code_digest(self._system, function)
+
     def fresh(self, source: SourcePart) -> StoredSeries | None:
         """Return the series of a source computed now or read from `results`; None without rows."""
         if source.rows is not None:
@@ -210,13 +217,11 @@ class FigureMaker:
             if source.rows is not None:
                 return None
             raise StoredSeriesError(f"figure {name}: nothing is stored; `make figures` computes it")
-        if source.computed is not None and self._system is not None:
-            function = self._functions.get(source.computed)
-            if function is None or stored.code != code_digest(self._system, function):
-                raise StoredSeriesError(
-                    f"figure {name}: what is stored of {stored.day} was computed by other code; "
-                    "`make figures` computes it again"
-                )
+        if not self.is_current(source, stored):
+            raise StoredSeriesError(
+                f"figure {name}: what is stored of {stored.day} was computed by other code; "
+                "`make figures` computes it again"
+            )
         return stored
 
     def _measured(self, part: RowsPart) -> StoredSeries | None:

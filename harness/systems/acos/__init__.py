@@ -11,6 +11,7 @@ SYSTEM = System(
     title="ACOS",
     published=Path(__file__).parents[3] / "published" / "acos.yaml",
     claims="lightrig.suites.claims.acos.claims:COMPUTED",
+    figures="lightrig.suites.claims.acos.figures:FIGURES",
     quantities=f"{_PACKAGE}.quantities:QUANTITIES",
     fixtures=f"{_PACKAGE}.fixtures",
     generator=f"{_PACKAGE}.generator:generate",

@@ -11,6 +11,7 @@ SYSTEM = System(
     title="MixNet",
     published=Path(__file__).parents[3] / "published" / "mixnet.yaml",
     claims="lightrig.suites.claims.mixnet.claims:COMPUTED",
+    figures="lightrig.suites.claims.mixnet.figures:FIGURES",
     quantities=f"{_PACKAGE}.quantities:QUANTITIES",
     fixtures=f"{_PACKAGE}.fixtures",
     trainer=f"{_PACKAGE}.measurements.train_script:train",

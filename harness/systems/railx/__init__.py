@@ -11,6 +11,7 @@ SYSTEM = System(
     title="RailX",
     published=Path(__file__).parents[3] / "published" / "railx.yaml",
     claims="lightrig.suites.claims.railx.claims:COMPUTED",
+    figures="lightrig.suites.claims.railx.figures:FIGURES",
     fixtures=f"{_PACKAGE}.fixtures",
     generator=f"{_PACKAGE}.generator:generate",
     orchestrator=f"{_PACKAGE}.runtime.layout:GridLayout",

@@ -58,7 +58,7 @@ def _hall_rows(node: bool, racks: bool) -> Rows:
     return costs.hall_rows(hall(8, node=node, racks=racks))
 
 
-def _hall_cost(node: bool, racks: bool, note: str = "") -> Computed:
+def hall_cost(node: bool, racks: bool, note: str = "") -> Computed:
     value = float(costs.rows_cost(_hall_rows(node, racks)))
     return exactly(value, f"from the generated fabric of 4,096 GPUs. {note}".strip())
 
@@ -271,14 +271,14 @@ NUMBERS: Mapping[str, Callable[[], Computed]] = {
     "c064-count": lambda: exactly(_count(costs.per_gpu(rack("144").fabric), "2x2")),
     "c065": lambda: exactly(_row(_hall_rows(False, True), PP_8_4, "DP"), "PP 8-4, dollars a GPU"),
     "c066": lambda: _rows_sum(_hall_rows(False, True), "Resiliency between racks"),
-    "c067": lambda: _hall_cost(False, True),
+    "c067": lambda: hall_cost(False, True),
     "c068": lambda: exactly(_row(_hall_rows(True, False), "Resiliency between racks", "DP", "PP")),
     "c069": lambda: exactly(_row(_hall_rows(True, False), "TP 4-8", "TP", "DP")),
     "c070": lambda: exactly(_row(_hall_rows(True, True), "Resiliency between racks", "DP", "PP")),
     "c071": lambda: exactly(float(costs.table_cost("T6-node")), "from the printed rows"),
-    "c071-fabric": lambda: _hall_cost(True, False, _OFFSETS),
+    "c071-fabric": lambda: hall_cost(True, False, _OFFSETS),
     "c072": lambda: exactly(float(costs.table_cost("T6-both")), "from the printed rows"),
-    "c072-fabric": lambda: _hall_cost(True, True, _OFFSETS),
+    "c072-fabric": lambda: hall_cost(True, True, _OFFSETS),
     "c073": _number(costs.FR8D, "added to switches, 1,200 $ with two lanes"),
     "c074": lambda: exactly(1325.5 / float(costs.Ethernet(16).cost), _PRICES),
     "c075": lambda: exactly(costs.FR4L / 1325.5, _PRICES),

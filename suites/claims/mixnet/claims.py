@@ -165,11 +165,19 @@ def _larger_gap() -> Computed:
     )
 
 
-def _copper(rate: int) -> Computed:
-    """Quotient of costs where NICs reach the first switch by cables without transceivers."""
+def copper_costs(rate: int) -> tuple[int, int]:
+    """Return dollars of a server's share of a fat tree and of MixNet, copper to the first switch.
+
+    Its cables have no transceivers; their own price is not printed and left out.
+    """
     prices = PRICES[rate]
     saved = 2 * prices.transceiver
-    fat_tree, mixnet = fat_tree_cost(prices) - 8 * saved, mixnet_cost(prices) - 2 * saved
+    return fat_tree_cost(prices) - 8 * saved, mixnet_cost(prices) - 2 * saved
+
+
+def _copper(rate: int) -> Computed:
+    """Quotient of costs where NICs reach the first switch by cables without transceivers."""
+    fat_tree, mixnet = copper_costs(rate)
     return exactly(fat_tree / mixnet, "Table 4's prices; the cables' are not printed and left out")
 
 

@@ -48,7 +48,7 @@ RAILX4, RAILX7 = RailFabric.full(128, 4, 9), RailFabric.full(128, 7, 9)
 _DRAWS = 200
 _SATURATING = 1.0
 """Offered flits a cycle and chip at which the throughput of the stored points is read."""
-_LLAMA = Model(1, 8, 8192, 8192, 80, 128_256, 64, 8, 28_672, 2)
+LLAMA = Model(1, 8, 8192, 8192, 80, 128_256, 64, 8, 28_672, 2)
 
 
 @cache
@@ -153,7 +153,7 @@ def _best_share(times: Callable[[int, int, float], tuple[float, ...]]) -> float:
     return float(np.mean([min(found) == found[-1] for found in (times(*case) for case in cases)]))
 
 
-def _all_reduces(mesh: int, side: int, size: float) -> tuple[float, float, float]:
+def all_reduces(mesh: int, side: int, size: float) -> tuple[float, float, float]:
     """Times of the 1D ring, 2D torus and hierarchical algorithms in section 6.4's setting."""
     group = NodeGroup(mesh, side, 800e9, 4, 300.0)
     ring = collectives.ring_1d((mesh * side) ** 2, size, 1600e9, 300.0)
@@ -335,18 +335,18 @@ _VALUES: Mapping[str, Callable[[], float | tuple[float, str]]] = {
     "C87": lambda: 2 * (costs.PACKET_RADIX // 2) ** 2,
     "C88": lambda: _rows()["fat-tree-4"].cost_per_injection(_rows()["fat-tree-2"]),
     "C89": lambda: RailFabric(4, 2, 9, 9, 18).chips,
-    "C97": lambda: (_best_share(_all_reduces), "27 cases: m 2, 4, 8, p 8, 16, 64, V 1 kB to 1 GB"),
+    "C97": lambda: (_best_share(all_reduces), "27 cases: m 2, 4, 8, p 8, 16, 64, V 1 kB to 1 GB"),
     "C98": lambda: (
         _hierarchy(NodeGroup(4, 16, 800e9, 4, 300.0), 1e12),
         "equation 8 over 7, m = k = 4",
     ),
     "C99": lambda: (
-        _all_reduces(4, 64, 1e3)[0] / _all_reduces(4, 64, 1e3)[1],
+        all_reduces(4, 64, 1e3)[0] / all_reduces(4, 64, 1e3)[1],
         "1 kB, m = 4, p = 64",
     ),
     "C101": lambda: algorithm_2(64, [(i, i) for i in range(4)]),
     "C102": lambda: algorithm_2(64, [(3, column) for column in range(10)]),
-    "C114": lambda: global_batch(_LLAMA, LISTING_1),
+    "C114": lambda: global_batch(LLAMA, LISTING_1),
     "C117": lambda: LISTING_1.ranks,
     "C120": lambda: len(pack(8, 8, [(1, 2), (1, 5), (4, 1), (4, 6)])),
     "M15": lambda: 2 * RailFabric(2, 2, columns=21, rows=5, radix=42).columns,
