@@ -162,16 +162,26 @@ def _line(facts: "RunFacts", *, zoned: bool) -> tuple[object, ...]:
 @results.command(
     epilog="Example: lightrig results query 'SELECT testbed, count(*) FROM rows GROUP BY ALL'"
 )
-def query(sql: Sql, place: ResultsPlace = RESULTS, as_json: AsJson = False) -> None:
+def query(
+    sql: Sql,
+    place: ResultsPlace = RESULTS,
+    timeout: Annotated[
+        float,
+        typer.Option(min=0.1, max=86_400, metavar="SECONDS", help="Time after which it is ended."),
+    ] = 60.0,
+    as_json: AsJson = False,
+) -> None:
     """Query rows, runs and tests by SQL, read-only.
 
-    Exit 0, 2 if the query is wrong, 3 if the results cannot be read.
+    It runs in a process of its own with at most 4 GiB of memory, and reads nothing but the
+    results. Exit 0, 2 if the query is wrong, too large or too slow, 3 if the results cannot be
+    read.
     """
-    from lightrig.harness.record import Results
+    from lightrig.harness.record.bounded_query import bounded_query
     from lightrig.harness.record.tidy_frames import records
 
     refuse_missing_results(place)
-    frame = _asked(lambda: Results(place).query(sql))
+    frame = _asked(lambda: bounded_query(str(place), sql, timeout))
     found = records(frame)
     if as_json:
         print_json(found)

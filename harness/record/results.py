@@ -160,6 +160,10 @@ Format: TypeAlias = Literal["csv", "json", "parquet"]
 
 _GUESS = re.compile(r"\nDid you mean [^\n]*")
 _VIEWS = "the views are rows, runs, tests and notes, as in SELECT * FROM rows LIMIT 1"
+_CLOSED: dict[str, str | bool | int | float | list[str]] = {
+    "enable_external_access": False,  # no file, no address; rows are read by Arrow, not by DuckDB
+    "python_enable_replacements": False,  # no variable of this process
+}
 _READS = {duckdb.StatementType.SELECT, duckdb.StatementType.MULTI}
 
 
@@ -268,10 +272,11 @@ class Results:
 
         `rows` is the data set itself, read in place: the columns of `frame` but with
         `instruments` as a list, all `conditions` as one JSON object, and `by_hand`, whether the run
-        was one by hand. Only one statement
-        that reads is taken; raises `QuestionError` for another, and for what DuckDB refuses.
+        was one by hand. Only one statement that reads is taken; raises `QuestionError` for
+        another, and for what DuckDB refuses. It reaches no file but the results, and has no limit
+        of memory or time: see `bounded_query`.
         """
-        with reading(self._place), duckdb.connect() as connection:
+        with reading(self._place), duckdb.connect(config=_CLOSED) as connection:
             try:
                 statements = connection.extract_statements(sql)
                 if len(statements) != 1 or statements[0].type not in _READS:
@@ -290,6 +295,7 @@ class Results:
                 connection.register("tests", tests_table(runs if "tests" in named else []))
                 notes = read_notes(self._place) if "notes" in text else []
                 connection.register("notes", notes_table(notes))
+                connection.execute("SET lock_configuration = true")
                 return connection.execute(sql).df()
             except (duckdb.IOException, duckdb.InvalidInputException) as error:
                 raise RecordError(f"{self._place.name}: {error}") from error
