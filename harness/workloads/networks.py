@@ -17,9 +17,11 @@ class DedicatedLinks:
     """A network on which each ring and each pair of stages has links of its own.
 
     bandwidths: bytes a nanosecond of a link, by the kind of a group, and "pp" between stages.
+    changes: how often its circuits have been changed, which whoever changes them counts.
     """
 
     def __init__(self, bandwidths: Mapping[str, float], timing: Timing) -> None:
+        self.changes = 0
         self.bandwidths = dict(bandwidths)
         self.timing = timing
         self._free: dict[tuple[int, int], int] = defaultdict(int)
@@ -69,7 +71,6 @@ class Circuits(DedicatedLinks):
         more: int = 0,
     ) -> None:
         super().__init__(bandwidths, timing)
-        self.changes = 0
         self._line_of = line_of
         self._lines = frozenset(present)
         self._switching, self._more = switching, more

@@ -170,6 +170,15 @@ class Simulator:
             count,
         )
 
+    def wake(self, rank: int) -> None:
+        """Let a rank start what it may now, after what has been planned for now."""
+        self.at(self.now, lambda: self._woken(rank))
+
+    def _woken(self, rank: int) -> None:
+        if not self._computing[rank] and self._unfinished[rank]:
+            self._wait(rank, "circuits")
+        self._walk(rank, "circuits")
+
     def end_node(self, rank: int, number: int) -> None:
         """Plan that a node of communication ends now, after what has been planned for now."""
         self._planned += 1

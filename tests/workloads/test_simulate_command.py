@@ -48,7 +48,7 @@ def test_the_example_is_the_released_step():
 
 def test_a_curve_rises_by_the_changes_that_the_step_waits_for(job):
     """Where switching takes all the time, a step grows by a switching time for each such change."""
-    found = document(job, "opus", "--mode", "on-demand", "--switching-time", "0..10s")
+    found = document(job, "opus", "--mode", "archived-on-demand", "--switching-time", "0..10s")
     times = [point["switching_s"] for point in found["curve"]]
     steps = [point["step_s"] for point in found["curve"]]
     assert times == [0, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 0.1, 1, 10]

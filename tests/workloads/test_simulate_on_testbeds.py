@@ -128,7 +128,7 @@ def test_a_testbed_that_is_not_there_or_is_wrong_is_located(job, tmp_path):
 def test_each_change_takes_what_one_of_a_run_took(job, results):
     """Two stages wait for 3 PP - 2 = 4 changes on demand: of whole ms each, from the run's."""
     found = document(
-        job, OPUS, "--mode", "on-demand", "--switching-time", "r1", "--results", results
+        job, OPUS, "--mode", "archived-on-demand", "--switching-time", "r1", "--results", results
     )
     assert found["switching_of"] == {
         "run": "r1",
@@ -138,7 +138,9 @@ def test_each_change_takes_what_one_of_a_run_took(job, results):
         "simulated": True,
     }
     assert found["switching_s"] == sorted((DELAYS * 3)[:20])[9] / 1e3
-    fixed = document(job, OPUS, "--mode", "on-demand", "--switching-time", "0..1s")["curve"]
+    fixed = document(job, OPUS, "--mode", "archived-on-demand", "--switching-time", "0..1s")[
+        "curve"
+    ]
     alone = fixed[-1]["step_s"] - 4
     waited = [(step - alone) * 1e3 for step in found["drawn_steps_s"]]
     assert len(waited) == 40

@@ -8,6 +8,7 @@ from lightrig.harness.systems.opus.planning.archived_simulation import (
     marks,
     one_shot,
 )
+from lightrig.harness.systems.opus.planning.simulated_control import controlled
 from lightrig.harness.workloads.collectives import Timing
 from lightrig.harness.workloads.graph import Graph, Group, Kind, Node, Pattern, Workload
 from lightrig.harness.workloads.networks import DedicatedLinks
@@ -162,3 +163,49 @@ def test_a_change_waits_for_a_ring_that_goes_on():
     step = Simulator(workload, network, ArchivedControl(workload, network)).run()
     assert step.step == 100 + 10_020 + 1001 + 1010
     assert step.changes == 1
+
+
+@pytest.mark.parametrize(("mode", "hidden"), [("default", 0), ("provisioning", 100)])
+def test_circuits_that_the_control_plane_of_training_changes(mode, hidden):
+    """The first circuits are those of the first message, as a job begins: nothing to wait for.
+
+    Both ranks of the ring ask once their 100 of compute are over, or with the message's end; the
+    change waits 50 for further stages and takes 1,000, and the ring 2 x (500 + 10).
+    """
+    step = controlled(two_stages(), {"dp": 1.0, "pp": 1.0}, TIMING, 1000, mode, gathering=50)
+    arrived = 100 + 1000 + LATENCY
+    assert step.step == arrived + 100 - hidden + 50 + 1000 + 1020
+    assert step.changes == 1
+    assert step.waits[2]["receive"] == arrived
+    assert step.waits[2]["circuits"] + step.waits[2]["dp"] == step.step - arrived - 100
+
+
+def test_the_control_plane_changes_stages_apart():
+    """Of three stages the last is done first, and its ring is made while the others still send.
+
+    Stages 0 to 2 compute 100 each and hand on 1,000 bytes; then each has a ring, asked for when it
+    has sent. A stage's ring is made without that of a stage behind it: of 1,000 each, in turn.
+    """
+    pairs = [Group("dp", (2 * stage, 2 * stage + 1), 2) for stage in range(3)]
+    send = Node(SEND, (0,), amount=1000, peer=2)
+    first = [Node(COMPUTE, (), 100), send, ring(1)]
+    receive = Node(RECEIVE, (), amount=1000, peer=-2)
+    middle = [receive, Node(COMPUTE, (0,), 100), send._replace(needs=(1,)), ring(2)]
+    last = [receive, Node(COMPUTE, (0,), 100), ring(1)]
+    stages = (0, 0, 1, 1, 2, 2)
+    workload = Workload(
+        tuple(map(Graph.of, (first, middle, last))),
+        stages,
+        tuple(
+            {"dp": pairs[stage], "tp": Group("tp", (rank,), 1)} for rank, stage in enumerate(stages)
+        ),
+        stages=stages,
+    )
+    step = controlled(workload, {"dp": 1.0, "pp": 1.0}, TIMING, 1000, "default", gathering=50)
+    sent = [100 + 1010, 2 * 1110]
+    # Stage 0 asks when its message is there, stage 1 at 2,220. Stage 2 asks at 2,320, while stage
+    # 1's change, which takes its links with stage 2, is under way: its own is due after that.
+    assert step.ends[0] == sent[0] + 50 + 1000 + 1020
+    assert step.ends[2] == sent[1] + 50 + 1000 + 1020
+    assert step.ends[4] == sent[1] + 50 + 1000 + 50 + 1000 + 1020
+    assert step.changes == 3

@@ -21,6 +21,7 @@ from lightrig.harness.systems.opus.planning.archived_simulation import (
     packet,
     provisioned,
 )
+from lightrig.harness.systems.opus.planning.simulated_control import controlled, profiled
 from lightrig.harness.workloads.collectives import Timing
 from lightrig.harness.workloads.graph import Device, Workload
 from lightrig.harness.workloads.transformer import Model, Parallelism, workload
@@ -135,6 +136,23 @@ def simulated(example: Example, mode: str, delay: str) -> int:
             ahead = _on_demand(example, switching)[1]
             return provisioned(step, example.bandwidths, example.timing, switching, ahead).step
     return _on_demand(example, int(delay or 0) * 1_000_000)[0]
+
+
+def with_training_control(example: Example, mode: str, delay: str) -> int:
+    """Return the same where the control plane of `lightrig train` changes the circuits."""
+    return controlled(
+        example.workload(fold_data=False),
+        example.bandwidths,
+        example.timing,
+        int(delay) * 1_000_000,
+        "provisioning" if mode == "provisioned" else "default",
+        order=_order(example),
+    ).step
+
+
+@lru_cache(maxsize=4)
+def _order(example: Example) -> list[list[int]]:
+    return profiled(example.workload(fold_data=False), example.bandwidths, example.timing)
 
 
 @lru_cache(maxsize=4)

@@ -19,7 +19,8 @@ from lightrig.harness.systems.opus.planning.shim import Mode, Shim
 from lightrig.harness.systems.opus.planning.topology import GIANT_RING, GiantRing, TopologyId
 from lightrig.harness.systems.opus.planning.wiring import RailWiring
 from lightrig.harness.systems.opus.runtime.on_fabric import FabricRails, attachments_of, fitting_job
-from lightrig.harness.systems.opus.runtime.rails import GATHERING, Rails, RailsLostError
+from lightrig.harness.systems.opus.planning.gathering import GATHERING
+from lightrig.harness.systems.opus.runtime.rails import Rails, RailsLostError
 from lightrig.instruments.clock import SystemClock
 from lightrig.instruments.clock.virtual import VirtualClock
 from lightrig.suites.claims.opus.auditor import audit

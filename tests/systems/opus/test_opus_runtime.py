@@ -17,7 +17,7 @@ from lightrig.harness.systems.opus.runtime.controlled_ranks import ControlledRan
 from lightrig.harness.systems.opus.runtime.job_circuits import JobCircuits
 from lightrig.harness.systems.opus.runtime.on_fabric import FabricRails, fitting_job
 from lightrig.harness.systems.opus.runtime.rails import RailsLostError
-from lightrig.harness.systems.opus.runtime.switch_commands import SwitchCommands
+from lightrig.harness.systems.opus.planning.switch_commands import SwitchCommands
 from lightrig.instruments.clock import Span
 from lightrig.instruments.core.capabilities import LinkEvent
 from lightrig.instruments.jobs.traffic.training import LocalBegin, LocalEnd

@@ -21,6 +21,7 @@ from lightrig.harness.systems.opus.planning.messages import (
     TopoWrite,
 )
 from lightrig.harness.systems.opus.planning.operations import ASYMMETRIC, RailJob
+from lightrig.harness.systems.opus.planning.pending_asks import Barrier, PendingAsks
 from lightrig.harness.systems.opus.planning.topology import (
     GIANT_RING,
     GiantRing,
@@ -116,15 +117,6 @@ class RailStatus:
 
 
 @dataclass(frozen=True, slots=True)
-class Barrier:
-    """A communication group's operation, and who has asked for it: one line of the CTR table."""
-
-    group: str
-    index: int
-    asked: tuple[TopoWrite, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class Controller:
     """State of a job's controller; every message gives the next state and the messages to send.
 
@@ -158,7 +150,7 @@ class Controller:
     job: RailJob = field(hash=False)
     rails: tuple[RailStatus, ...]
     carrier: tuple[int, ...]
-    asks: frozenset[TopoWrite]
+    asks: PendingAsks
     holding: tuple[int, ...]
     turns: tuple[int, ...]
     retries: int = 2
@@ -169,7 +161,7 @@ class Controller:
         begun = topology or TopologyId.uniform(job.stages, ASYMMETRIC)
         zeros = (0,) * len(job.stage_of)
         rails = tuple(RailStatus(begun) for _ in range(job.rails))
-        return cls(job, rails, job.rail_of, frozenset(), zeros, zeros, retries)
+        return cls(job, rails, job.rail_of, PendingAsks(job.groups), zeros, zeros, retries)
 
     # ------------------------------------------------------------------------- messages
 
@@ -222,10 +214,9 @@ class Controller:
     def _asked(self, request: TopoWrite) -> tuple["Controller", Sent]:
         rank = request.rank
         if request.turn > self.turns[rank]:
-            remaining = frozenset(ask for ask in self.asks if ask.rank != rank)
             return replace(
                 self,
-                asks=remaining | {request},
+                asks=self.asks.with_ask(request),
                 turns=_put(self.turns, rank, request.turn),
                 holding=_put(self.holding, rank, 0),
             )._serve()
@@ -294,8 +285,11 @@ class Controller:
 
     def _serve(self) -> tuple["Controller", Sent]:
         """Grant what can be granted, and refuse what no rail carries any more."""
-        lost = [ask for ask in sorted(self.asks, key=_by_rank) if self._is_dead(ask.rank)]
-        controller = replace(self, asks=self.asks - set(lost)) if lost else self
+        lost = []
+        if any(rail.state == "dead" for rail in self.rails):
+            lost = [ask for ask in sorted(self.asks, key=_by_rank) if self._is_dead(ask.rank)]
+        ranks = [ask.rank for ask in lost]
+        controller = replace(self, asks=self.asks.without(ranks)) if lost else self
         sent: list[Message] = [self._fail(ask) for ask in lost]
         for barrier in controller.ready():
             if controller.is_served(barrier):
@@ -305,14 +299,7 @@ class Controller:
 
     def ready(self) -> list[Barrier]:
         """The operations that all ranks of their group have asked for."""
-        asked: dict[tuple[str, int], list[TopoWrite]] = {}
-        for ask in sorted(self.asks, key=_by_rank):
-            asked.setdefault((ask.group, ask.index), []).append(ask)
-        return [
-            Barrier(group, index, tuple(asks))
-            for (group, index), asks in sorted(asked.items())
-            if len(asks) == len(self.job.groups[group].ranks)
-        ]
+        return self.asks.ready()
 
     def _wanted(self, barrier: Barrier) -> dict[int, int]:
         dimension = self.job.groups[barrier.group].dimension
@@ -345,6 +332,8 @@ class Controller:
         for barrier in self.ready():
             if self.carrier[barrier.asked[0].rank] == rail:
                 merged = target.with_stages(self._wanted(barrier))
+                if merged == target:  # as most are, of a phase that goes on
+                    continue
                 if not status.touches(merged) and self.may_change(rail, before, merged):
                     target = merged
         changed = before.changed(target)
@@ -354,8 +343,11 @@ class Controller:
     def may_change(self, rail: int, topology: TopologyId, target: TopologyId) -> bool:
         """Whether all ranks of the changed stages want it (O1), and none uses what goes (G2)."""
         changed = topology.changed(target)
-        asked = {ask.rank: self.job.groups[ask.group].dimension for ask in self.asks}
-        agreed = all(asked.get(rank) == target[stage] for stage, rank in self._at(rail, changed))
+        agreed = all(
+            (ask := self.asks.of(rank)) is not None
+            and self.job.groups[ask.group].dimension == target[stage]
+            for stage, rank in self._at(rail, changed)
+        )
         left = topology.rewired(target) - changed
         return agreed and not any(self.holding[rank] for _, rank in self._at(rail, left))
 
@@ -372,7 +364,8 @@ class Controller:
         status = self.rails[rail]
         if status.state == "dead" or status.is_ring:
             return False
-        foreign = any(self.job.rail_of[rank] != rail for rank in self._carried(rail))
+        moved = self.carrier is not self.job.rail_of  # what another rail carries, as few ever are
+        foreign = moved and any(self.job.rail_of[rank] != rail for rank in self._carried(rail))
         return status.state == "falling back" or foreign
 
     def _is_dead(self, rank: int) -> bool:
@@ -384,7 +377,8 @@ class Controller:
         holding = list(self.holding)
         for ask in barrier.asked:
             holding[ask.rank] = ask.turn
-        return replace(self, asks=self.asks - set(barrier.asked), holding=tuple(holding))
+        ranks = [ask.rank for ask in barrier.asked]
+        return replace(self, asks=self.asks.without(ranks), holding=tuple(holding))
 
     def _grant(self, ask: TopoWrite) -> Granted:
         rail = self.carrier[ask.rank]

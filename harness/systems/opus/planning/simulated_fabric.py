@@ -11,6 +11,8 @@ from lightrig.harness.systems.opus.planning.archived_simulation import (
     packet,
     provisioned,
 )
+from lightrig.harness.systems.opus.planning.gathering import GATHERING
+from lightrig.harness.systems.opus.planning.simulated_control import controlled
 from lightrig.harness.workloads.fabrics import Options, Rates
 from lightrig.harness.workloads.graph import Workload
 from lightrig.harness.workloads.networks import Switching
@@ -22,7 +24,15 @@ class Rails:
     """Photonic rails, on which a rank's whole rate is its ring's or its neighbours'."""
 
     rates: Rates
-    modes: tuple[str, ...] = ("provisioned", "on-demand", "one-shot", "packet")
+    gathering: int = GATHERING
+    modes: tuple[str, ...] = (
+        "provisioned",
+        "on-demand",
+        "archived-provisioned",
+        "archived-on-demand",
+        "one-shot",
+        "packet",
+    )
 
     def folds(self, mode: str) -> bool:
         """Circuits are asked for by each rank, so that these are simulated one by one."""
@@ -41,8 +51,14 @@ class Rails:
                 return (
                     "links out of and within servers share one budget by the root of their traffic",
                 )
+            case "archived-provisioned" | "archived-on-demand":
+                return (
+                    "the released simulation's rules: rings at first, ranks vote and are polled, "
+                    "and no circuits change while a ring is in use anywhere",
+                )
         return (
-            "the released simulation's rules: ranks vote, are polled, and changes wait for rings",
+            "circuits are changed by the control plane of `lightrig train`: a send and its receive "
+            "begin together, and what ranks and controller tell each other takes no time",
         )
 
     def scaled(self, factor: float) -> Rails:
@@ -63,14 +79,22 @@ class Rails:
             case "one-shot":
                 split = one_shot(workload, self.rates.scale_out, self.rates.scale_up)
                 return packet(workload, split, timing)
+            case "provisioned":
+                return controlled(
+                    workload, bandwidths, timing, switching, "provisioning", self.gathering
+                )
+            case "on-demand":
+                return controlled(
+                    workload, bandwidths, timing, switching, "default", self.gathering
+                )
         times, ahead = on_demand(workload, bandwidths, timing, switching)
-        if mode == "on-demand":
+        if mode == "archived-on-demand":
             return times
         return provisioned(workload, bandwidths, timing, switching, ahead)
 
 
 def rails(options: Options) -> Rails:
     """Return the fabric of `opus:scale_out=400G,...`."""
-    found = Rails(Rates.of(options))
+    found = Rails(Rates.of(options), options.duration("gathering", f"{GATHERING}ns"))
     options.end()
     return found

@@ -17,6 +17,7 @@ from lightrig.harness.orchestration.journal import digest_of
 from lightrig.harness.systems.opus.planning.controller import Controller, RailChange, RailStatus
 from lightrig.harness.systems.opus.planning.messages import TopoWrite
 from lightrig.harness.systems.opus.planning.operations import OpusError, RailJob
+from lightrig.harness.systems.opus.planning.pending_asks import PendingAsks
 from lightrig.harness.systems.opus.planning.topology import GIANT_RING, Topology, TopologyId
 from lightrig.harness.systems.opus.runtime.rail_layout import RING, topology_text
 from lightrig.testbeds.json_text import from_strict_json
@@ -80,12 +81,12 @@ class StoredJob(_Part):
                 job,
                 tuple(_status(each) for each in stored.rails),
                 tuple(stored.carrier),
-                frozenset(TopoWrite(**each.model_dump()) for each in stored.asks),
+                PendingAsks(job.groups, (TopoWrite(**each.model_dump()) for each in stored.asks)),
                 tuple(stored.holding),
                 tuple(stored.turns),
                 stored.retries,
             )
-        except (OpusError, ValueError) as error:
+        except (OpusError, ValueError, KeyError) as error:
             raise OrchestrationError(f"job {self.job}: {error}") from error
 
 

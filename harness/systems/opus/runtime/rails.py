@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from lightrig.harness.systems.opus.planning.controller import Controller
+from lightrig.harness.systems.opus.planning.gathering import GATHERING, Gathering
 from lightrig.harness.systems.opus.planning.messages import (
     Message,
     NotProgrammed,
@@ -30,17 +31,14 @@ from lightrig.harness.systems.opus.planning.run_events import (
     RunEvent,
 )
 from lightrig.harness.systems.opus.planning.shim import Shim
+from lightrig.harness.systems.opus.planning.switch_commands import SwitchCommands
 from lightrig.harness.systems.opus.planning.topology import GiantRing
 from lightrig.harness.systems.opus.planning.wiring import RailWiring
-from lightrig.harness.systems.opus.runtime.switch_commands import SwitchCommands
 from lightrig.instruments.clock import Clock, Event
 from lightrig.testbeds import LightrigError
 
 FALLBACK_TIMEOUT = 10_000_000_000
 """Timeout of grants while a rail waits to fall back, in ns."""
-
-GATHERING = 1_000_000
-"""Time for which a change waits for stages that are about to be ready for it too, in ns."""
 
 Applier = Callable[[Sequence[Rewire]], ChangeStamps | None]
 """Brings one switch to what all of `Rewire` want, in one command, and reads it back.
@@ -146,7 +144,8 @@ class Rails:
             for rail, wiring in enumerate(wirings)
         ]
         self._apply, self._switches = apply, switches
-        self._gathering, self._commands, self._count = gathering, commands, count
+        self._gathering = Gathering(gathering)
+        self._commands, self._count = commands, count
         # A rank that hears of its grant may begin at once, while others are being told.
         self._lock = threading.RLock()
         self._announced: dict[int, Callable[[], None]] = {}
@@ -154,7 +153,6 @@ class Rails:
         names = dict.fromkeys(switches)
         self._commands_of = {switch: SwitchCommands() for switch in names}
         self._called: dict[str, list[Event]] = {switch: [] for switch in names}
-        self._gathered: dict[int, int] = {}
         self._targets: dict[tuple[int, int], bool] = {}
         self._wanted: dict[Rewire, int] = {}
         self._running = 0
@@ -316,13 +314,8 @@ class Rails:
 
     def _gather(self) -> None:
         """Note when the changes that are due will begin."""
-        due = self._controller.due()
-        for rail in self._gathered.keys() - set(due):
-            del self._gathered[rail]
-        for rail in due:
-            if rail not in self._gathered:
-                self._gathered[rail] = self.clock.now() + self._gathering
-                self._call(self._switches[rail])
+        for rail in self._gathering.note(self._controller.due(), self.clock.now()):
+            self._call(self._switches[rail])
 
     def _tell_incidents(self, before: Controller) -> None:
         now = self.clock.now()
@@ -395,16 +388,15 @@ class Rails:
     def _begin_changes(self, switch: str) -> int | None:
         """Begin what has been gathered; return the time until there is more to begin."""
         now = self.clock.now()
-        for rail, at in list(self._gathered.items()):
-            if self._switches[rail] == switch and at <= now:
-                del self._gathered[rail]
-                before = self._controller
-                self._due[rail] = at - self._gathering
-                self._controller, sent = before.change(rail)
-                self._tell_incidents(before)
-                self._deliver(sent)
-        ends = [at for rail, at in self._gathered.items() if self._switches[rail] == switch]
-        return max(0, min(ends) - now) if ends else None
+        rails = [rail for rail, name in enumerate(self._switches) if name == switch]
+        for rail, due in self._gathering.take(now, rails):
+            before = self._controller
+            self._due[rail] = due
+            self._controller, sent = before.change(rail)
+            self._tell_incidents(before)
+            self._deliver(sent)
+        begins = self._gathering.next(rails)
+        return None if begins is None else max(0, begins - now)
 
     def _falling_back(self, switch: str) -> list[int]:
         rails = [rail for rail, name in enumerate(self._switches) if name == switch]
