@@ -91,7 +91,7 @@ def slow(factor, before, width=22e6, kin=True):
 
 
 def test_the_resolution_of_observers_hides_no_slow_mirror():
-    """2.4 times as slow after three nights, as a lab of four circuits has seen it; 1.3 after ten."""
+    """2.4 times as slow after three nights, as a lab of four circuits had it; 1.3 after ten."""
     assert slow(2.4, 3) == {"ocs.18"}
     assert slow(1.3, 10) == {"ocs.18"}
     assert slow(1.0, 3) == slow(1.0, 10) == set()
