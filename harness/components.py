@@ -1,5 +1,6 @@
 """Components of a testbed, and those of which any one would explain an observation."""
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
@@ -20,6 +21,9 @@ ComponentKind: TypeAlias = Literal[
     "other",
 ]
 """A connector is a port of a switch or an instrument, a port one of a server."""
+
+_LANE = re.compile(r"(.+)\.lane\d+")
+"""A lane of a transceiver as a subject, after its port."""
 
 _PREFIXED = frozenset(("connector", "fiber", "link"))
 _LIGHT = ("acknowledged", "los", "signal_recovered")
@@ -85,6 +89,9 @@ class Components:
 
         quantity: that was observed. kind: of a finding.
         """
+        if (lane := _LANE.fullmatch(subject)) is not None:
+            # Its fiber and connectors carry the other lanes too.
+            return frozenset([self._known.get(lane[1], LabComponent("other", lane[1]))])
         if self._testbed is not None:
             if subject == self._testbed.name:
                 return self.all(light_alone=quantity.rpartition(".")[2] in _LIGHT)
@@ -106,6 +113,15 @@ class Components:
                 found |= {self._known[str(end)] for end in ends}
             found |= {self._known[end.owner] for end in ends if str(end) == one.name}
         return frozenset(found)
+
+    def cleared_by(self, subject: str, quantity: str = "") -> frozenset[LabComponent]:
+        """Return the components that a series which shows nothing speaks for.
+
+        Those of `of`; but a lane says nothing of the other lanes of its port.
+        """
+        if _LANE.fullmatch(subject):
+            return frozenset([LabComponent("other", subject)])
+        return self.of(subject, quantity)
 
     def explaining(
         self, subject: str, quantity: str = "", kind: str = ""

@@ -143,6 +143,8 @@ def next_step(components: Sequence[LabComponent], kinds: Collection[str]) -> str
             "clean the connector and look along the fiber, then measure again; if nothing "
             "changes, exchange the fiber for a spare one"
         )
+    if all(one.kind == "port" for one in components):
+        return "exchange its transceiver for a spare one, and measure again"
     return "compare its log, firmware and load with those of the night before; measure again"
 
 

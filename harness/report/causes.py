@@ -150,7 +150,7 @@ def as_ever(
 ) -> list[frozenset[LabComponent]]:
     """Return the components of each measured subject apart from those that findings are about."""
     named = components.named(subject for one in findings for subject in one.subjects)
-    found = map(components.of, dict.fromkeys(subjects))
+    found = map(components.cleared_by, dict.fromkeys(subjects))
     return [each for each in found if named.isdisjoint(each)]
 
 

@@ -360,3 +360,39 @@ def test_a_port_that_two_tests_or_nights_find_slower_than_its_kin_has_a_card(
     assert ("ocs.18 takes longer than the other ports" in card) is shown
     assert ("of the same events: signal recovered" in card) is shown
     assert ("60.0 ms (59.0 … 61.0)" in card) is shown
+
+
+@pytest.mark.parametrize("described", [True, False])
+def test_a_lost_lane_and_the_errors_of_its_port_are_one_card(tmp_path, described):
+    """The other lanes of the port, and all other ports, are as ever."""
+    ports = [f"server{n}.nic0.p{p}" for n in (0, 1) for p in (0, 1)]
+    for night in range(5):
+        rows = []
+        for port in ports:
+            lost = night == 4 and port == "server1.nic0.p0"
+            rows.append(
+                Row(
+                    port,
+                    "pre_fec_ber",
+                    v := (2e-5 if lost else 1e-8) + night * 1e-10,
+                    v,
+                    v,
+                    "1",
+                    1,
+                    {},
+                )
+            )
+            for lane in range(4):
+                dbm = (-30.0 if lost and lane == 2 else -2.0 - lane / 10) + night / 100
+                subject = f"{port}.lane{lane}"
+                rows.append(Row(subject, "received_power", dbm, dbm, dbm, "dBm", 1, {}))
+        folder = write_run(tmp_path, f"2026-11-2{night}", "passed", rows=rows)
+        if not described:
+            (folder / "lab.yaml").unlink()
+    page = write_nights(tmp_path, tmp_path / "nights.html").read_text()
+    assert page.count('class="lr-cause"') == 1
+    card = card_of(page)
+    assert "causes server1.nic0.p0 lab" in " ".join(card.split())
+    assert "pre_fec_ber of server1.nic0.p0" in card
+    assert "received_power of server1.nic0.p0.lane2" in card
+    assert ("exchange its transceiver" in card) is described

@@ -47,7 +47,7 @@ def night_causes(board: Board, last: LastNight | None, testbed: Testbed | None) 
         least = min(map(abs, shifts)) / 2
         nights = max(apart.values())
         healthy[family] = [
-            components.of(one.subject, one.quantity)
+            components.cleared_by(one.subject, one.quantity)
             for one in alike
             if id(one) not in apart and abs(_shift(one, nights)) <= least
         ]
