@@ -315,21 +315,39 @@ def store_findings(folder: Path, testbed: str, documents: Sequence[Mapping[str, 
     _store(folder / "testbeds" / testbed / FINDINGS, documents)
 
 
+def load_ports(folder: Path, testbed: str) -> Mapping[str, Any]:
+    """Return the document of `store_ports`; an empty one where a run read no ports.
+
+    Raises `RecordError` for a file that is damaged or cannot be read.
+    """
+    document = _stored(folder / "testbeds" / testbed / PORTS)
+    if not isinstance(document, dict | None):
+        raise RecordError(f"{folder / 'testbeds' / testbed / PORTS} is damaged: no object")
+    return document or {}
+
+
 def load_findings(folder: Path, testbed: str) -> list[Mapping[str, Any]] | None:
     """Return the documents of `store_findings`; None where a run has not looked.
 
     Raises `RecordError` for a file that is damaged or cannot be read.
     """
     path = folder / "testbeds" / testbed / FINDINGS
+    documents = _stored(path)
+    if documents is None:
+        return None
+    if not isinstance(documents, list) or not all(isinstance(one, dict) for one in documents):
+        raise RecordError(f"{path} is damaged: no list of findings")
+    return documents
+
+
+def _stored(path: Path) -> object:
+    """Return the document in a file, None where there is no such file."""
     try:
-        documents = json.loads(path.read_text(encoding="utf-8"))
+        return json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return None
     except (OSError, ValueError) as error:
         raise RecordError(f"{path} cannot be read: {error}") from error
-    if not isinstance(documents, list) or not all(isinstance(one, dict) for one in documents):
-        raise RecordError(f"{path} is damaged: no list of findings")
-    return documents
 
 
 def _store(path: Path, document: object) -> None:

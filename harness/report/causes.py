@@ -82,10 +82,14 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """Components that the evidence cannot tell from each other; none if it locates nothing."""
+    """Components that the evidence cannot tell from each other; none if it locates nothing.
+
+    news: what else was new in its first night, and may explain it.
+    """
 
     components: tuple[LabComponent, ...]
     evidence: tuple[Evidence, ...]
+    news: tuple[str, ...] = ()
 
     @property
     def since(self) -> str:

@@ -26,6 +26,7 @@ from lightrig.harness.findings import (
 )
 from lightrig.harness.record import Context, Journal, Row, TestOutcome, read_journal
 from lightrig.harness.record.recovery import settle
+from lightrig.harness.record.run_folder import store_ports
 from lightrig.harness.report import write_page
 from lightrig.harness.report.causes import Cause, Evidence, as_ever, find_causes, run_causes
 from lightrig.harness.report.frames import RunFrame
@@ -396,3 +397,29 @@ def test_a_lost_lane_and_the_errors_of_its_port_are_one_card(tmp_path, described
     assert "pre_fec_ber of server1.nic0.p0" in card
     assert "received_power of server1.nic0.p0.lane2" in card
     assert ("exchange its transceiver" in card) is described
+
+
+@pytest.mark.parametrize(("at", "shown"), [(4, True), (3, False)])
+def test_what_was_new_at_a_component_in_its_first_night_stands_on_its_card(tmp_path, at, shown):
+    """Settings of two ports change on the night on which one of them becomes slow, or before."""
+    ports = [f"server{n}.nic0.p{p}" for n in (0, 1) for p in (0, 1)]
+    for night in range(5):
+        rows = [
+            Row(
+                port, "carrier_up", v := 3e9 + night * 1e6 + slow * 1e9, v, v, "ns", 1, {"event": 0}
+            )
+            for port in ports
+            for slow in [night == 4 and port == "server1.nic0.p0"]
+        ]
+        folder = write_run(tmp_path, f"2026-11-2{night}", "passed", rows=rows)
+        fec = {"server1.nic0.p0": "RS", "server1.nic0.p1": "RS", "server0.nic0.p1": "RS"}
+        if night >= at:
+            fec |= {"server1.nic0.p0": "BASE-R", "server0.nic0.p1": "off"}
+        stored = {port: {"mtu": 9000, "fec": one} for port, one in fec.items()}
+        store_ports(folder, "lab", {"kernels": {}, "ports": stored})
+    page = write_nights(tmp_path, tmp_path / "nights.html").read_text()
+    card = " ".join(card_of(page).split())
+    assert "carrier_up of server1.nic0.p0" in card
+    assert ("New that night: server1.nic0.p0: FEC RS → BASE-R." in card) is shown
+    assert "server1.nic0.p0: FEC RS → BASE-R" in unescape(page)
+    assert "server0.nic0.p1: FEC RS → off" in unescape(page)

@@ -6,6 +6,7 @@ from pathlib import Path
 from lightrig.harness.record import RecordError, Results, RunFacts
 from lightrig.harness.record.nights import order, start_of
 from lightrig.harness.record.places import appearing
+from lightrig.harness.record.run_folder import load_ports
 from lightrig.harness.report.nights.last_night import last_nights
 from lightrig.harness.report.nights.last_night_departures import find_series_departures
 from lightrig.harness.report.nights.night_causes import night_causes
@@ -37,7 +38,10 @@ def write_nights(results: str | Path, path: Path, last: int = NIGHTS) -> Path:
     with source.connected() as connection:
         descriptions = source.descriptions(connection)
         events_of_labs = events(
-            connection, descriptions, lambda *run: history.place(source.nights.of(*run))
+            connection,
+            descriptions,
+            lambda *run: history.place(source.nights.of(*run)),
+            lambda run, testbed: load_ports(Path(results) / "runs" / run, testbed),
         )
     found = find_series_changes(history.labs)
     runs = [facts for facts in Results(results).runs() if not facts.by_hand]

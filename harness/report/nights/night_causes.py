@@ -18,6 +18,7 @@ from lightrig.harness.report.nights.series import NightSeries
 from lightrig.harness.report.nights.trend_figures import are_far_apart
 from lightrig.harness.statistics.confirmation import CONFIRMING
 from lightrig.testbeds import Testbed
+from lightrig.testbeds.plans import names_in
 
 _FAULT = "loss.fault"
 _TWICE = 2
@@ -68,7 +69,23 @@ def night_causes(board: Board, last: LastNight | None, testbed: Testbed | None) 
         evidence.append(
             Evidence(seen.finding, family, "", seen.since, seen.nights, confirmed, link=link)
         )
-    return find_causes(evidence, healthy, components)
+    return [
+        replace(one, news=tuple(_news(board, one)))
+        for one in find_causes(evidence, healthy, components)
+    ]
+
+
+def _news(board: Board, cause: Cause) -> Iterator[str]:
+    """Yield what was new at a cause's components, or at the whole lab, in its first night."""
+    names = {one.name for one in cause.components}
+    owners = {end.partition(".")[0] for name in names for end in names_in(name)}
+    for event in board.events:
+        if str(board.history.date(event.night)) != cause.since:
+            continue
+        about = {name.partition(".")[0] for name in event.names}
+        whole = not event.names or not names
+        if whole or names & {*event.names} or owners & {*event.names} or names & about:
+            yield event.text
 
 
 def _series_evidence(

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby, pairwise
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import duckdb
 import numpy as np
@@ -34,16 +34,36 @@ ERROR = 0.01
 """Probability of a mark where nothing changed: once for changes, once for drifts."""
 
 
-Kind: TypeAlias = Literal["identity", "cabling", "description"]
+_SETTINGS = {
+    "mtu": "MTU",
+    "fec": "FEC",
+    "receives_pause": "flow control rx",
+    "sends_pause": "flow control tx",
+    "pfc": "PFC of priority",
+    "arp_ignore": "arp_ignore",
+    "arp_announce": "arp_announce",
+    "rp_filter": "rp_filter",
+    "driver": "driver",
+    "driver_version": "driver",
+    "transceiver": "transceiver",
+    "module_firmware": "module firmware",
+}
+"""What is compared of the settings of a NIC port (`PortSettings`); its firmware is an identity."""
+
+Kind: TypeAlias = Literal["identity", "settings", "cabling", "description"]
 
 
 @dataclass(frozen=True, slots=True)
 class LabChange:
-    """A difference of the lab from this night on; `text` describes it."""
+    """A difference of the lab from this night on; `text` describes it.
+
+    names: the instruments, servers or ports that it is about; none if it is about the whole lab.
+    """
 
     night: int
     kind: Kind
     text: str
+    names: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,23 +154,25 @@ class _Visit:
     night: int
     run: str
     answers: Mapping[str, str]
+    ports: Mapping[str, Any]
 
 
 def events(
     connection: duckdb.DuckDBPyConnection,
     descriptions: Descriptions,
     night_of: Callable[[str, str, str], int],
+    ports_of: Callable[[str, str], Mapping[str, Any]],
 ) -> dict[tuple[str, bool], tuple[LabChange, ...]]:
     """Return the events of each lab, by testbed and whether it was simulated, the oldest first.
 
     The view `recent` has the rows to look at. night_of: returns the place of the night of a
-    testbed, a date and a run.
+    testbed, a date and a run. ports_of: returns what a run and a testbed have stored of ports.
     """
     visits: dict[tuple[str, bool], list[_Visit]] = {}
     for testbed, simulated, night, run, instruments in connection.sql(_ANSWERS).fetchall():
         place = night_of(testbed, night.isoformat(), run)
         visits.setdefault((testbed, simulated), []).append(
-            _Visit(place, run, _answers(instruments))
+            _Visit(place, run, _answers(instruments), ports_of(run, testbed))
         )
     return {
         lab: tuple(
@@ -166,6 +188,7 @@ def _between(
     descriptions: Descriptions, testbed: str, before: _Visit, after: _Visit
 ) -> Iterator[LabChange]:
     yield from _identities(before, after)
+    yield from _settings(before, after)
     yield from _descriptions(descriptions, testbed, before, after)
 
 
@@ -196,7 +219,29 @@ def _identities(before: _Visit, after: _Visit) -> Iterator[LabChange]:
     if left:
         changes["left"] = left
     for change, names in changes.items():
-        yield LabChange(after.night, "identity", f"{_listed(names)}: {change}")
+        yield LabChange(after.night, "identity", f"{_listed(names)}: {change}", tuple(names))
+
+
+def _settings(before: _Visit, after: _Visit) -> Iterator[LabChange]:
+    """Yield what NIC ports are set to otherwise than before; equal changes in one event."""
+    earlier, now = before.ports.get("ports", {}), after.ports.get("ports", {})
+    changes: dict[str, list[str]] = {}
+    for port in sorted(earlier.keys() & now.keys()):
+        for setting, name in _SETTINGS.items():
+            old, new = earlier[port].get(setting), now[port].get(setting)
+            if old is not None and new is not None and old != new:
+                change = f"{name} {_word(old)} → {_word(new)}"
+                changes.setdefault(change, []).append(port)
+    for change, ports in changes.items():
+        yield LabChange(after.night, "settings", f"{_listed(ports)}: {change}", tuple(ports))
+
+
+def _word(value: object) -> str:
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    if isinstance(value, list):
+        return " ".join(map(str, value)) or "none"
+    return str(value)
 
 
 def _difference(old: str, new: str) -> str:

@@ -44,7 +44,10 @@ def happened(tmp_path):
         with source.connected() as connection:
             stored = source.descriptions(connection)
             (found,) = events(
-                connection, stored, lambda *run: history.place(source.nights.of(*run))
+                connection,
+                stored,
+                lambda *run: history.place(source.nights.of(*run)),
+                lambda run, testbed: {},
             ).values()
         return [(event.night, event.kind, event.text) for event in found]
 
