@@ -49,7 +49,8 @@ class ExfoPm1613(RestorableScpiInstrument):
     wire_facts = (
         WireFact(
             "`SENS:POW:REF:STAT`; SCPI over GPIB and RS-232",
-            "EXFO PM-1600 user manual, pages 82 and 147, and autolab's driver exfo_PM1613",
+            "EXFO PM-1600 user manual, pages 82 and 147",
+            second="autolab's driver exfo_PM1613",
         ),
         WireFact(
             "`READ:ALL:POW:DC?`, `SENS:POW:WAVE`, `SENS:POW:UNIT`, `SENS:POW:RANG:AUTO`, "

@@ -23,12 +23,15 @@ class ThorlabsPm5020(ThorlabsPm100d):
     wire_facts = (
         WireFact(
             "`SENS#:CORR:WAV`, `SENS#:AVER`, `SENS#:POW:UNIT`, `SENS#:POW:RANG:AUTO`",
-            "Thorlabs' command reference of the PM5020, and the program PM_PM5020",
+            "Thorlabs' command reference of the PM5020",
+            second="the program PM_PM5020",
         ),
         WireFact(
-            "`READ#?`, `CONF#:POW`, `SYST:SENS#:IDN?`, zeroing; 1 ms for each averaged sample",
+            "`READ#?`, `CONF#:POW`, `SYST:SENS#:IDN?`, zeroing",
             "Thorlabs' command reference of the PM5020",
+            second="the PM100D's, as several drivers use them without a number",
         ),
+        WireFact("1 ms for each averaged sample", "Thorlabs' command reference of the PM5020"),
         WireFact("port 2000 over Ethernet", "thorlabs_pm.py"),
         WireFact("least power that is reported (option)"),
     )
