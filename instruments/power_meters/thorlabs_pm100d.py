@@ -1,11 +1,12 @@
 """Thorlabs PM100D, PM100D2, PM100D3, PM100USB, PM101, PM103 and PM400: one sensor each."""
 
 import math
+import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, ClassVar
 
 from lightrig.instruments.clock import Clock
-from lightrig.instruments.core.capabilities import PowerReading
+from lightrig.instruments.core.capabilities import Identity, PowerReading
 from lightrig.instruments.core.detected_power import dbm, missing_value, no_value
 from lightrig.instruments.core.endpoint import Endpoint
 from lightrig.instruments.core.errors import NotDoneError
@@ -20,6 +21,9 @@ from lightrig.instruments.core.wire_facts import WireFact
 _READING_TIMEOUT = 5_000_000_000
 _ZEROING_TIMEOUT = 60_000_000_000
 _POLL = 100_000_000
+_SAMPLE_NS, _OLD_SAMPLE_NS = 1_000_000, 3_000_000
+_NEWER = re.compile(r"PM(100D[23]|10[123]|400|6\d|5020)", re.IGNORECASE)
+"""Consoles whose command references say that they take at most 1,000 readings a second."""
 _POWER_SENSORS = frozenset({1, 2, 4, 5})
 """Types of sensors of power: photodiode, thermopile, four-quadrant thermopile (4 or 5).
 
@@ -32,8 +36,8 @@ class ThorlabsPm100d(RestorableScpiInstrument):
     """A power meter with one sensor, channel 1; the PM100D is connected by USB (visa://).
 
     A reading is triggered, so none of its light is older than the query. It averages a number
-    of samples of 3 ms each; what is below `floor` is reported as `floor`, too much light is an
-    error, never a number.
+    of samples, of 3 ms each on a PM100D or PM100USB and of 1 ms on newer consoles; what is below
+    `floor` is reported as `floor`, too much light is an error, never a number.
 
     Source: the PM100D's SCPI commands as PyMeasure, InstrumentKit and other independent drivers
     use them. Types of sensors, and the newer flags of PM100D2, PM100D3 and PM103: Thorlabs' command
@@ -48,10 +52,14 @@ class ThorlabsPm100d(RestorableScpiInstrument):
         WireFact(
             "commands", "PM100D manual, page 49, as PyMeasure, InstrumentKit and QCoDeS use them"
         ),
-        WireFact("3 ms for each averaged sample"),
+        WireFact(
+            "1 ms for an averaged sample of PM100D2, PM100D3, PM101 to PM103, PM400, PM60 to PM62",
+            "Thorlabs' command references of each",
+        ),
+        WireFact("3 ms for each averaged sample of others"),
         WireFact("least power that is reported (option); speed of a serial line (option)"),
     )
-    shared_options = ("sensor",)
+    shared_options = ("sensor", "console")
     numbered: ClassVar[bool] = False
     error_meanings: ClassVar[ErrorMeanings] = {
         -113: ("this meter does not know the command", "is the model in the testbed file right?"),
@@ -65,10 +73,10 @@ class ThorlabsPm100d(RestorableScpiInstrument):
     channels = range(1, 2)
     baud = line_speed(115_200)
     floor = Option(float, -60.0, "least power that is reported, in dBm (it depends on the sensor)")
-    sample = Option(
+    sample: Option[int | None] = Option(
         from_milliseconds,
-        3_000_000,
-        "duration of one sample, in ns (3 ms as several drivers state)",
+        None,
+        "duration of one averaged sample, in ms; without it 1 or 3, by the console",
         key="sample_ms",
     )
     wavelength = Setting(
@@ -102,6 +110,13 @@ class ThorlabsPm100d(RestorableScpiInstrument):
     def __init__(self, name: str, endpoint: Endpoint, clock: Clock, **options: Any) -> None:
         super().__init__(name, endpoint, clock, **options)
         self._windows: dict[int, int] = {}
+        self._console: str | None = None
+
+    def identity(self) -> Identity:
+        """Return manufacturer, model, serial number and firmware."""
+        found = super().identity()
+        self._console = found.model
+        return found
 
     def restored(self) -> None:
         """Forget the averaging windows, which may be others now."""
@@ -120,7 +135,7 @@ class ThorlabsPm100d(RestorableScpiInstrument):
             self.wavelength.set(wavelength_nm, channel)
             self.write(f"SENS{n}:POW:RANG:AUTO 1")
             if averaging is not None:
-                self.averages.set(max(math.ceil(averaging / self.sample), 1), channel)
+                self.averages.set(max(math.ceil(averaging / self._sample()), 1), channel)
             self._configure(channel)
 
     def zero(self, channels: Sequence[int]) -> None:
@@ -169,6 +184,13 @@ class ThorlabsPm100d(RestorableScpiInstrument):
         window = sum(self._windows[port] for port in numbers)
         return PowerReading(asked, answered, window, found)
 
+    def _sample(self) -> int:
+        """Return the duration of one averaged sample, in ns."""
+        if self.sample is not None:
+            return self.sample
+        model = self.identity().model if self._console is None else self._console
+        return _SAMPLE_NS if _NEWER.match(model) else _OLD_SAMPLE_NS
+
     def _suffix(self, channel: int) -> str:
         """Return what follows a command's first word; raises `DeniedError` for no channel."""
         number = self.address_of(channel)
@@ -190,4 +212,4 @@ class ThorlabsPm100d(RestorableScpiInstrument):
         n = self._suffix(channel)
         self.write(f"CONF{n}:POW")
         self.write(f"SENS{n}:POW:UNIT W")
-        self._windows[channel] = round(self.averages.get(channel)) * self.sample
+        self._windows[channel] = round(self.averages.get(channel)) * self._sample()

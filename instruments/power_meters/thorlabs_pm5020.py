@@ -2,7 +2,6 @@
 
 from typing import ClassVar
 
-from lightrig.instruments.core.instrument import Option, from_milliseconds
 from lightrig.instruments.core.scpi_instrument import Setting
 from lightrig.instruments.core.wire_facts import WireFact
 from lightrig.instruments.power_meters.thorlabs_pm100d import ThorlabsPm100d
@@ -38,12 +37,6 @@ class ThorlabsPm5020(ThorlabsPm100d):
     channels = range(1, 3)
     numbered: ClassVar[bool] = True
     default_port = 2000
-    sample = Option(
-        from_milliseconds,
-        1_000_000,
-        "duration of one sample, in ns (at most 1,000 readings a second)",
-        key="sample_ms",
-    )
     wavelength = Setting(
         float,
         "SENS{channel}:CORR:WAV",

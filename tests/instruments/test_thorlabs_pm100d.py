@@ -22,6 +22,7 @@ from lightrig.instruments.core.errors import (
 )
 from lightrig.instruments.power_meters.thorlabs_pm100d import ThorlabsPm100d
 from lightrig.instruments.simulated.devices.simulated_thorlabs_pm100d import SimulatedThorlabsPm100d
+from lightrig.testbeds import LightrigError
 
 STATED = {"kind": "power_meter", "channels": 1}
 
@@ -56,6 +57,32 @@ def test_a_reading_is_not_older_than_its_question_and_averages_whole_samples(met
     assert reading.window == 34 * 3 * MS
     assert reading.answered == meter.clock.now() >= before + reading.window
     assert reading.dbm[1] == pytest.approx(-3, abs=0.5)
+
+
+@pytest.mark.parametrize(
+    ("console", "sample_ms"), [("PM100D", 3), ("PM100D2", 1), ("PM103", 1), ("PM400", 1)]
+)
+def test_consoles_average_samples_of_their_own_length(in_virtual_time, console, sample_ms):
+    """Thorlabs' command references: 1,000 / AVG readings a second; several drivers: 3 ms."""
+    meter = in_virtual_time(SimulatedThorlabsPm100d, options={"console": console}, **STATED)
+    driver = meter.driver(ThorlabsPm100d)
+    driver.prepare([1], wavelength_nm=1310, averaging=100 * MS)
+    meter.shine(1, 0.5)
+    before = meter.clock.now()
+    reading = driver.power([1])
+    assert driver.averages.get() == -(-100 // sample_ms)
+    assert 100 * MS <= reading.window <= 102 * MS
+    assert reading.window <= reading.answered - before <= reading.window + 20 * MS
+    assert driver.identity().model == console
+    assert meter.driver(ThorlabsPm100d, sample=2 * MS).power([1]).window % (2 * MS) == 0
+
+
+def test_a_console_that_is_not_simulated_is_named(simulated):
+    meter = "{kind: power_meter, model: thorlabs-pm100d, address: 'scpi://meter.invalid', OPTIONS}"
+    switch = "{model: polatis, address: 'tl1://ocs.invalid', size: 4x4}"
+    text = f"name: one\nswitches: {{ocs: {switch}}}\ninstruments:\n  meter: {meter}\n"
+    with pytest.raises(LightrigError, match="found 'PM9', expected one of PM100D, PM100D2"):
+        simulated(text.replace("OPTIONS", "options: {console: PM9}"))
 
 
 def test_darkness_is_the_floor(driver):

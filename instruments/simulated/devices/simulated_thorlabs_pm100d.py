@@ -1,11 +1,10 @@
-"""Simulated Thorlabs PM100D power meter with a photodiode sensor.
+"""Simulated Thorlabs PM100D power meter, and its successors, with a photodiode sensor.
 
 Commands are those that several independent drivers use. Not confirmed, and therefore chosen:
 its replies without a sensor, and to zeroing with light on the sensor; how long zeroing takes.
 """
 
 import math
-from typing import ClassVar
 
 from lightrig.instruments.simulated.protocols.commands import Constant, Ignored, command
 from lightrig.instruments.simulated.protocols.scpi_device import (
@@ -26,6 +25,7 @@ from lightrig.instruments.simulated.protocols.scpi_values import (
 )
 from lightrig.instruments.simulated.registry import DeviceContext
 from lightrig.instruments.simulated.world.detector import Detector, Photodiode
+from lightrig.testbeds import LightrigError
 
 SAMPLE = 3_000_000
 """Time of one sample in ns; several drivers state 3 ms."""
@@ -55,8 +55,8 @@ class PhotodiodeInput(ScpiNode):
             subtype, flags.
     """
 
-    sample: ClassVar[int] = SAMPLE
-    flags: ClassVar[int] = 33
+    sample: int = SAMPLE
+    flags: int = 33
     """Power, and wavelength settable: the mask of PM100D and PM400."""
 
     wavelength = Number(default=1550.0, minimum=800.0, maximum=1700.0, units=NANOMETRES)
@@ -139,8 +139,20 @@ class PhotodiodeInput(ScpiNode):
         return min(upper, GREATEST_W)
 
 
+CONSOLES = {
+    "PM100D": (SAMPLE, 33),
+    "PM100D2": (1_000_000, 1 << 31 | 0b101),
+    "PM103": (1_000_000, 0b101),
+    "PM400": (1_000_000, 33),
+}
+"""Time of a sample and flags of a photodiode, by console (Thorlabs' command references)."""
+
+
 class SimulatedThorlabsPm100d(PhotodiodeInput, StatusSubsystem, ScpiDevice):
-    """One power meter console; its option `sensor: false` leaves the sensor unplugged."""
+    """One power meter console, that of the option `console`; PM100D without it.
+
+    Its option `sensor: false` leaves the sensor unplugged.
+    """
 
     schemes = ("scpi", "serial")
 
@@ -170,9 +182,12 @@ class SimulatedThorlabsPm100d(PhotodiodeInput, StatusSubsystem, ScpiDevice):
     unit = Choice("[SENSe:]POWer[:DC]:UNIT", default="W", names=("W", "DBM"))
 
     def __init__(self, context: DeviceContext) -> None:
-        super().__init__(
-            context.spec.name, context.clock, f"Thorlabs,PM100D,{context.serial},2.4.0"
-        )
+        name, console = context.spec.name, context.spec.options.get("console", "PM100D")
+        if console not in CONSOLES:
+            known = ", ".join(CONSOLES)
+            raise LightrigError(f"{name}: console: found {console!r}, expected one of {known}")
+        self.sample, self.flags = CONSOLES[console]
+        super().__init__(name, context.clock, f"Thorlabs,{console},{context.serial},2.4.0")
         self.plug(context, 1, self.errors)
 
     def reset(self) -> None:

@@ -5,8 +5,6 @@ Chosen: what it answers for a channel that does not exist, without a sensor, and
 light on the sensor; how long zeroing takes.
 """
 
-from typing import ClassVar
-
 from lightrig.instruments.simulated.devices.simulated_thorlabs_pm100d import (
     GREATEST_W,
     NANOMETRES,
@@ -32,8 +30,8 @@ _NO_SUCH_CHANNEL = (-114, "Header suffix out of range")
 class SensorInput(PhotodiodeInput):
     """One of the console's two inputs."""
 
-    sample: ClassVar[int] = 1_000_000
-    flags: ClassVar[int] = 0b101
+    sample = 1_000_000
+    flags = 0b101
     """Automatic ranges, and wavelength settable: the mask of newer consoles, without bit 31."""
 
     wavelength = Number(
