@@ -45,7 +45,7 @@ class _Noted(NamedTuple):
     lower: float
     upper: float
     links: float
-    said: tuple[str, ...]
+    texts: tuple[str, ...]
 
 
 def _noted(data: SectionData, name: str) -> Iterator[_Noted]:
@@ -61,11 +61,11 @@ def _noted(data: SectionData, name: str) -> Iterator[_Noted]:
             at = series.conditions.get("elapsed_s", none)
             links = series.conditions.get("links", none)
             for place in range(size):
-                subject, *said = series.subject[place].split(", ")
+                subject, *texts = series.subject[place].split(", ")
                 numbers = (series.value, series.lower, series.upper, links)
                 value, lower, upper, of_links = (float(each[place]) for each in numbers)
                 began = float(at[place]) * 1e9
-                one = _Noted(test, subject, began, value, lower, upper, of_links, tuple(said))
+                one = _Noted(test, subject, began, value, lower, upper, of_links, tuple(texts))
                 found.append(one)
         yield from sorted(found, key=lambda one: one.at)
 
@@ -101,14 +101,14 @@ def _by_link(data: SectionData) -> Iterator[tuple[str, Counter[str], float]]:
     firsts: dict[str, Counter[str]] = {}
     longest: dict[str, float] = {}
     for one in _noted(data, "flap"):
-        firsts.setdefault(one.subject, Counter())[_said(one, 0)] += 1
+        firsts.setdefault(one.subject, Counter())[_text_of(one, 0)] += 1
         longest[one.subject] = max(longest.get(one.subject, 0), one.value)
     for link in sorted(firsts, key=lambda link: (-firsts[link].total(), natural(link))):
         yield link, firsts[link], longest[link]
 
 
-def _said(one: _Noted, place: int) -> str:
-    return one.said[place] if len(one.said) > place else ""
+def _text_of(one: _Noted, place: int) -> str:
+    return one.texts[place] if len(one.texts) > place else ""
 
 
 def _flaps(data: SectionData) -> Iterator[_Noted]:
@@ -235,8 +235,8 @@ SOAK = Section(
                 Column[_Noted]("after", _since_begin),
                 Column[_Noted]("link", lambda one: one.subject),
                 Column[_Noted]("lost for", _duration),
-                Column[_Noted]("first", lambda one: _said(one, 0)),
-                Column[_Noted]("light", lambda one: _said(one, 1)),
+                Column[_Noted]("first", lambda one: _text_of(one, 0)),
+                Column[_Noted]("light", lambda one: _text_of(one, 1)),
             ),
             rows=_flaps,
             about=_about_flaps,
@@ -247,7 +247,7 @@ SOAK = Section(
                 Column[_Noted]("after", _since_begin),
                 Column[_Noted]("where", lambda one: one.subject),
                 Column[_Noted]("for", lambda one: shown(one.value, "ns")),
-                Column[_Noted]("why", lambda one: _said(one, 0)),
+                Column[_Noted]("why", lambda one: _text_of(one, 0)),
             ),
             rows=_gaps,
             about="These times are in no link hour, and what happened in them is not known.",

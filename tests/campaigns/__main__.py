@@ -44,6 +44,7 @@ CAMPAIGNS = {
     "wide_fabric": "WIDE_PROCESSES (4); needs a mount namespace, so root",
     "interruptions": "INTERRUPTIONS (20), INTERRUPTIONS_TESTBEDS; needs namespaces, so root",
     "planted_soaks": "SOAK_MINUTES (30), SOAK_FLAPS (20), SOAK_KILLS (2); needs namespaces (root)",
+    "bench_sequences": "BENCH_SEQUENCES (200), BENCH_STEPS (8); a second account only as root",
     "disturbances": "DISTURBANCES (1000), DISTURBANCES_SEED (1); needs namespaces, so root",
 }
 """Settings from the environment with their defaults, and needs, of each."""

@@ -1,0 +1,428 @@
+"""Random sequences of bench commands by two accounts, judged by a model and by a TL1 client.
+
+`BENCH_SEQUENCES` (default 200) sequences of `BENCH_STEPS` (8) of connect, disconnect, set, apply,
+ask (queries, one in ten that changes something), restore, and kill -9 during one of them, drawn by
+`BENCH_SEED` (1), on a served Polatis and attenuator. After each command a TL1 client and a SCPI
+client of this campaign read all circuits and the attenuation: they are what the model says, ports
+outside the testbed are as they were but for an ask that named them, and an account that another
+one's saved state keeps off is refused with that account's name. At the end restore undoes or names
+all that was changed. A killed command may have done any part of what it would have done.
+"""
+
+import importlib
+import io
+import json
+import os
+import random
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import traceback
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing, contextmanager, redirect_stderr, redirect_stdout, suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from tests.bench.accounts import ANN, BEN
+from tests.campaigns.preloaded import forked, preload
+from tests.campaigns.records import Log, log, reported
+
+ROOT = Path(__file__).parents[2]
+LOGIN = "BENCH_LOGIN"
+USER, PASSWORD = "bench", "sequences"
+INGRESS, EGRESS = range(1, 5), range(9, 13)
+FOREIGN = {(5, 14), (8, 13)}
+PLANS = {
+    "straight": {(1, 11), (3, 9), (2, 12), (4, 10)},
+    "crossed": {(1, 12), (4, 9), (2, 11), (3, 10)},
+}
+LAB = f"""
+name: rack
+switches:
+  ocs: {{model: polatis, address: "tl1://ocs.invalid", login: env:{LOGIN}, size: 8x8}}
+servers:
+  server[0-1]: {{address: "ssh://{{name}}.invalid", login: env:{LOGIN}, nics: {{nic0: {{
+    ports: 2, netdev: "ens1f{{p}}", rate: 100G, transceiver: lr4}}}}}}
+instruments:
+  voa: {{kind: attenuator, model: keysight-n7764a, address: "scpi://voa.invalid",
+        login: env:{LOGIN}, channels: 4}}
+transceivers:
+  lr4: {{wavelength: 1310 nm, launch: {{min: -4 dBm, max: 4 dBm}},
+        receive: {{min: -10 dBm, max: 4 dBm}}}}
+fibers:
+  - server[0-1].nic0.p[0-1] <-> ocs
+plans:
+  straight: [server0.nic0.p0 <-> server1.nic0.p0, server0.nic0.p1 <-> server1.nic0.p1]
+  crossed: [server0.nic0.p0 <-> server1.nic0.p1, server0.nic0.p1 <-> server1.nic0.p0]
+simulation:
+  switches:
+    ocs: {{acknowledge: {{mean: 10 ms}}, dark: {{mean: 2 ms}}, settle: {{mean: 5 ms}}}}
+"""
+
+Pairs = frozenset[tuple[int, int]]
+
+
+class Client:
+    """Another TL1 client of the switch, and a SCPI client of the attenuator."""
+
+    def __init__(self, switch: str, attenuator: str) -> None:
+        self._tl1, self._scpi = map(_connected, (switch, attenuator))
+        self.tl1(f"ACT-USER::{USER}:1::{PASSWORD};")
+
+    def tl1(self, command: str) -> str:
+        self._tl1.sendall(command.encode())
+        answer = b""
+        while not answer.rstrip().endswith(b";"):
+            answer += self._tl1.recv(65536)
+        assert b"COMPLD" in answer, (command, answer)
+        return answer.decode()
+
+    def circuits(self) -> Pairs:
+        found = re.findall(r'"(\d+),(\d+)"', self.tl1("RTRV-PATCH:::2:;"))
+        return frozenset((int(i), int(e)) for i, e in found if int(e))
+
+    def attenuation(self) -> float:
+        self._scpi.sendall(b":INP1:ATT?\n")
+        return float(self._scpi.makefile().readline())
+
+    def clear(self) -> None:
+        """Bring both instruments to where each sequence begins."""
+        for ingress, _ in self.circuits():
+            self.tl1(f"DLT-PATCH::{ingress}:3:;")
+        for ingress, egress in FOREIGN:
+            self.tl1(f"ENT-PATCH::{ingress},{egress}:4:;")
+        self._scpi.sendall(b":INP1:ATT 0\n")
+
+    def close(self) -> None:
+        self._tl1.close()
+        self._scpi.close()
+
+
+def _connected(address: str) -> socket.socket:
+    host, _, port = address.partition("://")[2].rpartition(":")
+    return socket.create_connection((host, int(port)), timeout=60)
+
+
+@dataclass(frozen=True)
+class Model:
+    """The lab: circuits and attenuation, what was found, and whose saved state there is.
+
+    doubt: whether a kill may have left something that a restore does not undo by itself.
+    """
+
+    circuits: Pairs
+    db: float = 0.0
+    found: Pairs = frozenset()
+    found_db: float = 0.0
+    owner: int | None = None
+    owner_db: int | None = None
+    doubt: bool = False
+
+
+def ours(pairs: Iterable[tuple[int, int]]) -> Pairs:
+    return frozenset((i, e) for i, e in pairs if i in INGRESS and e in EGRESS)
+
+
+def after_circuits(now: Model, who: int, circuits: Pairs) -> Model:
+    found = now.found if now.owner else now.circuits
+    owner = None if ours(circuits) == ours(found) else who
+    return replace(now, circuits=circuits, found=found, owner=owner)
+
+
+def after_setting(now: Model, who: int, db: float) -> Model:
+    found = now.found_db if now.owner_db else now.db
+    return replace(now, db=db, found_db=found, owner_db=None if db == found else who)
+
+
+def after_restore(now: Model, who: int) -> Model:
+    mine, mine_db = now.owner == who, now.owner_db == who
+    circuits = ours(now.found) | (now.circuits - ours(now.circuits)) if mine else now.circuits
+    now = replace(now, db=now.found_db if mine_db else now.db, circuits=circuits)
+    now = replace(now, owner=None if mine else now.owner)
+    return replace(now, owner_db=None if mine_db else now.owner_db)
+
+
+@dataclass(frozen=True)
+class Step:
+    """A command of an account: its words, the status that it ends with, and the lab after it.
+
+    refused: the account that the command must name. asks: it is an ask that changes something.
+    """
+
+    who: int
+    words: tuple[str, ...]
+    status: int
+    after: Model
+    refused: int | None = None
+    asks: bool = False
+
+
+def drawn(dice: random.Random, now: Model, who: int) -> Step:
+    """Draw a command, and say by the model how it ends."""
+    kind = dice.choice(("connect", "connect", "disconnect", "set", "apply", "ask", "restore"))
+    if kind == "restore":
+        other = next((o for o in (now.owner, now.owner_db) if o not in (None, who)), None)
+        return Step(who, ("restore",), 3 if other else 0, after_restore(now, who), other)
+    if kind == "set":
+        db = float(dice.randint(0, 6))
+        words = ("set", f"voa.1.attenuation={db:g}dB")
+        if now.owner_db not in (None, who):
+            return Step(who, words, 3, now, now.owner_db)
+        return Step(who, words, 0, after_setting(now, who, db))
+    words, status, circuits = _of_switch(dice, now, kind)
+    if now.owner not in (None, who) and status == 0:  # else the words were wrong before that
+        return Step(who, words, 3, now, now.owner)
+    after = after_circuits(now, who, circuits) if status == 0 else now
+    return Step(who, words, status, after, asks=kind == "ask" and circuits != now.circuits)
+
+
+def _of_switch(dice: random.Random, now: Model, kind: str) -> tuple[tuple[str, ...], int, Pairs]:
+    """Return the words of a command for the switch, its status, and the circuits after it."""
+    circuits = now.circuits
+    if kind == "apply":
+        plan = dice.choice(sorted(PLANS))
+        return ("apply", plan), 0, (circuits - ours(circuits)) | PLANS[plan]
+    if kind == "ask":
+        return _asked(dice, circuits)
+    ingress = dice.choice([*INGRESS, *INGRESS, 5, 6])
+    egress = dice.choice([*EGRESS, *EGRESS, 14, 15])
+    if kind == "disconnect" and ours(circuits) and dice.random() < 0.7:
+        ingress, egress = dice.choice(sorted(ours(circuits)))
+    pair, words = (ingress, egress), (kind, f"ocs.{ingress}", f"ocs.{egress}")
+    if not ours([pair]):
+        return words, 2, circuits
+    if kind == "disconnect":
+        return words, 0 if pair in circuits else 2, circuits - {pair}
+    way = {each for each in circuits if (each[0] == ingress) != (each[1] == egress)}
+    if way and dice.random() < 0.5:
+        return words, 2, circuits
+    return (*words, "--replace"), 0, (circuits - way) | {pair}
+
+
+def _asked(dice: random.Random, circuits: Pairs) -> tuple[tuple[str, ...], int, Pairs]:
+    """Draw a query, or one command in ten that makes or unmakes a circuit."""
+    words = ("ask", "--yes", "ocs")
+    if dice.random() >= 0.1:
+        query = dice.choice(("RTRV-PATCH:::1:;", "RTRV-EQPT:::1:;"))
+        return (*words, query), 0, circuits
+    foreign = dice.random() < 0.5
+    sides = (range(5, 9), range(13, 17)) if foreign else (INGRESS, EGRESS)
+    used = {port for pair in circuits for port in pair}
+    free = [[port for port in side if port not in used] for side in sides]
+    there = sorted(pair for pair in circuits if pair[0] in sides[0])
+    if there and (not all(free) or dice.random() < 0.5):
+        pair = dice.choice(there)
+        return (*words, f"DLT-PATCH::{pair[0]}:1:;"), 0, circuits - {pair}
+    pair = dice.choice(free[0]), dice.choice(free[1])
+    return (*words, f"ENT-PATCH::{pair[0]},{pair[1]}:1:;"), 0, circuits | {pair}
+
+
+@dataclass
+class Bench:
+    """The served lab, and commands as processes of accounts."""
+
+    folder: Path
+    client: Client
+    accounts: tuple[int, int]
+    printed: str = ""
+    problems: list[str] = field(default_factory=list)
+
+    def run(self, step: Step, killed_after: float | None = None) -> int | None:
+        """Run a command; return its status, or None where it was killed before it ended."""
+        output = self.folder / "printed.txt"
+        output.unlink(missing_ok=True)
+        output.touch()
+        child = forked(lambda: self._command(step), output)
+        status = None
+        if killed_after is not None:
+            time.sleep(killed_after)
+            os.killpg(child, 9)
+        _, ended = os.waitpid(child, 0)
+        if not os.WIFSIGNALED(ended):
+            status = os.waitstatus_to_exitcode(ended)
+        self.printed = output.read_text()
+        return status
+
+    def _command(self, step: Step) -> int:
+        from lightrig.harness.cli import main as command
+
+        if os.getuid() == 0 and step.who:
+            os.setgroups([])
+            os.setgid(step.who)
+            os.setuid(step.who)
+        verb, *rest = step.words
+        options = [word for word in rest if word.startswith("--")]
+        try:
+            command([verb, *options, str(self.folder / "served.yaml"), *(set_of(rest, options))])
+        except Exception:
+            traceback.print_exc()
+            raise
+        return 0
+
+    def load(self) -> None:
+        """Load all that commands load: another account may not read where Python is."""
+        preload(simulation=False)
+        importlib.import_module("encodings.utf_8_sig")
+        for words in (
+            ("connect", "ocs.1", "ocs.9"),
+            ("connect", "ocs.1", "ocs.10"),
+            ("disconnect", "ocs.5", "ocs.14"),
+            ("set", "voa.1.attenuation=3dB"),
+            ("apply", "straight"),
+            ("ask", "--yes", "ocs", "RTRV-PATCH:::1:;"),
+            ("restore",),
+        ):
+            text = io.StringIO()
+            with redirect_stdout(text), redirect_stderr(text), suppress(SystemExit):
+                self._command(Step(0, words, 0, Model(frozenset())))
+
+    def owners(self) -> tuple[int | None, int | None]:
+        """Return whose saved states there are, of the switch and of the attenuator."""
+        found: dict[str, int] = {}
+        for path in (self.folder / "state").rglob("*.found.json"):
+            name = str(json.loads(path.read_text())["origin"]["instrument"])
+            found[name] = path.stat().st_uid
+        return found.get("ocs"), found.get("voa")
+
+    def judge(self, step: Step, before: Model, status: int | None) -> Model:
+        """Compare what is there with the model; return the model of what is there."""
+        circuits, db = self.client.circuits(), self.client.attenuation()
+        after, killed = step.after, status is None
+        owners = self.owners()
+        if not killed:
+            wrong = []
+            if before.doubt and status == 3 and step.status != 3:
+                after = replace(before, doubt=True)  # a person has to decide; nothing was changed
+            elif status != step.status:
+                wrong.append(f"status {status}, not {step.status}")
+            if step.refused and str(step.refused) not in self.printed:
+                wrong.append(f"{step.refused} is not named")
+            if (circuits, db) != (after.circuits, after.db):
+                wrong.append(f"found {sorted(circuits)} {db}, not {sorted(after.circuits)}")
+            if owners != (after.owner, after.owner_db) and not before.doubt:
+                wrong.append(f"states of {owners}, not {(after.owner, after.owner_db)}")
+            self.problems += [f"{step.who} {' '.join(step.words)}: {one}" for one in wrong]
+            if wrong:
+                self.problems.append(self.printed[-600:])
+        elif not before.circuits & step.after.circuits <= circuits <= (
+            before.circuits | step.after.circuits
+        ) or db not in (before.db, step.after.db):
+            self.problems.append(f"killed {step.words}: {sorted(circuits)} {db}")
+        owner, owner_db = owners
+        found = before.found if before.owner else before.circuits
+        found_db = before.found_db if before.owner_db else before.db
+        doubt = after.doubt or before.doubt or killed
+        return Model(circuits, db, found, found_db, owner, owner_db, doubt and any(owners))
+
+
+def set_of(rest: list[str], options: list[str]) -> Iterator[str]:
+    return (word for word in rest if word not in options)
+
+
+def sequence(bench: Bench, number: int, steps: int, seed: int) -> list[str]:
+    """Run one sequence; return what went as the model does not allow."""
+    dice = random.Random(f"{seed} {number}")
+    shutil.rmtree(bench.folder / "state", ignore_errors=True)
+    (bench.folder / "state").mkdir(mode=0o777)
+    (bench.folder / "state").chmod(0o1777)
+    bench.client.clear()
+    bench.problems = []
+    lab = Model(bench.client.circuits())
+    begin, named = lab, set[tuple[int, int]]()
+    for _ in range(steps):
+        step = drawn(dice, lab, dice.choice(bench.accounts))
+        killed = dice.uniform(0.02, 0.5) if dice.random() < 0.2 else None
+        status = bench.run(step, killed)
+        if step.asks and step.words[-1].startswith(("ENT", "DLT")):
+            named |= step.after.circuits ^ lab.circuits
+        lab = bench.judge(step, lab, status)
+    for who in bench.accounts:
+        finish(bench, lab, who)
+    circuits = bench.client.circuits()
+    if changed := (circuits ^ begin.circuits) - {pair for pair in named if not ours([pair])}:
+        bench.problems.append(f"left changed at the end: {sorted(changed)}")
+    if bench.client.attenuation() != begin.db:
+        bench.problems.append(f"left at {bench.client.attenuation()} dB")
+    if any(bench.owners()):
+        bench.problems.append(f"states are left of {bench.owners()}")
+    return bench.problems
+
+
+def finish(bench: Bench, lab: Model, who: int) -> None:
+    """Restore as an account; what it does not undo it must name, and --force undoes."""
+    status = bench.run(Step(who, ("restore",), 0, lab))
+    if status == 3 and who in bench.owners():
+        differing = ours(bench.client.circuits()) ^ ours(lab.found)
+        printed = bench.printed
+        if not any(f"{i}>{e}" in printed for i, e in differing):
+            bench.problems.append(f"restore names none of {sorted(differing)}: {printed[-600:]}")
+        bench.run(Step(who, ("restore", "--force"), 0, lab))
+
+
+@contextmanager
+def served(folder: Path) -> Iterator[Client]:
+    """Serve the lab by a process of its own; yields the clients."""
+    (folder / "lab.yaml").write_text(LAB)
+    target = folder / "served.yaml"
+    process = subprocess.Popen(
+        [
+            *(sys.executable, "-c", "from lightrig.harness.cli import main; main()", "serve"),
+            *(str(folder / "lab.yaml"), "--port", "0", "--write", str(target), "--json"),
+        ],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert process.stdout is not None
+        places = {each["name"]: each["address"] for each in json.loads(process.stdout.readline())}
+        target.chmod(0o644)
+        with closing(Client(places["ocs"], places["voa"])) as client:
+            yield client
+    finally:
+        process.terminate()
+        process.communicate(timeout=60)
+
+
+def run_all(several: int, steps: int, seed: int, lines: Log, done: Callable[[int], bool]) -> None:
+    """Run sequences; the result of each is a line of the campaign's file."""
+    with tempfile.TemporaryDirectory(prefix="lightrig-bench-") as made:
+        folder = Path(made)
+        folder.chmod(0o755)
+        os.environ[LOGIN] = f"{USER}:{PASSWORD}"
+        os.environ["LIGHTRIG_STATE"] = str(folder / "state")
+        os.environ["HOME"] = made
+        me = os.getuid()
+        (folder / "state").mkdir()
+        with served(folder) as client:
+            bench = Bench(folder, client, (ANN, BEN) if me == 0 else (me, me))
+            bench.load()
+            for number in range(several):
+                if not done(number):
+                    problems = sequence(bench, number, steps, seed)
+                    lines.add({"number": number, "steps": steps, "problems": problems})
+
+
+def table(done: list[dict[str, object]]) -> tuple[list[str], bool]:
+    """Return the campaign's lines for people, and whether all is well."""
+    wrong = [each for each in done if each["problems"]]
+    counted = Counter(bool(each["problems"]) for each in done)
+    lines = [f"{counted[False]} of {len(done)} sequences as the model says"]
+    for each in wrong[:20]:
+        lines += [f"sequence {each['number']}:", *map(str, each["problems"])]  # type: ignore[call-overload]
+    return lines, not wrong
+
+
+def main() -> bool:
+    """Run the sequences that were not run yet; print the table, and return whether all is well."""
+    setting = os.environ.get
+    several, steps = int(setting("BENCH_SEQUENCES", "200")), int(setting("BENCH_STEPS", "8"))
+    with log("bench_sequences") as lines:
+        before = {each["number"] for each in lines.done}
+        run_all(several, steps, int(setting("BENCH_SEED", "1")), lines, before.__contains__)
+        return reported(*table(lines.done), print)
