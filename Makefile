@@ -25,7 +25,7 @@ FUZZ_SECONDS ?= 900
 # The tests start Python some hundred times: it may keep what it has compiled.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: install docs night affected reach test test-named test-long test-asserted claims clients test-clients \
+.PHONY: install docs night affected reach test test-named test-long test-asserted claims figures clients test-clients \
         public-sources object-store test-object-store test-torch test-labgrid test-dask test-schemathesis \
         suites-simulated suites-traffic suites-training test-container virtual-lab test-virtual-lab everything fuzz mutants mistakes generated hashes install-verified \
         audit lint bench clean
@@ -75,6 +75,10 @@ test-asserted: $(READY)
 claims: $(READY)
 	$(BIN)/python -m pytest tests/systems -m claim --numprocesses 0 \
 	    -p lightrig.harness.claims.record_tests $(SKIPS)
+
+# Series of the papers' figures that are stored: those of runs in RESULTS, and lengthy computations.
+figures: $(READY)
+	$(BIN)/python -m lightrig.harness.claims.figures.storing $(or $(RESULTS),results) $(SYSTEMS_DRAWN)
 
 # Programs with other people's drivers, in an environment of their own, against `lightrig serve`.
 clients: $(CLIENTS)/.ready

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from figures_page import figures_page
 from labs_page import closure_page
 from mornings_page import mornings_page
 from public_sources import PROGRAMS, share_done
@@ -254,6 +255,7 @@ GENERATED: dict[str, Callable[[str], str]] = {
     "docs/closure.md": closure_page,
     "docs/devices.md": devices_page,
     "docs/dialects.md": dialects_page,
+    "docs/figures.md": figures_page,
     "docs/how-to/certify.md": certify_page,
     "docs/how-to/read-a-report.md": mornings_page,
     "docs/quantities.md": quantities_page,

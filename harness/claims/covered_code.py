@@ -14,7 +14,7 @@ from typing import Any
 from lightrig.harness.system_registry import System
 from lightrig.testbeds import LightrigError
 
-_PARTS = ("claims", "sections", "fixtures", "generator", "quantities", "orchestrator")
+_PARTS = ("claims", "figures", "sections", "fixtures", "generator", "quantities", "orchestrator")
 
 
 class CoveredCodeError(LightrigError):

@@ -11,6 +11,9 @@ import typer
 from typer.testing import CliRunner
 
 from lightrig.harness.claims.commands import claims
+from lightrig.harness.claims.figures import storing
+from lightrig.harness.claims.published import load_published, published_files
+from lightrig.harness.record import Results
 from lightrig.harness.system_registry import installed_systems
 
 FIGURES = """\
@@ -246,3 +249,64 @@ def test_a_wrong_declaration_is_located(fabric, old, new, sentence):
     assert ended.exit_code == 2
     assert sentence in ended.output
     assert "mine_fabric.yaml:" in ended.output
+
+
+STORED = DECLARED.replace("basis: computed}", "basis: computed, stored: true}")
+
+
+def store(tmp_path):
+    published = load_published(published_files()["mine_fabric"])
+    return storing.store(published, Results(tmp_path / "none"))
+
+
+def test_a_stored_series_is_read_with_its_day(fabric, tmp_path):
+    fabric.write_text(STORED)
+    nothing = run("--figure", "7")
+    assert nothing.exit_code == 3
+    assert "figure 7/0/0: nothing is stored; `make figures` computes it" in nothing.output
+    summary = json.loads(store(tmp_path).read_text(encoding="utf-8"))
+    found = summary["figures"]["7"]
+    assert (found["drawn"], found["compared"], found["agree"]) == (True, 2, 0)
+    assert found["largest difference"] == pytest.approx((4.95 - 2) / 5)
+    assert not summary["figures"]["9"]["drawn"]
+    ended = run("--figure", "7")
+    assert ended.exit_code == 0, ended.output
+    assert re.search(r"Ours: computed: .*, \d{4}-\d\d-\d\d\.", ended.output)
+
+
+def test_a_stored_series_of_changed_code_is_stale(fabric, tmp_path):
+    fabric.write_text(STORED)
+    store(tmp_path)
+    functions = fabric.parents[1] / "figures.py"
+    functions.write_text(FIGURES.replace("0.01 * scale", "0.02 * scale"))
+    ended = run("--figures", "--output", tmp_path / "drawn")
+    assert ended.exit_code == 3
+    assert "was computed by other code; `make figures` computes it again" in ended.output
+    assert not (tmp_path / "drawn").exists()
+    assert run("--html", tmp_path / "claims.html").exit_code == 0
+    page = (tmp_path / "claims.html").read_text(encoding="utf-8")
+    assert "was computed by other code" in page
+    assert "Figure 8. Prices" in page
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda text: text[:-40],
+        lambda text: text.replace("0.004", "0.005").replace("0.008", "0.009"),
+        lambda text: text.replace('"curves"', '"curve"'),
+    ],
+    ids=["cut", "changed", "renamed"],
+)
+def test_a_damaged_store_is_named(fabric, tmp_path, damage):
+    fabric.write_text(STORED)
+    store(tmp_path)
+    file = fabric.with_suffix(".stored.json")
+    text = file.read_text(encoding="utf-8")
+    file.write_text(damage(text), encoding="utf-8")
+    assert file.read_text(encoding="utf-8") != text
+    ended = run("--figure", "7", "--output", tmp_path / "fig7.svg")
+    assert ended.exit_code == 3
+    assert "mine_fabric.stored.json is damaged" in ended.output
+    assert ended.output.count("\n") == 1
+    assert not (tmp_path / "fig7.svg").exists()

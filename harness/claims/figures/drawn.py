@@ -246,7 +246,7 @@ class FigureMaker:
             values = list(points.values())
             curve = Curve(
                 part.series,
-                tuple(points),  # type: ignore[arg-type] - all are numbers, or all are names
+                tuple(points),  # type: ignore[arg-type]
                 tuple(one.value for one in values),
                 tuple(one.lower for one in values),
                 tuple(one.upper for one in values),

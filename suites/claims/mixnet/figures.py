@@ -162,7 +162,7 @@ def link_cost_ratios() -> Sequence[Curve]:
 
 def prediction_accuracy() -> Sequence[Curve]:
     """Return the share of the top K experts that are named, by K: generated gates (Fig. 19)."""
-    guesses: dict[str, Callable[[Copilot, np.ndarray, np.random.Generator], np.ndarray]] = {  # type: ignore[type-arg]
+    guesses: dict[str, Callable[[Copilot, np.ndarray, np.random.Generator], np.ndarray]] = {
         "MixNet-Copilot": lambda copilot, before, _: copilot.predict(before),
         "unchanged": lambda _, before, __: before,
         "random": lambda _, before, random: random.random(before.size),

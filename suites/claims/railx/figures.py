@@ -113,11 +113,11 @@ def largest_jobs() -> Sequence[Curve]:
         drawn_curve("random faults", counts, draws),
         exact_curve(
             "worst case",
-            {count: algorithm_2(SIDE, [(i, i) for i in range(count)]) for count in counts},
+            {float(count): algorithm_2(SIDE, [(i, i) for i in range(count)]) for count in counts},
         ),
         exact_curve(
             "best case",
-            {count: algorithm_2(SIDE, [(3, i) for i in range(count)]) for count in counts},
+            {float(count): algorithm_2(SIDE, [(3, i) for i in range(count)]) for count in counts},
         ),
     ]
 
