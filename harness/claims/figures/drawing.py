@@ -42,7 +42,8 @@ def svg_of(figure: DrawnFigure) -> str:
     names = figure.names()
     parts: list[str] = []
     heading = f"Figure {figure.figure.number}. {figure.figure.part.title}"
-    parts.append(word(0, 12, heading, kind="lr-said"))
+    mark = " (ours: simulated)" if figure.simulated else ""
+    parts.append(word(0, 12, heading + mark, kind="lr-said"))
     top, column, row = 24.0, 0, 0.0
     for panel in figure.panels:
         plot = plot_of(panel, names)
@@ -239,6 +240,13 @@ def _bars(panel: DrawnPanel, names: Sequence[str]) -> Plot:
                 plot.add(_whisker(plot, found.lower, found.upper, y))
                 end = found.upper
             if labelled:
+                # Beyond a diamond that stands on the same bar.
+                printed = [
+                    one.value.middle
+                    for one in marked
+                    if (one.value.x, one.value.series) == (name, curve.name)
+                ]
+                end = max([end, *printed])
                 (x,), (down,) = plot.places([end], [y])
                 plot.add(word(float(x) + 8, float(down) + 3, shown(found.value, part.y.unit)))
     for one in marked:
