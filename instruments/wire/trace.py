@@ -6,6 +6,7 @@ before the first query, and no driver has to know of it.
 
 import contextlib
 import re
+import sys
 import threading
 from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator
@@ -22,6 +23,16 @@ Direction = Literal[">", "<", "!"]
 """To the instrument, from the instrument, or a remark of the wire layer."""
 
 
+MOST_BYTES = 64_000
+"""Memory that the pieces of a trace take."""
+
+LONGEST_PIECE = 12_000
+"""Characters of a piece, of which the middle of a longer one is left out."""
+
+_OVERHEAD = 144
+"""Bytes that a piece takes beside its text: a tuple of three, a number and a place in the queue."""
+
+
 class Traced(NamedTuple):
     """One piece of a trace; `at` in nanoseconds of the bench's clock."""
 
@@ -34,16 +45,18 @@ class Traced(NamedTuple):
 
 
 class Trace:
-    """The last `length` pieces of one wire's traffic, without secrets.
+    """The last pieces of one wire's traffic, without secrets: at most `length`, in `MOST_BYTES`.
 
-    Strings given to `mask` appear as `***`. Where the clock has a recorder and the trace the name
-    of its instrument, all pieces are recorded as well, byte for byte but for the secrets.
+    A service has sessions with thousands of switches for months. Strings given to `mask` appear as
+    `***`. Where the clock has a recorder and the trace the name of its instrument, all pieces are
+    recorded as well, byte for byte but for the secrets.
     """
 
     def __init__(self, clock: Clock, instrument: str = "", length: int = 1000) -> None:
         self._clock = clock
         self._instrument = instrument
-        self._pieces: deque[tuple[int, Direction, str]] = deque(maxlen=length)
+        self._pieces: deque[tuple[int, Direction, str]] = deque()
+        self._length, self._size, self._turn = length, 0, threading.Lock()
         self._secrets: set[str] = set()
         self._recorder: Recorder | None = None
         self._session = 0
@@ -78,7 +91,7 @@ class Trace:
         Returns the time of the note, as `received` does.
         """
         at = self._clock.now()
-        self._pieces.append((at, ">", self.masked(text) if self._secrets else text))
+        self._add(at, ">", text)
         if self._recorder is not None:
             self._record(at, ">", text, data)
         return at
@@ -86,7 +99,7 @@ class Trace:
     def received(self, text: str, data: bytes | None = None) -> int:
         """Note a message that was read: its text and, if they differ, its bytes."""
         at = self._clock.now()
-        self._pieces.append((at, "<", self.masked(text) if self._secrets else text))
+        self._add(at, "<", text)
         if self._recorder is not None:
             self._record(at, "<", text, data)
         return at
@@ -101,9 +114,20 @@ class Trace:
 
     def _remark(self, kind: Kind, text: str, recorded: str) -> None:
         at = self._clock.now()
-        self._pieces.append((at, "!", self.masked(text)))
+        self._add(at, "!", text)
         if self._recorder is not None:
             self._record(at, kind, recorded, None)
+
+    def _add(self, at: int, direction: Direction, text: str) -> None:
+        shown = self.masked(text) if self._secrets else text
+        if len(shown) > LONGEST_PIECE:
+            half = LONGEST_PIECE // 2
+            shown = f"{shown[:half]} [{len(shown) - 2 * half} characters] {shown[-half:]}"
+        with self._turn:  # a thread that reads notes beside one that sends
+            self._pieces.append((at, direction, shown))
+            self._size += _size(shown)
+            while self._size > MOST_BYTES or len(self._pieces) > self._length:
+                self._size -= _size(self._pieces.popleft()[2])
 
     def _record(self, at: int, kind: Kind, text: str, data: bytes | None) -> None:
         assert self._recorder is not None
@@ -114,11 +138,18 @@ class Trace:
 
     def pieces(self) -> Iterable[Traced]:
         """Return all pieces, oldest first."""
-        return tuple(map(Traced._make, self._pieces))
+        with self._turn:
+            return tuple(map(Traced._make, self._pieces))
 
     def tail(self, count: int = 6) -> list[str]:
         """Return the last `count` pieces as lines for an error message, oldest first."""
-        return [str(Traced(*piece)) for piece in list(self._pieces)[-count:]]
+        with self._turn:
+            last = list(self._pieces)[-count:]
+        return [str(Traced(*piece)) for piece in last]
+
+
+def _size(text: str) -> int:
+    return sys.getsizeof(text) + _OVERHEAD
 
 
 class Recorder:

@@ -1,8 +1,10 @@
 """A trace stores the newest pieces with their times, without secrets."""
 
 import json
+import tracemalloc
 
 import hypothesis.strategies as st
+import pytest
 from hypothesis import given
 
 from lightrig.instruments.clock.virtual import VirtualClock
@@ -34,6 +36,35 @@ def test_trace_is_bounded(virtual_clock):
         trace.sent(str(number))
     assert [piece.text for piece in trace.pieces()] == ["7", "8", "9"]
     assert len(trace.tail(6)) == 3
+
+
+@pytest.mark.parametrize("letter", ["a", "ß", "Ω", "\U0001d538"])
+def test_a_trace_takes_bounded_memory(virtual_clock, letter):
+    """The memory is that of Python's own account of what it has allocated."""
+    trace = Trace(virtual_clock)
+    tracemalloc.start()
+    for number in range(6000):
+        trace.received(letter * (number * 37 % 911) + str(number))
+    taken, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert taken < 64_000
+    texts = [piece.text for piece in trace.pieces()]
+    assert texts[-1] == letter * (5999 * 37 % 911) + "5999"
+    assert len(texts) > 15
+    for number in range(9):
+        trace.sent(letter * 16_000_000 if number % 2 else f"short {number}")
+    long, short = [piece.text for piece in trace.pieces()][-2:]
+    assert short == "short 8"
+    assert long.startswith(letter * 6000 + " [15988000 characters] " + letter)
+
+
+def test_a_secret_amid_a_long_piece_is_not_cut(virtual_clock):
+    """A half of it would be no longer found."""
+    trace = Trace(virtual_clock)
+    trace.mask("hunter2-never-shown")
+    for before in range(5985, 6005):
+        trace.received("x" * before + "hunter2-never-shown" + "y" * 20_000)
+    assert not any("hunter2" in piece.text for piece in trace.pieces())
 
 
 @given(st.text(), st.text(min_size=4), st.text(min_size=4), st.text())
