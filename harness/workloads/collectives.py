@@ -72,6 +72,19 @@ def ring_nanoseconds(
     return int(timing.splits * (int(gathered / bandwidth) + steps * (latency + endpoint)))
 
 
+def switched_exchange_nanoseconds(
+    members: int, amount: int, bandwidth: float, timing: Timing
+) -> int:
+    """Return the time of an all-to-all whose members each send their parts one after another.
+
+    Each has one link to a switch that is in nobody's way; `bandwidth` in bytes a nanosecond.
+    """
+    if members < 2:
+        return 0
+    sent = int(amount / members * (members - 1) / bandwidth)
+    return int(sent + timing.latency + timing.endpoint)
+
+
 def steps(
     pattern: Pattern,
     algorithm: str,

@@ -181,7 +181,7 @@ class FatTree:
     def simulate(self, workload: Workload, mode: str, switching: Switching) -> StepTimes:
         """Return the step."""
         if mode == "packet":
-            network = DedicatedLinks(self.rates.bandwidths, self.rates.timing)
+            network = DedicatedLinks(self.rates.bandwidths, self.rates.timing, switched=True)
             return Simulator(workload, network).run()
         tensor = workload.folded.get("TP", 1)
         size = max(self.leaf // tensor, 1) if self.ranks_a_leaf else self.leaf

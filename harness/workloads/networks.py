@@ -5,8 +5,12 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 
-from lightrig.harness.workloads.collectives import Timing, ring_nanoseconds
-from lightrig.harness.workloads.graph import Group, Node, WorkloadError
+from lightrig.harness.workloads.collectives import (
+    Timing,
+    ring_nanoseconds,
+    switched_exchange_nanoseconds,
+)
+from lightrig.harness.workloads.graph import Group, Node, Pattern, WorkloadError
 from lightrig.harness.workloads.simulator import Simulator
 
 Switching = int | Callable[[], int]
@@ -17,18 +21,25 @@ class DedicatedLinks:
     """A network on which each ring and each pair of stages has links of its own.
 
     bandwidths: bytes a nanosecond of a link, by the kind of a group, and "pp" between stages.
-    changes: how often its circuits have been changed, which whoever changes them counts.
+    switched: what a rank sends in an all-to-all goes straight to its target through a switch; in a
+    ring, others pass it on. changes: how often its circuits have been changed, which whoever
+    changes them counts.
     """
 
-    def __init__(self, bandwidths: Mapping[str, float], timing: Timing) -> None:
+    def __init__(
+        self, bandwidths: Mapping[str, float], timing: Timing, *, switched: bool = False
+    ) -> None:
         self.changes = 0
         self.bandwidths = dict(bandwidths)
+        self._switched = switched
         self.timing = timing
         self._free: dict[tuple[int, int], int] = defaultdict(int)
 
     def collective(self, group: Group, node: Node) -> int:
-        """Return the nanoseconds of a ring."""
+        """Return the nanoseconds of a ring, or of an all-to-all through packet switches."""
         bandwidth = self.bandwidth(group.kind)
+        if self._switched and node.pattern is Pattern.ALL_TO_ALL:
+            return switched_exchange_nanoseconds(group.size, node.amount, bandwidth, self.timing)
         return ring_nanoseconds(node.pattern, group.size, node.amount, bandwidth, self.timing)
 
     def bandwidth(self, kind: str) -> float:

@@ -57,7 +57,6 @@ class Parallelism:
     expert: int = 1
     micro_batches: int = 1
     schedule: str = "1f1b"
-    sharded: bool = False
 
     @property
     def ranks(self) -> int:
@@ -109,12 +108,14 @@ def workload(
     groups, graph_of, stage_of = [], [], []
     for stage in stages:
         members = tuple(range(stage * simulated, (stage + 1) * simulated))
-        for rank in members:
+        for place, rank in enumerate(members):
+            first = rank - place % parallel.expert
+            experts = (rank,) if fold_data else tuple(range(first, first + parallel.expert))
             groups.append(
                 {
                     "dp": Group("dp", members, parallel.data),
                     "tp": Group("tp", (rank,), parallel.tensor),
-                    "ep": Group("ep", (rank,), parallel.expert),
+                    "ep": Group("ep", experts, parallel.expert),
                 }
             )
             graph_of.append(stage)

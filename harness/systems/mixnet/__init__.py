@@ -16,4 +16,5 @@ SYSTEM = System(
     fixtures=f"{_PACKAGE}.fixtures",
     trainer=f"{_PACKAGE}.measurements.train_script:train",
     generator=f"{_PACKAGE}.generator:generate",
+    simulated_fabric=f"{_PACKAGE}.planning.simulated_fabric:regions",
 )

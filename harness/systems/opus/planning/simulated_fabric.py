@@ -15,8 +15,8 @@ from lightrig.harness.systems.opus.planning.gathering import GATHERING
 from lightrig.harness.systems.opus.planning.simulated_control import controlled
 from lightrig.harness.workloads.fabrics import Options, Rates
 from lightrig.harness.workloads.graph import Workload
-from lightrig.harness.workloads.networks import Switching
-from lightrig.harness.workloads.simulator import StepTimes
+from lightrig.harness.workloads.networks import DedicatedLinks, Switching
+from lightrig.harness.workloads.simulator import Simulator, StepTimes
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,8 @@ class Rails:
         bandwidths, timing = self.rates.bandwidths, self.rates.timing
         match mode:
             case "packet":
-                return packet(workload, bandwidths, timing)
+                network = DedicatedLinks(bandwidths, timing, switched=True)
+                return Simulator(workload, network).run()
             case "one-shot":
                 split = one_shot(workload, self.rates.scale_out, self.rates.scale_up)
                 return packet(workload, split, timing)

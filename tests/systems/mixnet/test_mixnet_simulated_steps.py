@@ -1,0 +1,113 @@
+"""Steps on regions whose circuits `CircuitControl` changes, beside what arithmetic gives."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from lightrig.harness.cli.app import application
+from lightrig.harness.systems.mixnet.planning.simulated_fabric import exchange_time, expert_load
+
+ROOT = Path(__file__).parents[3]
+MOE = """\
+name: experts
+model: {layers: 2, width: 1024, hidden: 4096, vocabulary: 8, heads: 16, experts: 4, active: 2}
+parallelism: {data: 4, tensor: 2, expert: 4}
+batch: {sequences: 8, length: 128}
+device: {tera_operations: 1000000, memory_gb_per_s: 100000000}
+"""
+EXACT = "latency=0ns,endpoint=0ns,scale_up=1000000G,memory=1000000G,splits=1,holding=0"
+
+
+@pytest.fixture
+def job(tmp_path):
+    path = tmp_path / "job.yaml"
+    path.write_text(MOE, "utf-8")
+    return path
+
+
+def document(*arguments):
+    done = CliRunner().invoke(application(), ["simulate", *map(str, arguments), "--json"])
+    assert done.exit_code == 0, done.output
+    return json.loads(done.stdout)
+
+
+def test_each_pair_takes_its_circuits_and_the_rest_the_packet_nics():
+    """Pair 0-1 has two links: 6 / 2. Server 2 sends 8 + 3 by packets, at half a link: 22."""
+    traffic = np.array([[0, 6, 2], [4, 0, 1], [8, 3, 0]], dtype=float)
+    links = np.array([[0, 2, 0], [2, 0, 0], [0, 0, 0]])
+    assert exchange_time(traffic, links, 0.5) == 22
+    assert exchange_time(traffic, links, 11) == 3
+    lit = np.array([[0, 1, 4], [1, 0, 1], [4, 1, 0]])
+    assert exchange_time(traffic, lit, 1) == 6
+
+
+def test_loads_sum_to_one_and_spread_with_skew():
+    even, skewed = expert_load(8, 0, 3), expert_load(8, 1.5, 3)
+    assert even == pytest.approx(np.full(8, 1 / 8))
+    assert skewed.sum() == pytest.approx(1)
+    assert skewed.max() > 2 * even.max()
+    assert (expert_load(8, 1.5, 4) != skewed).any()
+
+
+def test_even_loads_on_a_full_mesh(job):
+    """Each server sends a quarter of 256 tokens x 2 experts x 1,024 bytes to each other server,
+    in 4 exchanges of 2 layers, over a circuit of 10 Gbit/s = 1.25 bytes a ns. Nothing changes."""
+    found = document(job, f"mixnet:scale_out=10G,optical=3,packet=1,skew=0,{EXACT}")
+    assert found["changes"] == 0
+    part = 256 * 1024 * 2 / 4
+    assert found["waits_s"]["ep"] * 1e9 == pytest.approx(8 * part / 1.25, rel=1e-4)
+
+
+def test_what_has_no_circuit_shares_the_packet_nics(job):
+    """One circuit a server, to one of three: the other two parts go through one packet NIC."""
+    found = document(job, f"mixnet:scale_out=10G,optical=1,packet=1,skew=0,{EXACT}")
+    part = 256 * 1024 * 2 / 4
+    assert found["waits_s"]["ep"] * 1e9 == pytest.approx(8 * 2 * part / 1.25, rel=1e-4)
+
+
+def test_blocked_changes_are_on_the_critical_path(job):
+    """Of two layers: before each dispatch, and before the first layer's backward exchanges. Layers
+    have other loads, so that with one circuit a server each change is one."""
+    arguments = (job, f"mixnet:scale_out=10G,optical=1,skew=3,{EXACT}", "--mode", "block")
+    found = document(*arguments, "--switching-time", "0..10s")
+    slope = (found["curve"][-1]["step_s"] - found["curve"][-2]["step_s"]) / 9
+    assert 1 <= found["changes"] <= 3
+    assert slope == pytest.approx(found["changes"], rel=1e-6)
+    assert found["waits_s"].get("circuits", 0) == 0
+    # The backward change begins while gradients are still reduced, which hides a little of it.
+    later = document(*arguments, "--switching-time", "1s")
+    assert later["waits_s"]["circuits"] == pytest.approx(found["changes"], rel=5e-3)
+
+
+def test_circuits_are_as_good_as_their_number(job):
+    """With as many circuits as pairs and skew, the static plan of the mean is never better than
+    circuits that follow each layer for nothing."""
+    fabric = f"mixnet:scale_out=10G,optical=9,skew=3,{EXACT}"
+    followed = document(job, fabric, "--mode", "block", "--switching-time", "0..1us")
+    static = document(job, fabric, "--mode", "static")
+    assert followed["step_s"] < static["step_s"]
+    assert "drawn, as exp(3 x)" in " ".join(static["assumptions"])
+
+
+def test_packets_go_straight_to_their_target(job):
+    """Three quarters of what a server's rank puts in, at its own rate: no rank passes it on."""
+    found = document(job, f"mixnet:scale_out=10G,{EXACT}", "--mode", "packet")
+    sent = 256 * 1024 * 2 / 2 * 3 / 4
+    assert found["waits_s"]["ep"] * 1e9 == pytest.approx(8 * sent / 1.25, rel=1e-4)
+
+
+def test_micro_batches_mix_the_calendars_exchanges(tmp_path):
+    path = tmp_path / "micro.yaml"
+    path.write_text(MOE.replace("expert: 4}", "expert: 4, micro_batches: 2}"), "utf-8")
+    done = CliRunner().invoke(application(), ["simulate", str(path), "mixnet"])
+    assert done.exit_code == 2
+    assert "circuits follow steps of one micro-batch" in done.output
+
+
+def test_the_testbed_file_is_its_region(job):
+    found = document(job, ROOT / "testbeds/mixnet.yaml")
+    assert found["mode"] == "block"
+    assert "links of 100 Gbit/s and 8 ranks a server" in found["assumptions"][0]
