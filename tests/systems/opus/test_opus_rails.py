@@ -11,6 +11,7 @@ from systems.opus.opus_world import attachments
 from lightrig.harness.bench import Bench, Fabric, bind
 from lightrig.harness.systems.opus.measurements.replay import replayed
 from lightrig.harness.systems.opus.planning.controller import Controller
+from lightrig.harness.systems.opus.planning.gathering import GATHERING
 from lightrig.harness.systems.opus.planning.messages import Rewire
 from lightrig.harness.systems.opus.planning.operations import Operation, OpusError, RailJob
 from lightrig.harness.systems.opus.planning.run_events import Rewiring
@@ -19,7 +20,6 @@ from lightrig.harness.systems.opus.planning.shim import Mode, Shim
 from lightrig.harness.systems.opus.planning.topology import GIANT_RING, GiantRing, TopologyId
 from lightrig.harness.systems.opus.planning.wiring import RailWiring
 from lightrig.harness.systems.opus.runtime.on_fabric import FabricRails, attachments_of, fitting_job
-from lightrig.harness.systems.opus.planning.gathering import GATHERING
 from lightrig.harness.systems.opus.runtime.rails import Rails, RailsLostError
 from lightrig.instruments.clock import SystemClock
 from lightrig.instruments.clock.virtual import VirtualClock

@@ -9,6 +9,7 @@ import pytest
 from lightrig.harness.bench import Bench, Fabric, bind
 from lightrig.harness.systems.opus.planning.messages import Rewire
 from lightrig.harness.systems.opus.planning.operations import OpusError
+from lightrig.harness.systems.opus.planning.switch_commands import SwitchCommands
 from lightrig.harness.systems.opus.planning.topology import GIANT_RING, TopologyId
 from lightrig.harness.systems.opus.planning.wiring import Attachment
 from lightrig.harness.systems.opus.runtime import on_fabric
@@ -17,7 +18,6 @@ from lightrig.harness.systems.opus.runtime.controlled_ranks import ControlledRan
 from lightrig.harness.systems.opus.runtime.job_circuits import JobCircuits
 from lightrig.harness.systems.opus.runtime.on_fabric import FabricRails, fitting_job
 from lightrig.harness.systems.opus.runtime.rails import RailsLostError
-from lightrig.harness.systems.opus.planning.switch_commands import SwitchCommands
 from lightrig.instruments.clock import Span
 from lightrig.instruments.core.capabilities import LinkEvent
 from lightrig.instruments.jobs.traffic.training import LocalBegin, LocalEnd
