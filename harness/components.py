@@ -59,6 +59,7 @@ class Components:
         self._feeding: dict[str, set[str]] = {}
         self._known: dict[str, LabComponent] = {}
         self._fibers: dict[str, set[Fiber]] = {}
+        self._by_name: dict[str, Fiber] = {}
         if testbed is None:
             return
         for plan in testbed.plans.values():
@@ -72,6 +73,7 @@ class Components:
                     ingress = f"{switch}.{one.ingress}"
                     self._feeding.setdefault(f"{switch}.{one.egress}", set()).add(ingress)
         for fiber in testbed.cabling.fibers:
+            self._by_name[str(fiber)] = fiber
             for port in (fiber.source, fiber.sink):
                 kind: ComponentKind = "port" if port.owner in testbed.servers else "connector"
                 self._known[str(port)] = LabComponent(kind, str(port))
@@ -143,6 +145,29 @@ class Components:
         """Return the fibers at the ports that subjects name."""
         names = {name for subject in subjects for name in names_in(subject)}
         return frozenset(_fiber(one) for name in names for one in self._fibers.get(name, ()))
+
+    def where(self, component: LabComponent) -> str:
+        """Return where a person finds a component; empty where the testbed file does not say.
+
+        The place of a device; of a fiber its label, the patch panels that it crosses, and where it
+        ends.
+        """
+        fiber = self._by_name.get(component.name)
+        if component.kind != "fiber" or fiber is None:
+            return self._place(component.name.partition(".")[0])
+        cable = ", ".join(filter(None, (fiber.label, *fiber.via)))
+        place = self._place(fiber.sink.owner)
+        if not cable:
+            return place
+        return f"{cable} to {fiber.sink}" + (f", {place}" if place else "")
+
+    def _place(self, owner: str) -> str:
+        if self._testbed is None:
+            return ""
+        for parts in (self._testbed.switches, self._testbed.servers, self._testbed.instruments):
+            if (part := parts.get(owner)) is not None:
+                return part.place or ""
+        return ""
 
     def named(self, subjects: Iterable[str]) -> frozenset[LabComponent]:
         """Return the components that subjects name themselves."""

@@ -55,6 +55,7 @@ class Finding:
     components: of which any one would explain it; none where it is not located.
     value, lower, upper: its size with its 95 % interval, in `unit`; None where it has none.
     next_step: how the components can be told apart, or the finding be settled.
+    where: to find the components, as far as the testbed file says.
     """
 
     kind: str
@@ -66,6 +67,7 @@ class Finding:
     upper: float | None = None
     unit: str = ""
     next_step: str = ""
+    where: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         return self.evidence
@@ -85,7 +87,8 @@ class Finding:
         """Return it with the components of a testbed that would explain it, and the next step."""
         found = self.components or tuple(sorted(explaining(self, components), key=str))
         step = self.next_step or next_step(found, (self.kind,))
-        return replace(self, components=found, next_step=step)
+        where = places(found, components)
+        return replace(self, components=found, next_step=step, where=where)
 
     def lines(self) -> list[str]:
         """Return it for a terminal: what it is and where, what would explain it, what to do."""
@@ -94,6 +97,7 @@ class Finding:
             found.append(f"  one of    {len(self.components)} components")
         elif self.components:
             found.append(f"  because   {' or '.join(map(str, self.components))}")
+        found += [f"  at        {place}" for place in self.where]
         return [*found, *([f"  next      {self.next_step}"] if self.next_step else [])]
 
     def document(self) -> dict[str, Any]:
@@ -105,8 +109,17 @@ class Finding:
         """Return the finding of a document; fields of later versions are left out."""
         fields = {name: given[name] for name in cls.__dataclass_fields__ if name in given}
         fields["subjects"] = tuple(fields.get("subjects", ()))
+        fields["where"] = tuple(fields.get("where", ()))
         components = (LabComponent(one["kind"], one["name"]) for one in given.get("components", ()))
         return cls(**{**fields, "components": tuple(components)})
+
+
+def places(found: Sequence[LabComponent], components: Components) -> tuple[str, ...]:
+    """Return where each of a few components is, with its name; none for more than are listed."""
+    if len(found) > MOST_NAMED:
+        return ()
+    known = ((one, components.where(one)) for one in found)
+    return tuple(f"{one}: {where}" for one, where in known if where)
 
 
 def explaining(finding: Finding, components: Components) -> frozenset[LabComponent]:

@@ -23,13 +23,17 @@ class NoLightPathError(CablingError):
 class Fiber:
     """One fiber, in the direction of its light; `loss_db` includes its connectors.
 
-    `uncertainty_db`: standard uncertainty of that loss.
+    `uncertainty_db`: standard uncertainty of that loss. `label`: on the cable, empty for unknown.
+    `via`: ports of patch panels that it crosses, in the direction of its light. A fiber with
+    another label is the same fiber.
     """
 
     source: Port
     sink: Port
     loss_db: float = 0.0
     uncertainty_db: float = 0.0
+    label: str = field(default="", compare=False)
+    via: tuple[str, ...] = field(default=(), compare=False)
 
     def __str__(self) -> str:
         return f"{self.source} -> {self.sink}"

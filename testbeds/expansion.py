@@ -222,6 +222,9 @@ class _Expansion:
             nic_keys = (*keys, "nics", nic_key)
             for nic_name in self._expand(nic_keys, nics):
                 nics[nic_name] = self._nic(name, nic_name, nic, nic_keys)
+        where = part.place
+        if where is not None:
+            where = self._fill(where, (*keys, "place"), name=name, n=number, server=number)
         place = self._located.place(keys, of_key=True)
         return ServerSpec(
             name=name,
@@ -232,6 +235,7 @@ class _Expansion:
             timeouts=part.timeouts,
             gpus=part.gpus,
             nics=nics,
+            place=where,
             line=place.line,
             column=place.column,
             is_namespace=part.kind == "namespace" or address.startswith("netns://"),

@@ -127,6 +127,10 @@ class Controlled(Stated):
     )
     identity: Identity = Identity()
     timeouts: WireTimeouts = WireTimeouts()
+    place: Annotated[
+        str | None,
+        Field(description="Where it stands, for people", examples=["rack 7, U12"]),
+    ] = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -306,6 +310,13 @@ class ServerFacts(Stated):
     ] = False
     timeouts: SshTimeouts = SshTimeouts()
     gpus: GpuSpec = GpuSpec(0)
+    place: Annotated[
+        str | None,
+        Field(
+            description="Where it stands, for people; {name} and {n} as in `address`",
+            examples=["rack 7, U12"],
+        ),
+    ] = None
 
 
 @dataclass(frozen=True, kw_only=True)

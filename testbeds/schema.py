@@ -42,15 +42,27 @@ SwitchPart = Annotated[
 
 
 class FiberPart(Part):
-    """A line of fibers that states its loss."""
+    """A line of fibers that states their loss, their labels, or the panels that they cross."""
 
     fiber: str = Field(examples=["server[0-3].nic0 -> ocs.[1-4]"])
-    loss: Decibels = Field(description="The loss of each of these fibers")
+    loss: Decibels | None = Field(
+        None, description="The loss of each of these fibers; 0 dB without it"
+    )
     uncertainty: Decibels | None = Field(
         None,
         description="Standard uncertainty (k = 1) of that loss, with its connectors: it is in "
         "losses that are measured through the fiber; 0 without it",
         examples=["0.1 dB"],
+    )
+    label: str | None = Field(
+        None,
+        description="The label on the cable: a range has one for each fiber, or pair of them",
+        examples=["F-[0117-0120]"],
+    )
+    via: list[str] = Field(
+        default_factory=list,
+        description="Ports of patch panels on the way, from left to right; ranges as for labels",
+        examples=[["panel A3 port [12-15]"]],
     )
 
 

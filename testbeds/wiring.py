@@ -134,13 +134,43 @@ def wire(document: Document, parts: Parts, findings: Findings) -> Wiring:
 
 
 @dataclass(frozen=True, slots=True)
+class _Cable:
+    """Label of a fiber, or of a pair, and the ports of patch panels on its way."""
+
+    label: str = ""
+    via: tuple[str, ...] = ()
+
+    @property
+    def backwards(self) -> _Cable:
+        """The other fiber of a pair."""
+        return _Cable(self.label, self.via[::-1])
+
+
+@dataclass(frozen=True, slots=True)
 class _Line:
     index: int
     keys: Keys
     left: Side
     right: Side
-    loss_db: float
-    uncertainty_db: float
+    stated: FiberPart | None = None
+
+    def texts(self, text: str, key: Keys, count: int, findings: Findings) -> list[str]:
+        """Return a label or a panel's port for each of `count` fibers, or pairs of them.
+
+        key: where the line states the text.
+        """
+        try:
+            found = expand(text)
+        except RangeError as error:
+            findings.add((*self.keys[:-1], *key), str(error))
+            return [""] * count
+        if len(found) != count:
+            findings.add(
+                (*self.keys[:-1], *key),
+                f"found {len(found)} of {text!r} for {count} fibers or pairs, expected as many",
+            )
+            return [""] * count
+        return found
 
 
 class _Wirer:
@@ -159,11 +189,11 @@ class _Wirer:
             self._by_hand = {side: frozenset(used) for side, used in self._used.items()}
             for index, stated in enumerate(document.fibers):
                 keys: Keys = ("fibers", index)
+                part = stated if isinstance(stated, FiberPart) else None
                 if isinstance(stated, FiberPart):
-                    keys, text, loss = (*keys, "fiber"), stated.fiber, float(stated.loss)
-                    uncertainty = float(stated.uncertainty or 0.0)
+                    keys, text = (*keys, "fiber"), stated.fiber
                 else:
-                    text, loss, uncertainty = stated, 0.0, 0.0
+                    text = stated
                 sides = split(text)
                 if sides is None:
                     self._findings.add(keys, f"found {text[:60]!r}, expected e.g. {EXAMPLE}")
@@ -171,7 +201,7 @@ class _Wirer:
                 left, arrow, right = sides
                 bare = arrow == "<->" and {left.text, right.text} & {*self._parts.switches}
                 if bool(bare) == (pass_over == self._bare):
-                    pass_over(_Line(index, keys, left, right, loss, uncertainty), arrow)
+                    pass_over(_Line(index, keys, left, right, part), arrow)
         self._fibers.sort(key=lambda item: item[0])
         return Wiring(
             tuple(fiber for _, fiber in self._fibers),
@@ -190,7 +220,8 @@ class _Wirer:
                 "expected as many on both sides",
             )
             return
-        for a, b in zip(left, right, strict=True):
+        cables = self._cables(line, len(left))
+        for (a, b), cable in zip(zip(left, right, strict=True), cables, strict=True):
             if arrow == "<->" and self._optical(a, b):
                 self._findings.add(
                     line.keys,
@@ -199,9 +230,9 @@ class _Wirer:
                     once="duplex",
                 )
                 continue
-            self._lay(line, a, b, line.left, line.right)
+            self._lay(line, a, b, line.left, line.right, cable)
             if arrow == "<->":
-                self._lay(line, b, a, line.right, line.left)
+                self._lay(line, b, a, line.right, line.left, cable.backwards)
 
     def _bare(self, line: _Line, _arrow: str) -> None:
         switch_side, port_side = line.right, line.left
@@ -213,7 +244,8 @@ class _Wirer:
             return
         given = self._automatic.setdefault(switch.name, [])
         before, moved_by = len(given), None
-        for port in ports:
+        for port, cable in zip(ports, self._cables(line, len(ports)), strict=True):
+            there = cable if port_side is line.left else cable.backwards
             ingress = self._free(switch, switch.ingress_ports, "receive")
             egress = (
                 ingress
@@ -230,8 +262,8 @@ class _Wirer:
                     once="free",
                 )
                 continue
-            self._lay(line, port, ingress, port_side, switch_side)
-            self._lay(line, egress, port, switch_side, port_side)
+            self._lay(line, port, ingress, port_side, switch_side, there)
+            self._lay(line, egress, port, switch_side, port_side, there.backwards)
             given.append(f"{port} {ingress.name}>{egress.name}")
             moved_by = moved_by or self._named_below(ingress, "receive", switch.ingress_ports)
             moved_by = moved_by or self._named_below(egress, "transmit", switch.egress_ports)
@@ -284,7 +316,25 @@ class _Wirer:
         switches = (self._parts.switches.get(port.owner) for port in ports)
         return any(switch is not None and switch.kind == "optical" for switch in switches)
 
-    def _lay(self, line: _Line, source: Port, sink: Port, left: Side, right: Side) -> None:
+    def _cables(self, line: _Line, count: int) -> list[_Cable]:
+        """Return label and panels of each fiber of a line, or pair of them, from left to right."""
+        stated = line.stated
+        if stated is None:
+            return [_Cable()] * count
+        labels = [""] * count
+        if stated.label is not None:
+            labels = line.texts(stated.label, ("label",), count, self._findings)
+        panels = [
+            line.texts(text, ("via", at), count, self._findings)
+            for at, text in enumerate(stated.via)
+        ]
+        return [
+            _Cable(label, tuple(each[at] for each in panels)) for at, label in enumerate(labels)
+        ]
+
+    def _lay(
+        self, line: _Line, source: Port, sink: Port, left: Side, right: Side, cable: _Cable
+    ) -> None:
         sound = True
         ends: tuple[tuple[Port, Port, Side, str, Callable[[SwitchSpec], range]], ...] = (
             (source, sink, left, "transmit", lambda switch: switch.egress_ports),
@@ -299,7 +349,10 @@ class _Wirer:
             else:
                 self._used[direction][port] = line.keys
         if sound:
-            fiber = Fiber(source, sink, line.loss_db, line.uncertainty_db)
+            stated = line.stated
+            loss, uncertainty = (stated.loss, stated.uncertainty) if stated else (None, None)
+            of_light = float(loss or 0.0), float(uncertainty or 0.0)
+            fiber = Fiber(source, sink, *of_light, cable.label, cable.via)
             self._fibers.append((line.index, fiber))
             self._stated[fiber] = line.keys
 

@@ -98,7 +98,11 @@ def _print(findings: Findings, *, simulated: bool, only_problems: bool) -> None:
     table = Table("", "", "", "", show_header=False, box=None, padding=(0, 2, 0, 0))
     for f in findings.problems if only_problems else findings.found:
         # Findings quote what a device answered, which may have brackets.
-        text = Text.assemble(f.text, *(("\n", ("try", "dim"), f" {f.fix}") if f.fix else ()))
+        places = (
+            [("\n", ("at", "dim"), f" {place}") for place in f.finding.where] if f.finding else []
+        )
+        advice = [("\n", ("try", "dim"), f" {f.fix}")] if f.fix else []
+        text = Text.assemble(f.text, *(part for each in (*places, *advice) for part in each))
         table.add_row(Text(f.grade, _STYLES[f.grade]), f.subject, f.check, text)
     print_table(table)
     count = len(findings.problems)

@@ -6,6 +6,8 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from rich.table import Table
+from rich.text import Text
 
 from lightrig.harness.cli import completion
 from lightrig.harness.cli.common import (
@@ -20,6 +22,8 @@ from lightrig.harness.cli.common import (
     readable,
     structure_of,
 )
+from lightrig.harness.cli.terminal import print_table
+from lightrig.harness.components import Components, LabComponent
 from lightrig.harness.quantities.registry import names_in_files
 from lightrig.harness.system_registry import PlannedFabric, SizedFabric
 from lightrig.harness.vocabulary import InstalledNames
@@ -55,12 +59,18 @@ Failed = Annotated[
 ]
 
 
+Cables = Annotated[
+    bool, typer.Option("--cables", help="List the fibers: label, panels, ends and their places.")
+]
+
+
 def plan(
     file: File,
     plans: Names = None,
     before: Before = None,
     failed: Failed = None,
     picture: Picture = None,
+    cables: Cables = False,
     as_json: AsJson = False,
 ) -> None:
     """Show the circuits of plans, each with the ports that its light comes from and goes to.
@@ -76,6 +86,9 @@ def plan(
         return
     if failed:
         give_up(f"--failed is for fabrics of stated sizes; {file} has parts", BAD_INPUT)
+    if cables:
+        _list_cables(testbed, as_json=as_json)
+        return
     start = named_plan(testbed, before) if before else None
     wanted = [named_plan(testbed, name) for name in plans or testbed.plans]
     if picture is not None:
@@ -86,6 +99,38 @@ def plan(
         return
     for each in wanted:
         _tell(testbed, each, [row for row in rows if row["plan"] == each.name])
+
+
+def _list_cables(testbed: Testbed, *, as_json: bool) -> None:
+    """List the testbed's fibers in the file's order."""
+    components = Components(testbed)
+
+    def place(port: Port) -> str:
+        return components.where(LabComponent("port", str(port)))
+
+    fibers = testbed.cabling.fibers
+    if as_json:
+        print_json(
+            [
+                {
+                    "label": fiber.label,
+                    "from": str(fiber.source),
+                    "from_place": place(fiber.source),
+                    "via": list(fiber.via),
+                    "to": str(fiber.sink),
+                    "to_place": place(fiber.sink),
+                    "loss_db": fiber.loss_db,
+                }
+                for fiber in fibers
+            ]
+        )
+        return
+    table = Table("label", "from", "at", "via", "to", "at", box=None, padding=(0, 2, 0, 0))
+    for fiber in fibers:
+        via, ends = ", ".join(fiber.via), (place(fiber.source), place(fiber.sink))
+        cells = (fiber.label, str(fiber.source), ends[0], via, str(fiber.sink), ends[1])
+        table.add_row(*map(Text, cells))
+    print_table(table)
 
 
 def _read(file: Path) -> Testbed | SizedFabric:

@@ -23,6 +23,7 @@ from lightrig.harness.findings import (
     SWAPPED_FIBERS,
     Finding,
     next_step,
+    places,
 )
 from lightrig.harness.record import TestOutcome
 from lightrig.harness.record.run_folder import load_findings
@@ -84,12 +85,13 @@ class Evidence:
 class Cause:
     """Components that the evidence cannot tell from each other; none if it locates nothing.
 
-    news: what else was new in its first night, and may explain it.
+    news: what else was new in its first night, and may explain it. where: to find the components.
     """
 
     components: tuple[LabComponent, ...]
     evidence: tuple[Evidence, ...]
     news: tuple[str, ...] = ()
+    where: tuple[str, ...] = ()
 
     @property
     def since(self) -> str:
@@ -187,7 +189,8 @@ def find_causes(
         alike.sort(key=lambda one: natural(str(one)))
         # A link stands for its two ports, their fibers and connectors.
         alike = [name for name in alike if name.kind == "link"] or alike
-        causes.append(Cause(tuple(alike), _once(left[at][0] for at in chosen)))
+        evident = _once(left[at][0] for at in chosen)
+        causes.append(Cause(tuple(alike), evident, where=places(alike, components)))
         left = [one for at, one in enumerate(left) if at not in chosen]
     if left:
         causes.append(Cause((), _once(one for one, _ in left)))

@@ -74,6 +74,24 @@ def test_a_picture_of_the_plans_asked_for(tmp_path):
     assert "No such file or directory" in result.stderr
 
 
+def test_cables_are_listed_with_their_labels_panels_and_places(tmp_path):
+    file = describe(tmp_path)
+    text = file.read_text()
+    line = "server[0-1].nic0.p[0-1] <-> ocs"
+    assert f"  - {line}\n" in text
+    stated = f'{{fiber: "{line}", label: "F-[7-9,17]", via: ["panel [4-7]"]}}'
+    file.write_text(text.replace(line, stated).replace("size:", 'place: "row 2", size:', 1))
+    result = run("plan", file, "--cables", "--json")
+    assert result.exit_code == 0, result.output
+    found = {(one["from"], one["to"]): one for one in json.loads(result.output)}
+    one = found["server1.nic0.p1", "ocs.4"]
+    assert (one["label"], one["via"]) == ("F-17", ["panel 7"])
+    assert (one["from_place"], one["to_place"]) == ("", "row 2")
+    printed = run("plan", file, "--cables").output
+    assert printed.count("F-17") == 2
+    assert "row 2" in printed
+
+
 @pytest.mark.parametrize("command", ["plan", "apply"])
 def test_a_plan_that_is_not_there_is_answered_with_those_that_are(tmp_path, command):
     result = run(command, describe(tmp_path), "twisted")
