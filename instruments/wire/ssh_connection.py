@@ -107,9 +107,10 @@ class SshConnection:
         where = f"{settings.host}:{settings.port}" + (" (jump host)" if jumped else "")
         stated = settings.connect_timeout
         chosen = self._timeouts
+        banner_ns = chosen.connect_ns if chosen.banner_ns is None else chosen.banner_ns
         connecting, banner = (
             given / 1e9 if given is not None else stated or DEFAULT_SECONDS
-            for given in (chosen.connect_ns, chosen.banner_ns)
+            for given in (chosen.connect_ns, banner_ns)
         )
         further: Sequence[Path] | None = settings.global_known_hosts
         if self._login.known_hosts is None or jumped:

@@ -75,6 +75,14 @@ def test_a_connection_that_ends_or_stands_still_is_told_from_a_refusal(
     log_in()
 
 
+def test_the_time_for_the_connection_is_that_for_the_banner_too(
+    cable: Cable, log_in: Callable[..., SshShell]
+) -> None:
+    cable.most, cable.closes = IN_BANNER, False
+    with pytest.raises(UnreachableError, match=r"sent no SSH banner at \S+ within 0\.3 s"):
+        log_in(SshTimeouts(connect_ns=300_000_000))
+
+
 def test_a_connection_that_ends_after_the_login(
     cable: Cable, log_in: Callable[..., SshShell]
 ) -> None:
