@@ -1,16 +1,24 @@
 """`lightrig connect` and `disconnect`: one circuit or link by hand; all others stay."""
 
-from collections.abc import Callable, Iterable
+# Measurements take a second to import: only --watch pays for them.
+# ruff: noqa: PLC0415
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
-from lightrig.harness.bench import Fabric, bind_only
+from lightrig.harness.bench import Bench, Fabric, bind_only
 from lightrig.harness.cli import completion
 from lightrig.harness.cli.common import (
     BAD_INPUT,
+    NO,
+    RESULTS,
     AsJson,
     File,
     give_up,
@@ -18,9 +26,13 @@ from lightrig.harness.cli.common import (
     print_json,
 )
 from lightrig.harness.cli.lab import Queue, in_turn, lab, lab_or_limit, say_state_saved
+from lightrig.harness.cli.requests import takes
 from lightrig.harness.cli.terminal import err, out
 from lightrig.testbeds import Circuit, LightrigError, Plan, Port, Testbed
 from lightrig.testbeds.wiring import named_port
+
+if TYPE_CHECKING:
+    from lightrig.harness.cli.watched_change import WatchedChange
 
 A = Annotated[
     str,
@@ -43,25 +55,49 @@ Replace = Annotated[
 ]
 
 
-def connect(
-    file: File,
-    a: A,
-    b: B,
-    replace: Replace = False,
-    queue: Queue = "",
-    as_json: AsJson = False,
-) -> None:
+Watch = Annotated[
+    bool,
+    typer.Option("--watch", help="Measure the change: command, acknowledgement, light, carrier."),
+]
+Results = Annotated[Path, typer.Option("--results", help="Folder of the results, for --watch.")]
+
+
+@dataclass(frozen=True)
+class ConnectRequest:
+    """Arguments of `lightrig connect`."""
+
+    file: File
+    a: A
+    b: B
+    replace: Replace = False
+    watch: Watch = False
+    results: Results = Path(RESULTS)
+    queue: Queue = ""
+    as_json: AsJson = False
+
+
+@takes(ConnectRequest)
+def connect(request: ConnectRequest) -> None:
     """Make the circuit from ingress A to egress B, or both circuits of the link of two NIC ports.
 
     All other circuits stay. What stands in the way is unmade with --replace only, and never where
     one of its ports is not the testbed's. The switch must answer, the servers need not. What was
-    made stays: runs start from it and end with it, until `disconnect` or `lightrig restore`. Exit 0
-    if it is made or is there already, 2 for an invalid file, port or limit and for a port in the
-    way, 3 if the switch did not answer or refused.
+    made stays: runs start from it and end with it, until `disconnect` or `lightrig restore`. With
+    --watch the servers watch it, as one event that is recorded in a run by hand. Exit 0 if it is
+    made or is there already, 1 if light or a link did not come while it was watched, 2 for an
+    invalid file, port or limit and for a port in the way, 3 if the switch, or with --watch a
+    server, did not answer or refused.
     """
+    file, replace, as_json = request.file, request.replace, request.as_json
     testbed = load_testbed(file)
-    switch, wanted = _circuits(testbed, a, b)
-    command = f"lightrig connect {a} {b}"
+    switch, wanted = _circuits(testbed, request.a, request.b)
+    command = f"lightrig connect {request.a} {request.b}"
+    watched: list[WatchedChange] = []
+
+    def watch(bench: Bench, fabric: Fabric, plan: Plan) -> None:
+        from lightrig.harness.cli.watched_change import watch_change
+
+        watched.append(watch_change(bench, fabric, plan, command, request.results))
 
     def changed(fabric: Fabric) -> tuple[frozenset[Circuit], frozenset[Circuit]]:
         ours, foreign = lab(lambda: fabric.present(switch))
@@ -83,9 +119,11 @@ def connect(
             lab_or_limit(lambda: fabric.power_budget.check(Plan(command, {switch: wanted})))
         return blocking, missing
 
-    unmade, made, restorable = _set(testbed, switch, command, queue, changed)
+    unmade, made, restorable = _set(
+        testbed, switch, command, request.queue, changed, watch if request.watch else None
+    )
     if as_json:
-        _print(switch, made, unmade, wanted - made)
+        _print(switch, made, unmade, wanted - made, watched)
     elif not made:
         out.print(f"{switch}: {_listed(wanted)} is there already", markup=False)
     else:
@@ -95,7 +133,11 @@ def connect(
             else f"{_ports(made)} were free"
         )
         out.print(f"{switch}: {_listed(made)} made; before, {before}", markup=False)
+        for line in (line for each in watched for line in each.lines):
+            out.print(line, soft_wrap=True)
     _say_state(file, switch, restorable, bool(made))
+    if any(each.problem for each in watched):
+        raise typer.Exit(NO)
 
 
 def disconnect(file: File, a: A, b: B, queue: Queue = "", as_json: AsJson = False) -> None:
@@ -129,9 +171,14 @@ def _set(
     command: str,
     queue: str,
     changed: Callable[[Fabric], tuple[frozenset[Circuit], frozenset[Circuit]]],
+    watch: Callable[[Bench, Fabric, Plan], None] | None = None,
 ) -> tuple[frozenset[Circuit], frozenset[Circuit], bool]:
-    """Unmake and make what `changed` returns; return both, and whether it can be restored."""
-    bench = in_turn(testbed, queue, lambda: bind_only(testbed, {switch}, command), names={switch})
+    """Unmake and make what `changed` returns; return both, and whether it can be restored.
+
+    watch: makes the change while servers watch it.
+    """
+    names = {switch, *(testbed.servers if watch else ())}
+    bench = in_turn(testbed, queue, lambda: bind_only(testbed, names, command), names=names)
     with closing(bench):
         fabric = Fabric(bench)
         unmade, made = changed(fabric)
@@ -140,11 +187,15 @@ def _set(
         ours, _ = lab(lambda: fabric.present(switch))
         plan = Plan(command, {switch: ours - unmade | made})
         try:
-            transition = lab_or_limit(lambda: fabric.prepare(plan, check_budget=False))
+            if watch is not None:
+                lab_or_limit(lambda: watch(bench, fabric, plan))
+            else:
+                transition = lab_or_limit(lambda: fabric.prepare(plan, check_budget=False))
         except typer.Exit:
             fabric.forget_unchanged()
             raise
-        lab(transition.apply)
+        if watch is None:
+            lab(transition.apply)
         return unmade, made, bool(lab(lambda: fabric.leave(command)))
 
 
@@ -214,8 +265,16 @@ def _used(wanted: Iterable[Circuit], present: Iterable[Circuit]) -> str:
 
 
 def _print(
-    switch: str, made: Iterable[Circuit], unmade: Iterable[Circuit], present: Iterable[Circuit]
+    switch: str,
+    made: Iterable[Circuit],
+    unmade: Iterable[Circuit],
+    present: Iterable[Circuit],
+    watched: Sequence[WatchedChange] = (),
 ) -> None:
+    events = [
+        {"run": each.run, "stages": each.stages, "problem": each.problem or None}
+        for each in watched
+    ]
     print_json(
         [
             {
@@ -223,6 +282,7 @@ def _print(
                 "made": [str(c) for c in sorted(made)],
                 "unmade": [str(c) for c in sorted(unmade)],
                 "present": [str(c) for c in sorted(present)],
+                **({"event": events[0]} if events else {}),
             }
         ]
     )

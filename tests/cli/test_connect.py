@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import re
 
 import pytest
 from bench.served_lab import FOREIGN, LEFT, STRAIGHT, ServedLab, circuits, describe, set_circuits
@@ -11,6 +12,7 @@ from lightrig.harness.bench import Fabric, bind_only
 from lightrig.harness.bench.aftermath import restore_after
 from lightrig.harness.bench.saved_state import StateConflictError
 from lightrig.harness.cli.app import application
+from lightrig.harness.record import Results
 from lightrig.testbeds import Circuit, load
 
 
@@ -236,3 +238,45 @@ def test_a_state_that_was_forged_or_damaged_is_not_applied(lab, forged, sentence
     with pytest.raises(StateConflictError, match=sentence):
         apply_in_a_run(lab)
     assert lab.switch.circuits() == LEFT | FOREIGN | circuits("4>10")
+
+
+def test_a_watched_change_is_one_event_of_a_run_by_hand(lab):
+    set_circuits(lab.switch, FOREIGN)
+    results = lab.folder / "results"
+    arguments = ("server1.nic0.p1", "server0.nic0.p0", "--watch", "--results", results)
+    result = run("connect", lab.file, *arguments, "--json")
+    assert result.exit_code == 0, result.output
+    (row,) = json.loads(result.stdout)
+    assert row["made"] == ["1>12", "4>9"]
+    stages = {(each["subject"], each["stage"]): each for each in row["event"]["stages"]}
+    for subject, stage in (
+        ("ocs", "acknowledged"),
+        ("ocs.9", "signal_recovered"),
+        ("ocs.12", "signal_recovered"),
+        ("server0.nic0.p0", "carrier_up"),
+        ("server1.nic0.p1", "carrier_up"),
+    ):
+        found = stages[subject, stage]
+        assert 0 < found["lower"] <= found["value"] <= found["upper"]
+    # The simulated switch settles 150 ms after its change, and a carrier comes after its light.
+    for port, egress in (("server0.nic0.p0", "ocs.9"), ("server1.nic0.p1", "ocs.12")):
+        light = stages[egress, "signal_recovered"]
+        assert light["upper"] > 100_000_000
+        assert stages[port, "carrier_up"]["upper"] > light["lower"]
+    assert lab.switch.circuits() == FOREIGN | circuits("1>12", "4>9")
+    found = Results(results)
+    assert [each.run for each in found.runs() if each.by_hand] == [row["event"]["run"]]
+    assert not list((results / "rows").glob("testbed=*"))
+    assert stored(lab)
+    assert run("restore", lab.file).exit_code == 0
+    assert lab.switch.circuits() == FOREIGN
+
+
+def test_a_watched_circuit_of_one_direction_shows_its_light(lab):
+    set_circuits(lab.switch, FOREIGN)
+    arguments = ("ocs.1", "ocs.12", "--watch", "--results", lab.folder / "results")
+    result = run("connect", lab.file, *arguments)
+    assert result.exit_code == 0, result.output
+    assert "ocs: 1>12 made; before, ingress 1 and egress 12 were free" in result.stdout
+    assert re.search(r"^ocs\.12 +signal_recovered +\d.* ms", result.stdout, re.MULTILINE)
+    assert re.search(r"^run \d{8}-\S+, by hand$", result.stdout, re.MULTILINE)
