@@ -66,9 +66,9 @@ def test_the_cells_of_the_page_measure_show_and_restore(
     assert bench.circuits() == set()
     shown = [run(client, cell) for cell in CELLS]
     loss, power, matrix, timeline = shown[1:5]
-    value, low, high, unit, n = re.match(
-        r"(\S+) \((\S+), (\S+)\) (\w+) (\d+)", loss["text"]
-    ).groups()  # type: ignore[union-attr]
+    printed = re.match(r"(\S+) \((\S+), (\S+)\) (\w+) (\d+)", loss["text"])
+    assert printed is not None
+    value, low, high, unit, n = printed.groups()
     assert (unit, n) == ("dB", "8")
     assert float(low) < float(value) < float(high)
     assert "95 % interval" in loss["text/html"]
@@ -81,8 +81,14 @@ def test_the_cells_of_the_page_measure_show_and_restore(
     assert "<svg" in timeline["text/html"]
     assert ">simulated</span>" in timeline["text/html"]
     assert bench.circuits() == set()
-    (run_by_hand,) = Results(bench.file.parent / "results").runs()
-    assert (run_by_hand.by_hand, run_by_hand.state) == (True, "complete")
+    (recorded,) = Results(bench.file.parent / "results").runs()
+    assert (recorded.by_hand, recorded.state) == (True, "complete")
+    # The run's report, made from its rows, draws the event with the same bars.
+    lightrig(bench, "report", recorded.run)
+    page = (bench.file.parent / "results" / "runs" / recorded.run / "report.html").read_text()
+    bars = re.findall(r'<path class="lr-bar[^"]*" d="([^"]+)"', timeline["text/html"])
+    assert len(bars) > 3
+    assert all(each in page for each in bars)
 
 
 def test_a_kernel_that_ends_restores(bench: Workbench, client: NotebookClient) -> None:
@@ -94,13 +100,17 @@ def test_a_kernel_that_ends_restores(bench: Workbench, client: NotebookClient) -
         with pytest.raises(CellExecutionError, match="KeyboardInterrupt"):
             run(client, interrupted)
     assert run(client, "lab.circuits('ocs')")["text/plain"] == "ocs: 1>19, 2>20, 3>17, 4>18"
-    users = subprocess.run(
-        [Path(sys.executable).with_name("lightrig"), "who", bench.file],
-        env=bench.environment, capture_output=True, text=True, check=True,
-    )  # fmt: skip
-    assert users.stdout.count("for a notebook, run 2") == len(lab_of(bench))
+    assert lightrig(bench, "who", bench.file).count("for a notebook, run 2") == len(lab_of(bench))
     run_sync(client.km.shutdown_kernel)()
     assert bench.circuits() == set()
+
+
+def lightrig(bench: Workbench, *arguments: object) -> str:
+    """Return what a command prints."""
+    return subprocess.run(
+        [Path(sys.executable).with_name("lightrig"), *map(str, arguments)],
+        cwd=bench.file.parent, env=bench.environment, stdout=subprocess.PIPE, text=True, check=True,
+    ).stdout  # fmt: skip
 
 
 def lab_of(bench: Workbench) -> list[str]:
