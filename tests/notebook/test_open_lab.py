@@ -210,7 +210,9 @@ def begin(served: ServedLab, source: str) -> subprocess.Popen[str]:
     return process
 
 
-@pytest.mark.parametrize("end", ENDS)
+@pytest.mark.parametrize(
+    "end", [pytest.param(end, marks=[pytest.mark.long] * (end != "an exception")) for end in ENDS]
+)
 def test_the_end_of_the_interpreter_restores(served: ServedLab, end: str) -> None:
     begin(served, ENDS[end]).communicate()
     assert served.switch.circuits() == LEFT | FOREIGN
