@@ -18,6 +18,7 @@ NEEDS = {
     "report": "pytest-html",
     "nights": "",
     "first_mornings": "",
+    "notes": "LIGHTRIG_PAIRS (9)",
     "nights_over_hosts": "extra dask; LIGHTRIG_HOSTS (1,2,4), LIGHTRIG_SAMPLES (20)",
     "results_at_size": "25 GB of disk; LIGHTRIG_ROWS (1e7), LIGHTRIG_NIGHTS (365), more there",
     "alarms": "",

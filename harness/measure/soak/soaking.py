@@ -18,6 +18,7 @@ from lightrig.harness.measure.port_counters import PortCounters
 from lightrig.harness.measure.reconfiguration import bring_up
 from lightrig.harness.measure.recording import Recording, limits_under
 from lightrig.harness.measure.soak.earlier_runs import BEFORE, EarlierSoak
+from lightrig.harness.measure.soak.fec_counts import FecCounts
 from lightrig.harness.measure.soak.link_flaps import FlapTracker, LinkFlap
 from lightrig.harness.measure.soak.link_time import LinkTime
 from lightrig.harness.measure.soak.path_light import PathLight
@@ -131,7 +132,7 @@ class Soak:
             left = max(self.length - earlier.watched, 0)
             self.recording.record(earlier.rows, judged=False)
             self._gap(bench.testbed.name, self._origin + earlier.last, "between two runs")
-        self._watch = PortsWatch(bench)
+        self._watch, self._fec = PortsWatch(bench), FecCounts(bench)
         for number, (name, hold) in enumerate(plans_in_turn(self._testbed, left, past)):
             self._apply(number, self._testbed.plans[name])
             self._hold(self._testbed.plans[name], hold)
@@ -171,7 +172,7 @@ class Soak:
                     self._look()
                 if now >= due["modules"]:
                     due["modules"] = now + every.modules
-                    self._write(self._elapsed_rows(self.counters.changes()))
+                    self._read_counters()
                 if now >= due["summary"]:
                     due["summary"] = now + every.summary
                     self._summarise()
@@ -194,7 +195,7 @@ class Soak:
         for gap in self._watch.breaks():
             self._server_gap(gap)
         self._checkpoint()
-        self._write(self._elapsed_rows(self.counters.changes(whole=True)))
+        self._read_counters(whole=True)
         self._summarise()
         self._watch.end()
 
@@ -223,6 +224,14 @@ class Soak:
         self._sent += looked.sent
 
     # ------------------------------------------------------------------------------- rows
+
+    def _read_counters(self, *, whole: bool = False) -> None:
+        rows = self._elapsed_rows(self.counters.changes(whole=whole))
+        rows += (
+            self._row(one.port, one.name, one.least, "1", (one.least, one.most))
+            for one in self._fec.growth()
+        )
+        self._write(rows)
 
     def _checkpoint(self) -> None:
         now, rows, first = self._clock.now(), list[Row](), True

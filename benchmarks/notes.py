@@ -1,0 +1,81 @@
+"""A logbook of 100,000 notes: the nights' page with it and without, in pairs, and a query.
+
+`LIGHTRIG_PAIRS` (default 9) pairs of pages of 45 nights of five testbeds; times are of the
+processor, so that a busy machine changes them little.
+"""
+
+import json
+import os
+import random
+import shutil
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from benchmarks.faulty_nights import plant
+from lightrig.harness.record import Results
+from lightrig.harness.report.nights import write_nights
+
+NOTES, NIGHTS = 100_000, 45
+MOST, MOST_SECONDS = 1.05, 2.0
+TESTBEDS = ("mixnet", "opus", "acos", "railx", "infinitehbd")
+
+
+def write_notes(results: Path) -> None:
+    """Write notes of two accounts on ports of all testbeds, over a year."""
+    dice = random.Random(1)
+    (results / "notes").mkdir()
+    for account in ("ann", "ben"):
+        with (results / "notes" / f"{account}@rack.jsonl").open("w") as file:
+            for _ in range(NOTES // 2):
+                at = f"2026-{dice.randint(1, 12):02}-{dice.randint(1, 28):02}"
+                note = {
+                    "at_utc": f"{at} {dice.randint(0, 23):02}:{dice.randint(0, 59):02}:00",
+                    "account": account,
+                    "host": "rack",
+                    "testbed": dice.choice(TESTBEDS),
+                    "subject": f"ocs.{dice.randint(1, 64)}",
+                    "text": "cleaned with a click pen, " * dice.randint(1, 4),
+                }
+                file.write(json.dumps(note) + "\n")
+
+
+def processor_time(work: Callable[[], object]) -> float:
+    began = time.process_time()
+    work()
+    return time.process_time() - began
+
+
+def main() -> None:
+    with tempfile.TemporaryDirectory() as made:
+        without, noted = Path(made, "without"), Path(made, "noted")
+        plant(without, seed=0, nights=NIGHTS)
+        shutil.copytree(without, noted)
+        write_notes(noted)
+        page = Path(made, "nights.html")
+        for folder in (without, noted):
+            write_nights(str(folder), page)
+        ratios = []
+        for pair in range(int(os.environ.get("LIGHTRIG_PAIRS", "9"))):
+            order = (without, noted) if pair % 2 else (noted, without)
+            took = {f: processor_time(lambda f=f: write_nights(str(f), page)) for f in order}  # type: ignore[misc]
+            ratios.append(took[noted] / took[without])
+        results = Results(noted)
+        seconds = [
+            processor_time(lambda: results.query("SELECT count(*) FROM notes")) for _ in range(5)
+        ]
+    ratio = statistics.median(ratios)
+    print(f"{NOTES:,} notes")
+    print(
+        f"  nights' page: {ratio:.3f} of its time without (median of {len(ratios)} pairs; "
+        f"{min(ratios):.3f} to {max(ratios):.3f}); limit {MOST}"
+    )
+    print(
+        f"  SELECT count(*) FROM notes: {statistics.median(seconds):.2f} s; limit {MOST_SECONDS} s"
+    )
+
+
+if __name__ == "__main__":
+    main()
