@@ -62,7 +62,8 @@ def prepare_soak(
         config.option.soak = length
     _check_room(testbeds, length, results)
     # Others who wait for the instruments are told; restoring takes no hour.
-    config.option.hold = config.getoption("hold") or length
+    watched = min((each.watched for each in config.stash[EARLIER].values()), default=0)
+    config.option.hold = config.getoption("hold") or max(length - watched, 0)
     header = {"length_s": length / 1e9}
     return {"soak": {**header, "resumes": resumed} if resumed else header}
 

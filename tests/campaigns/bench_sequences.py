@@ -208,7 +208,7 @@ def _asked(dice: random.Random, circuits: Pairs) -> tuple[tuple[str, ...], int, 
     """Draw a query, or one command in ten that makes or unmakes a circuit."""
     words = ("ask", "--yes", "ocs")
     if dice.random() >= 0.1:
-        query = dice.choice(("RTRV-PATCH:::1:;", "RTRV-EQPT:::1:;"))
+        query = dice.choice(("RTRV-PATCH:::1:;", "RTRV-NETYPE:::1:;"))
         return (*words, query), 0, circuits
     foreign = dice.random() < 0.5
     sides = (range(5, 9), range(13, 17)) if foreign else (INGRESS, EGRESS)
@@ -231,6 +231,7 @@ class Bench:
     accounts: tuple[int, int]
     printed: str = ""
     problems: list[str] = field(default_factory=list)
+    counts: Counter[str] = field(default_factory=Counter)
 
     def run(self, step: Step, killed_after: float | None = None) -> int | None:
         """Run a command; return its status, or None where it was killed before it ended."""
@@ -331,7 +332,7 @@ def sequence(bench: Bench, number: int, steps: int, seed: int) -> list[str]:
     (bench.folder / "state").mkdir(mode=0o777)
     (bench.folder / "state").chmod(0o1777)
     bench.client.clear()
-    bench.problems = []
+    bench.problems, bench.counts = [], Counter()
     lab = Model(bench.client.circuits())
     begin, named = lab, set[tuple[int, int]]()
     for _ in range(steps):
@@ -340,7 +341,15 @@ def sequence(bench: Bench, number: int, steps: int, seed: int) -> list[str]:
         status = bench.run(step, killed)
         if step.asks and step.words[-1].startswith(("ENT", "DLT")):
             named |= step.after.circuits ^ lab.circuits
-        lab = bench.judge(step, lab, status)
+        before, lab = lab, bench.judge(step, lab, status)
+        bench.counts[step.words[0]] += 1
+        bench.counts["refused for the other account"] += step.refused is not None
+        bench.counts["asks that change"] += step.asks
+        if status is None:
+            kind = (
+                "changed" if before.circuits != lab.circuits or before.db != lab.db else "did not"
+            )
+            bench.counts[f"killed, {kind}"] += 1
     for who in bench.accounts:
         finish(bench, lab, who)
     circuits = bench.client.circuits()
@@ -405,7 +414,8 @@ def run_all(several: int, steps: int, seed: int, lines: Log, done: Callable[[int
             for number in range(several):
                 if not done(number):
                     problems = sequence(bench, number, steps, seed)
-                    lines.add({"number": number, "steps": steps, "problems": problems})
+                    counts = dict(bench.counts)
+                    lines.add({"number": number, "counts": counts, "problems": problems})
 
 
 def table(done: list[dict[str, object]]) -> tuple[list[str], bool]:
@@ -413,6 +423,10 @@ def table(done: list[dict[str, object]]) -> tuple[list[str], bool]:
     wrong = [each for each in done if each["problems"]]
     counted = Counter(bool(each["problems"]) for each in done)
     lines = [f"{counted[False]} of {len(done)} sequences as the model says"]
+    steps: Counter[str] = Counter()
+    for each in done:
+        steps.update(each["counts"])  # type: ignore[call-overload]
+    lines.append(", ".join(f"{name} {count}" for name, count in sorted(steps.items())))
     for each in wrong[:20]:
         lines += [f"sequence {each['number']}:", *map(str, each["problems"])]  # type: ignore[call-overload]
     return lines, not wrong

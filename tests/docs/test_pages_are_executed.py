@@ -71,6 +71,7 @@ ELSEWHERE = {
     "apt install *": "changes the machine, as root",
     ". build/virtual-lab/environment": "needs the virtual lab",
     "* build/virtual-lab/*": "needs the virtual lab; .github/workflows/virtual-lab.yml",
+    "pytest suites/test_soak.py *": "tests/runs/test_soaks.py",  # for three days
     "make affected": "runs the tests of a whole checkout: tests/structure/test_affected.py",
 }
 

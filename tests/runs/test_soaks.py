@@ -80,6 +80,7 @@ def test_without_the_option_a_soak_is_deselected(run: Run) -> None:
         (("--soak", "soon"), "found 'soon', expected a duration"),
         (("--soak", "0s"), "expected a time above 0"),
         (("--soak", "2000000h"), r"has room for [\d.,]+ GB; make room"),
+        (("--soak", "1h", "-n", "2"), "a soak is one process; leave out -n"),
         (("--soak", "1h", "--soak-resume", "20200101-000000-none"), "there is no run"),
     ],
 )
