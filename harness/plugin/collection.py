@@ -16,7 +16,7 @@ import pytest
 
 from lightrig.harness.bench.opened_bench import instruments_of, physical_ports
 from lightrig.harness.plugin.keys import TESTBEDS
-from lightrig.harness.plugin.soaks import FIXTURE, is_deselected, soak_obstacle
+from lightrig.harness.plugin.soaks import is_deselected, is_soak, soak_obstacle
 from lightrig.instruments.core.registry import NoDriverError, driver
 from lightrig.testbeds import PlanPair, Testbed, plan_pairs
 
@@ -142,7 +142,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if is_deselected(item):  # of whatever testbed, so that this is no reason of one
             rest.append(item)
             continue
-        if (reason := item_obstacle(item)) is None:
+        reason = item_obstacle(item)
+        if reason is None and is_soak(item) and (testbed := testbed_of(item)):
+            reason = soak_obstacle(testbed)
+        if reason is None:
             retained.append(item)
             continue
         rest.append(item)
@@ -249,9 +252,6 @@ def function_obstacle(testbed: Testbed, metafunc: pytest.Metafunc) -> str | None
     lacking = [f"no {kind.replace('_', ' ')}" for kind in kinds]
     if "nic_ports" in names and not physical_ports(testbed):
         lacking.append("no physical NIC port")
-    soak = metafunc.config.getoption("soak") or metafunc.config.getoption("soak_resume")
-    if soak and FIXTURE in names and (reason := soak_obstacle(testbed)):
-        return reason
     if lacking:
         *rest, last = lacking
         return f"{', '.join(rest)}{' and ' * bool(rest)}{last}"

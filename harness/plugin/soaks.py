@@ -24,15 +24,21 @@ FIXTURE = "soak"
 _GB = 1e9
 
 
+def is_soak(item: pytest.Item) -> bool:
+    """Whether a test takes the fixture of a soak."""
+    return FIXTURE in getattr(item, "fixturenames", ())
+
+
 def is_deselected(item: pytest.Item) -> bool:
     """Whether a test is a soak, and none was asked for."""
-    asked = item.config.getoption("soak") or item.config.getoption("soak_resume")
-    return not asked and FIXTURE in getattr(item, "fixturenames", ())
+    return is_soak(item) and not (
+        item.config.getoption("soak") or item.config.getoption("soak_resume")
+    )
 
 
-def soak_obstacle(testbed: Testbed) -> str:
-    """Return why a testbed can have no soak, or ""."""
-    return "" if testbed.plans and testbed.nic_ports else "no plan of links between servers"
+def soak_obstacle(testbed: Testbed) -> str | None:
+    """Return why a testbed can have no soak; None if it can."""
+    return None if testbed.plans and testbed.nic_ports else "no plan of links between servers"
 
 
 def prepare_soak(

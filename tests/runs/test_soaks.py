@@ -74,6 +74,13 @@ def test_without_the_option_a_soak_is_deselected(run: Run) -> None:
     assert "not applicable" not in ended.output
 
 
+def test_a_testbed_without_links_has_no_soak(start: Callable[..., Started]) -> None:
+    given = "--testbed", "testbeds/switchlab.yaml", "--instruments", "simulated"
+    ended = start(SUITE, *given, "--soak", "1h").end()
+    assert ended.code == 5, ended.output
+    assert "1 test not applicable: no plan of links between servers (1)" in ended.output
+
+
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
