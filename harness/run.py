@@ -27,6 +27,7 @@ from lightrig.harness.record import (
 from lightrig.harness.record.journal_reading import PartReader, parts_of
 from lightrig.harness.record.places import Place
 from lightrig.harness.record.row_times import ANCHOR, clock_anchor
+from lightrig.harness.record.run_folder import note_files
 from lightrig.harness.statistics.verdicts import Verdict
 from lightrig.instruments.clock import SystemClock, wall_time
 from lightrig.testbeds import Limit
@@ -141,11 +142,12 @@ class Run:
         shutil.rmtree(self.folder)
 
     def publish(self) -> None:
-        """Copy the run, its report included, to the location that it was given, if any.
+        """Note what its files are, and copy the run to the location that it was given, if any.
 
         What cannot be brought there now, `lightrig results recover` brings later. Raises
         `RecordError`.
         """
+        note_files(self.folder)
         if self._location is not None:
             publish(self.folder, self._location)
 

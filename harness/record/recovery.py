@@ -15,6 +15,7 @@ from lightrig.harness.record.run_folder import (
     FACTS,
     RunFacts,
     facts_of,
+    file_digests,
     is_published,
     load_descriptions,
     parse_facts,
@@ -78,7 +79,7 @@ def settle(
         digests |= {name: digest_of(path) for name, path in rows.items() if path.exists()}
     except OSError as error:
         raise RecordError(f"{error.filename}: {error.strerror}") from error
-    facts = replace(facts, digests=digests)
+    facts = replace(facts, digests=digests, files=file_digests(folder))
     write_facts(facts, folder)
     return Recovered(record, facts, files, report if report.exists() else None)
 

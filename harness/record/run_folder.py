@@ -11,9 +11,10 @@ appending: a run is recorded locally first, and published (copied) when it has e
 import json
 import math
 import os
+import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, get_args, overload
 
@@ -23,7 +24,12 @@ from lightrig.harness.quantities.stored import (
     declare_from,
     stored_quantities,
 )
-from lightrig.harness.record.digests import checked_digests, with_digest, without_digest
+from lightrig.harness.record.digests import (
+    checked_digests,
+    digest_of,
+    with_digest,
+    without_digest,
+)
 from lightrig.harness.record.journal import check_header
 from lightrig.harness.record.journal_reading import RunRecord
 from lightrig.harness.record.places import Place, appearing
@@ -129,6 +135,8 @@ class RunFacts:
     digests: SHA-256 digest of its rows file of each testbed, as it was written; empty for a run
         that has not ended, or was recorded by an earlier version. With the header they say which
         run it is.
+    files: SHA-256 digest of each file of its folder but `run.json`, by its name there; empty as
+        `digests`.
     """
 
     state: State
@@ -139,6 +147,7 @@ class RunFacts:
     summary: Mapping[str, Any] | None
     damage: tuple[str, ...] = ()
     digests: Mapping[str, str] = field(default_factory=dict)
+    files: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def run(self) -> str:
@@ -233,12 +242,38 @@ def write_facts(facts: RunFacts, folder: Path) -> None:
         "summary": facts.summary,
         **({"damage": list(facts.damage)} if facts.damage else {}),
         "digests": facts.digests,
+        "files": facts.files,
     }
     try:
         with appearing(folder / FACTS) as hidden:
             hidden.write_text(with_digest(document), "utf-8")
     except OSError as error:
         raise RecordError(f"{folder / FACTS}: {error.strerror}") from error
+
+
+def file_digests(folder: Path) -> dict[str, str]:
+    """Return the digests of a run's files for `RunFacts.files`; raises `RecordError`."""
+    try:
+        return {
+            name: digest_of(name, folder)
+            for parent, _, names in os.walk(folder)
+            for name in sorted(Path(parent, one).relative_to(folder).as_posix() for one in names)
+            if not re.search(r"(^|/)[.]", name) and name not in (FACTS, PUBLISHED)
+        }
+    except OSError as error:
+        raise RecordError(f"{error.filename}: {error.strerror}") from error
+
+
+def note_files(folder: Path) -> None:
+    """Note in `run.json` the digests of what was written since, such as the page.
+
+    Raises `RecordError`.
+    """
+    try:
+        text = (folder / FACTS).read_bytes()
+    except OSError as error:
+        raise RecordError(f"{folder / FACTS}: {error.strerror}") from error
+    write_facts(replace(parse_facts(str(folder / FACTS), text), files=file_digests(folder)), folder)
 
 
 def parse_facts(name: str, text: bytes) -> RunFacts:
@@ -267,6 +302,7 @@ def parse_facts(name: str, text: bytes) -> RunFacts:
             None if document["summary"] is None else dict(document["summary"]),
             tuple(map(str, [*document.get("damage", ())])),
             checked_digests(document.get("digests", {})),
+            checked_digests(document.get("files", {})),
         )
     except (ValueError, KeyError, TypeError, AttributeError, RowError) as error:
         raise RecordError(

@@ -2,8 +2,8 @@
 
 A run is the header in its `run.json` and the digests of its rows there. Runs are only added: one of
 the same name is either the same run, of which missing files are added and files copied in part are
-completed, or another, which is refused by its name. What has no `run.json` has not come whole, and
-may be written again.
+completed by the digests that `run.json` states, or another, which is refused by its name. What has
+no `run.json` has not come whole, and may be written again.
 
 No link below the source is followed: a file reached by one is another's, and is named. A rows file
 that its run does not state, or whose header is that of another place, is named and not brought.
@@ -15,7 +15,7 @@ nothing can be compacted, it takes the place of the single files of the same run
 
 import re
 import tempfile
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import closing, nullcontext
 from dataclasses import dataclass
 from functools import partial
@@ -94,6 +94,7 @@ class _Transfer:
             for file in stored_rows(there, by_hand=True)
             for _, run in file.nights_and_runs()
         }
+        self._files_there: dict[str, Mapping[str, str]] = {}
         self._ended = {run for run in self._facts if self._judged(run, replace=replace)}
 
     def made(self) -> Transfer:
@@ -193,6 +194,7 @@ class _Transfer:
                 raise _DifferentRunError(
                     f"{run}: {self._there.name} has a run of this name with other {difference}"
                 )
+            self._files_there[run] = theirs.files
             return True
         if journal in self._theirs:
             if self._there.folder is not None and is_written(self._there.folder / journal):
@@ -239,6 +241,8 @@ class _Transfer:
     def _bring_run(self, run: str) -> None:
         """Bring the rows and the folder of a run; `run.json` comes last."""
         facts, ended = self._facts[run], run in self._ended
+        if not ended:
+            self._check_files(run)
         for file in self._rows:
             if file.runs is None and file.run == run:
                 self._bring_rows(file, facts.digests.get(file.testbed, ""), ended=ended)
@@ -246,13 +250,23 @@ class _Transfer:
         left_out = (first, f"runs/{run}/{PUBLISHED}")
         for name in self._ours:
             if name.startswith(f"runs/{run}/") and name not in left_out:
-                self._bring_file(name, ended=ended)
+                self._bring_file(name, run)
         if ended:
             self._same += 1
             return
         self._write(first, self._here.read([first])[first])
         if self._there.folder is not None and (location := facts.header.get("publish")):
             self._there.write(f"runs/{run}/{PUBLISHED}", f"{location}\n".encode())
+
+    def _check_files(self, run: str) -> None:
+        """Raise `RefusedError` for a run with a file that is not what its `run.json` states."""
+        for name, digest in self._facts[run].files.items():
+            path = f"runs/{run}/{name}"
+            if path in self._ours and digest_of_bytes(self._here.read([path])[path]) != digest:
+                raise RefusedError(
+                    f"{self._here.name}: {path} is damaged: its SHA-256 digest is another than in "
+                    "run.json; nothing of the run was copied"
+                )
 
     def _bring_rows(self, file: RowsFile, digest: str, *, ended: bool) -> None:
         there = self._present.get((file.testbed, file.run))
@@ -303,19 +317,28 @@ class _Transfer:
             return ""
         return f"{self._here.name}: {file.name} was not copied: {problem.removeprefix(MISPLACED)}"
 
-    def _bring_file(self, name: str, *, ended: bool) -> None:
-        """Bring a file of a run's folder; of a run that has ended there, pages stay as they are."""
-        size = self._theirs.get(name)
-        if size is not None and ended and size >= self._ours[name]:
-            self._same += 1
-            return
+    def _bring_file(self, name: str, run: str) -> None:
+        """Bring a file of a run's folder, if it is the one that the target, or ours, states.
+
+        Of a run that has ended there, pages that were made anew stay as they are.
+        """
+        size, ended = self._theirs.get(name), run in self._ended
+        files = self._files_there[run] if ended else self._facts[run].files
+        stated = files.get(name.removeprefix(f"runs/{run}/"))
+        theirs = None if size is None else self._there.read([name])[name]
         data = self._here.read([name])[name]
-        if size is not None:
-            theirs = self._there.read([name])[name]
-            if theirs == data or (ended and not data.startswith(theirs)):
-                self._same += 1
-                return
-        self._write(name, data)
+        is_stated = stated == digest_of_bytes(data)
+        if theirs == data:
+            self._same += 1
+        elif files and not is_stated:
+            place = self._there if ended else self._here
+            why = f"its SHA-256 digest is another than in run.json of {place.name}"
+            why = why if stated else f"run.json of {place.name} states no such file"
+            self._refused.append(f"{self._here.name}: {name} was not copied: {why}")
+        elif ended and theirs is not None and not (is_stated and data.startswith(theirs)):
+            self._same += 1
+        else:
+            self._write(name, data)
 
     def _bring_notes(self, name: str) -> None:
         """Bring a file of notes, to which lines are only added: the longer one is the newer."""

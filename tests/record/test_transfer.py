@@ -73,6 +73,42 @@ def test_changed_files_of_the_source_replace_nothing(ours: Path, tmp_path: Path)
     assert content(ours) == before
     assert len(done.refused) == 1
     assert f"{path.relative_to(evil)} is damaged: its SHA-256 digest differs" in done.refused[0]
+    shutil.copy(ours / path.relative_to(evil), path)
+    done = transfer(str(evil), str(ours))
+    assert content(ours) == before
+    names = [f"runs/{RUN}/{name}" for name in ("journal.jsonl", "report.html")]
+    assert sorted(done.refused) == [
+        f"{evil}: {name} was not copied: its SHA-256 digest is another than in run.json of {ours}"
+        for name in names
+    ]
+
+
+@pytest.mark.parametrize("name", ["journal.jsonl", "report.html"])
+def test_no_file_of_a_run_that_has_ended_is_lengthened(
+    ours: Path, target: str, tmp_path: Path, name: str
+) -> None:
+    """A script behind the whole page, and one behind the part of it that has come."""
+    transfer(str(ours), target)
+    evil = Path(shutil.copytree(ours, tmp_path / "evil"))
+    with (evil / "runs" / RUN / name).open("ab") as file:
+        file.write(b"<script>evil</script>")
+    (evil / "runs" / RUN / "extra.html").write_text("a file that no run.json states")
+    whole = content(target)
+    for place, part in ((Place(target), whole[f"runs/{RUN}/{name}"][:-5]), (None, None)):
+        if place is not None and part is not None:
+            place.write(f"runs/{RUN}/{name}", part)
+        before = content(target)
+        done = transfer(str(evil), target)
+        assert len(done.refused) == 2
+        assert all("was not copied" in each for each in done.refused)
+        assert content(target) == before
+        assert transfer(str(ours), target).refused == ()
+        assert content(target) == whole
+    # Where the run has not come yet, it is damaged at its source.
+    done = transfer(str(evil), str(tmp_path / "new"))
+    assert [f"runs/{RUN}/{name} is damaged" in each for each in done.refused].count(True) == 1
+    assert not [each for each in content(tmp_path / "new") if each.endswith("extra.html")]
+    assert rows(tmp_path / "new") == {run: n for run, n in NIGHTS.items() if run != RUN}
 
 
 def forged(evil: Path, ours: Path, names: list[str]) -> str:

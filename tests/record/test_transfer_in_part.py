@@ -16,7 +16,7 @@ from lightrig.harness.record import RecordError, Results
 from lightrig.harness.record.compaction import compact
 from lightrig.harness.record.places import Place
 from lightrig.harness.record.rows_files import MANIFEST, Manifest, stored_rows
-from lightrig.harness.record.run_folder import FACTS
+from lightrig.harness.record.run_folder import FACTS, note_files
 from lightrig.harness.record.transfer import Transfer, transfer
 
 FIRST, SECOND, OTHER = "20260103-021500-a", "20260104-021500-a", "20260201-021500-a"
@@ -36,6 +36,7 @@ def rows_file(results: str | Path, run: str) -> str:
 def test_the_outcome_counts_files_and_bytes(ours: Path, target: str) -> None:
     """One page has another length than the others; a second transfer brings one run more."""
     (ours / "runs" / SECOND / "report.html").write_text("a longer page of the second run")
+    note_files(ours / "runs" / SECOND)
     sizes = {name: len(data) for name, data in content(ours).items()}
     assert transfer(str(ours), target) == Transfer(len(sizes), 0, sum(sizes.values()), ())
     record(ours, "20260110-021500-c", "2026-01-10", rows=3)

@@ -6,6 +6,7 @@ from record.recorded import record
 
 from lightrig.harness.record import Results
 from lightrig.harness.record.places import Place
+from lightrig.harness.record.run_folder import note_files
 
 RUN = "20260105-021500-a"
 NIGHTS = {"20260103-021500-a": 31, "20260104-021500-a": 7, RUN: 17, "20260201-021500-a": 5}
@@ -15,7 +16,9 @@ NIGHTS = {"20260103-021500-a": 31, "20260104-021500-a": 7, RUN: 17, "20260201-02
 def recorded(results: Path, *runs: str) -> Path:
     for run in runs:
         record(results, run, f"{run[:4]}-{run[4:6]}-{run[6:8]}", rows=NIGHTS[run])
-        (results / "runs" / run / "report.html").write_text(f"the page of {run}")
+        folder = results / "runs" / run
+        (folder / "report.html").write_text(f"the page of {run}")
+        note_files(folder)
     return results
 
 
