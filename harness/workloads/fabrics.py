@@ -8,7 +8,7 @@ from typing import Protocol
 
 from lightrig.harness.workloads.collectives import Timing
 from lightrig.harness.workloads.graph import Workload
-from lightrig.harness.workloads.networks import DedicatedLinks, Switching
+from lightrig.harness.workloads.networks import DedicatedLinks, SelectedLinks, Switching
 from lightrig.harness.workloads.shared_links import SharedLinks
 from lightrig.harness.workloads.simulator import Simulator, StepTimes
 from lightrig.testbeds import LightrigError, Testbed
@@ -121,11 +121,11 @@ class Rates:
     timing: Timing
 
     @classmethod
-    def of(cls, options: Options) -> Rates:
+    def of(cls, options: Options, scale_up: str = "3600G") -> Rates:
         """Read `scale_out`, `scale_up`, `latency`, `endpoint`, `memory`, `splits`, `holding`."""
         return cls(
             options.rate("scale_out", "400G"),
-            options.rate("scale_up", "3600G"),
+            options.rate("scale_up", scale_up),
             Timing(
                 options.duration("latency", "936ns"),
                 options.duration("endpoint", "12ns"),
@@ -144,6 +144,58 @@ class Rates:
     def scaled(self, factor: float) -> Rates:
         """Return other rates out of servers."""
         return replace(self, scale_out=self.scale_out * factor)
+
+
+@dataclass(frozen=True, slots=True)
+class Selected:
+    """Links that each rank selects for a kind of communication, all of its rate at a time.
+
+    divided: parts of the rate for kinds that have links of their own, in the mode of that name.
+    """
+
+    rates: Rates
+    divided: Callable[[Workload], Mapping[str, float]] | None = None
+    modes: tuple[str, ...] = ("selected", "packet")
+
+    def folds(self, mode: str) -> bool:
+        """Ranks select one by one."""
+        return mode != "selected"
+
+    def changes(self, mode: str) -> bool:
+        """Whether the switching time matters."""
+        return mode == "selected"
+
+    def assumptions(self, mode: str) -> tuple[str, ...]:
+        """Return how links are used."""
+        if mode == "selected":
+            return (
+                "a rank's rate out of its server is of one kind of communication at a time, and "
+                "each rank selects as it needs; within servers links are always there",
+            )
+        if mode == "divided":
+            return ("links are divided among kinds by their traffic, and never change",)
+        return ("packet switches give each kind of link its full rate at once",)
+
+    def scaled(self, factor: float) -> Selected:
+        """Return the same with other rates out of servers."""
+        return replace(self, rates=self.rates.scaled(factor))
+
+    @property
+    def carried(self) -> Mapping[Hashable, float]:
+        """No link is shared."""
+        return {}
+
+    def simulate(self, workload: Workload, mode: str, switching: Switching) -> StepTimes:
+        """Return the step."""
+        bandwidths, timing = dict(self.rates.bandwidths), self.rates.timing
+        if mode == "selected":
+            network: DedicatedLinks = SelectedLinks(bandwidths, timing, switching)
+        else:
+            if mode == "divided" and self.divided is not None:
+                for kind, part in self.divided(workload).items():
+                    bandwidths[kind] *= part
+            network = DedicatedLinks(bandwidths, timing, switched=mode == "packet")
+        return Simulator(workload, network).run()
 
 
 @dataclass(frozen=True, slots=True)

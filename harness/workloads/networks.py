@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from functools import partial
 
 from lightrig.harness.workloads.collectives import (
     Timing,
@@ -62,6 +63,61 @@ class DedicatedLinks:
         begun = max(simulator.now, self._free[source, target])
         self._free[source, target] = begun + sent + int(self.timing.holding * self.timing.latency)
         simulator.at(int(begun + sent + self.timing.latency), end)
+
+
+class SelectedLinks(DedicatedLinks):
+    """A network on which a rank's links out of its server are of one kind at a time, by selection.
+
+    What needs another kind than one of its ranks has selected begins `switching` later, after what
+    its ranks still carry; ranks select in the order in which they are asked to, and tell each other
+    nothing. Links within servers ("tp") are always there.
+    """
+
+    def __init__(
+        self, bandwidths: Mapping[str, float], timing: Timing, switching: Switching
+    ) -> None:
+        super().__init__(bandwidths, timing)
+        self._switching = switching
+        self._selected: dict[int, str] = {}
+        self._taken: dict[int, int] = defaultdict(int)
+
+    def begin_collective(
+        self, simulator: Simulator, group: Group, node: Node, end: Callable[[], None]
+    ) -> None:
+        """Begin once all members have selected the group's kind of links."""
+        took = self.collective(group, node)
+        if group.kind == "tp":
+            simulator.at(simulator.now + took, end)
+            return
+        waiting = {group.kind: group.members}
+        simulator.at(self._begin(simulator, group.members, group.kind, took, waiting) + took, end)
+
+    def begin_message(
+        self, simulator: Simulator, source: int, target: int, amount: int, end: Callable[[], None]
+    ) -> None:
+        """Send once both ranks have selected links between stages."""
+        took = int(int(amount / self.bandwidth("pp")) + self.timing.latency)
+        waiting = {"send": [source], "receive": [target]}
+        simulator.at(self._begin(simulator, (source, target), "pp", took, waiting) + took, end)
+
+    def _begin(
+        self,
+        simulator: Simulator,
+        ranks: Sequence[int],
+        kind: str,
+        took: int,
+        waiting: Mapping[str, Sequence[int]],
+    ) -> int:
+        free = max([simulator.now, *(self._taken[rank] for rank in ranks)])
+        begin = free
+        if any(self._selected.get(rank, kind) != kind for rank in ranks):
+            self.changes += 1
+            begin += self._switching if isinstance(self._switching, int) else self._switching()
+            for cause, of in waiting.items():
+                simulator.at(begin, partial(simulator.circuits_came, of, cause, free))
+        for rank in ranks:
+            self._selected[rank], self._taken[rank] = kind, begin + took
+        return begin
 
 
 class Circuits(DedicatedLinks):

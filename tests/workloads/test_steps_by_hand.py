@@ -11,7 +11,7 @@ from lightrig.harness.systems.opus.planning.archived_simulation import (
 from lightrig.harness.systems.opus.planning.simulated_control import controlled
 from lightrig.harness.workloads.collectives import Timing
 from lightrig.harness.workloads.graph import Graph, Group, Kind, Node, Pattern, Workload
-from lightrig.harness.workloads.networks import DedicatedLinks
+from lightrig.harness.workloads.networks import DedicatedLinks, SelectedLinks
 from lightrig.harness.workloads.shared_links import SharedLinks
 from lightrig.harness.workloads.simulator import Simulator
 
@@ -209,3 +209,40 @@ def test_the_control_plane_changes_stages_apart():
     assert step.ends[2] == sent[1] + 50 + 1000 + 1020
     assert step.ends[4] == sent[1] + 50 + 1000 + 50 + 1000 + 1020
     assert step.changes == 3
+
+
+def test_links_that_ranks_select():
+    """Links between stages are selected first; the ring's take 1,000 to select, once."""
+    network = SelectedLinks({"dp": 1.0, "pp": 1.0}, TIMING, 1000)
+    step = Simulator(two_stages(), network).run()
+    arrived = 100 + 1000 + LATENCY
+    assert step.step == arrived + 100 + 1000 + 1020
+    assert step.changes == 1
+    assert step.waits[2] == {"receive": arrived, "circuits": 1000, "dp": 1020}
+
+
+def test_what_ranks_carry_ends_before_they_select():
+    """Rank 1 receives 3,000 bytes, and at 500 could begin a ring with rank 0.
+
+    The ring waits until 3,010, is selected for 200 and takes 2 x (500 + 10).
+    """
+    member = Graph.of([Node(COMPUTE, (), 500), ring(0)])
+    receiver = [Node(RECEIVE, (), amount=3000, peer=1), Node(COMPUTE, (), 500), ring(1)]
+    sender = Graph.of([Node(SEND, (), amount=3000, peer=-1)])
+    group = Group("dp", (0, 1), 2)
+    workload = Workload(
+        (member, Graph.of(receiver), sender), (0, 1, 2), ({"dp": group}, {"dp": group}, {})
+    )
+    network = SelectedLinks({"dp": 1.0, "pp": 1.0}, TIMING, 200)
+    step = Simulator(workload, network).run()
+    assert step.ends[0] == 3000 + LATENCY + 200 + 1020
+
+
+def test_a_switch_carries_an_all_to_all_straight_to_its_targets():
+    """Three quarters of 4,000 bytes leave each of four; in a ring they pass on 1 + 2 + 3 parts."""
+    exchange = Node(Kind.COLLECTIVE, (), 0, Pattern.ALL_TO_ALL, 4000, "ep")
+    group = Group("ep", (0,), 4)
+    straight = DedicatedLinks({"ep": 1.0}, TIMING, switched=True).collective(group, exchange)
+    passed_on = DedicatedLinks({"ep": 1.0}, TIMING).collective(group, exchange)
+    assert straight == 3000 + LATENCY
+    assert passed_on == (1 + 2 + 3) * 1000 + 3 * LATENCY

@@ -15,6 +15,7 @@ SYSTEM = System(
     quantities=f"{_PACKAGE}.quantities:QUANTITIES",
     fixtures=f"{_PACKAGE}.fixtures",
     generator=f"{_PACKAGE}.generator:generate",
+    simulated_fabric=f"{_PACKAGE}.planning.simulated_fabric:selected_topologies",
     structure=f"{_PACKAGE}.runtime.hall_structure:HallStructure",
     orchestrator=f"{_PACKAGE}.runtime.rack_layout:layout_of",
 )

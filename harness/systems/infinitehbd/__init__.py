@@ -16,5 +16,6 @@ SYSTEM = System(
     fixtures=f"{_PACKAGE}.fixtures",
     sections=f"{_PACKAGE}.report:SECTIONS",
     generator=f"{_PACKAGE}.generator:generate",
+    simulated_fabric=f"{_PACKAGE}.planning.simulated_fabric:rings",
     orchestrator=f"{_PACKAGE}.runtime.layout:RowLayout",
 )

@@ -14,6 +14,7 @@ SYSTEM = System(
     figures="lightrig.suites.claims.railx.figures:FIGURES",
     fixtures=f"{_PACKAGE}.fixtures",
     generator=f"{_PACKAGE}.generator:generate",
+    simulated_fabric=f"{_PACKAGE}.planning.simulated_fabric:rails",
     orchestrator=f"{_PACKAGE}.runtime.layout:GridLayout",
     structure=f"{_PACKAGE}.runtime.structure:GridStructure",
     quantities=f"{_PACKAGE}.quantities:QUANTITIES",
