@@ -393,10 +393,14 @@ def _links(bench: Bench, plan: Plan, findings: Findings) -> None:
         if waiting:
             bench.clock.sleep(_LINK_POLL)
     for port in sorted(waiting):
+        server, spec = bench.servers[port.owner], bench.testbed.nic_port(port)
+        assert isinstance(server, LinuxServer)
+        reasons = server.nic.down_reasons(spec.netdev, spec.rdma)
+        sentence = f"no carrier {_LINKS / 1e9:g} s after plan {plan.name} was made"
         findings.wrong(
             str(port),
             "link",
-            f"no carrier {_LINKS / 1e9:g} s after plan {plan.name} was made",
+            "; ".join((sentence, *reasons)),
             "light arrives: is its receive fiber swapped with another's, is autonegotiation off?",
             LINK_DOWN,
         )

@@ -79,7 +79,12 @@ def examine_ports(
     """
     return {
         port.port: _port(
-            server, str(port.port), port.netdev, findings, transceiver=not spec.is_namespace
+            server,
+            str(port.port),
+            port.netdev,
+            findings,
+            rdma=port.rdma,
+            transceiver=not spec.is_namespace,
         )
         for nic in spec.nics.values()
         for port in nic.ports
@@ -127,7 +132,13 @@ def examine_clock(server: LinuxServer, clock: Clock, findings: Findings) -> None
 
 
 def _port(
-    server: LinuxServer, port: str, netdev: str, findings: Findings, *, transceiver: bool
+    server: LinuxServer,
+    port: str,
+    netdev: str,
+    findings: Findings,
+    *,
+    rdma: str | None,
+    transceiver: bool,
 ) -> PortSettings:
     """Check a port: first its device, since what its transceiver answers says nothing of that."""
     nic, module = server.nic, None
@@ -139,6 +150,8 @@ def _port(
         findings.wrong(port, "NIC", str(error).splitlines()[0], fix, INSTRUMENT)
         return read_settings(nic, netdev, transceiver=False)
     carrier = "carrier" if device.carrier else "no carrier"
+    if not device.carrier and (reasons := nic.down_reasons(netdev, rdma)):
+        carrier = f"no carrier ({'; '.join(reasons)})"
     if not transceiver:
         findings.ok(port, "NIC", f"{netdev}: a kernel device without transceiver, {carrier}")
     else:

@@ -3,7 +3,8 @@
 import contextlib
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 
 from lightrig.harness.bench import Bench
 from lightrig.harness.findings import (
@@ -65,8 +66,8 @@ class LinksDownError(FoundError):
     """Links that a plan closes did not come up within `timeout` ns.
 
     ports: those that are down. dark: ports of switches that should light them and do not; None
-    where nothing says. in_preparation: whether they were brought up for what follows, and nothing
-    was measured of them.
+    where nothing says. reasons: what drivers and firmware say of ports.
+    in_preparation: whether they were brought up for what follows, and nothing was measured of them.
     """
 
     in_preparation = False
@@ -76,6 +77,7 @@ class LinksDownError(FoundError):
         down: Iterable[tuple[Port, Stage]],
         timeout: int,
         dark: Sequence[str] | None = None,
+        reasons: Mapping[Port, Sequence[str]] = MappingProxyType({}),
     ) -> None:
         self._down, self._timeout = [*down], timeout
         self.ports = [*dict.fromkeys(port for port, _ in self._down)]
@@ -87,13 +89,19 @@ class LinksDownError(FoundError):
         names = [str(port) for port in self.ports]
         found = each_at(LINK_DOWN, names) + each_at(NO_LIGHT, dark or ())
         swapped = dark is not None and not dark
-        super().__init__(
-            sentence, [Finding(SWAPPED_FIBERS, "", tuple(names))] if swapped else found
-        )
+        if swapped:
+            found = [Finding(SWAPPED_FIBERS, "", tuple(names))]
+        lines = [f"  vendor    {port}: {each}" for port, of in reasons.items() for each in of]
+        if lines and found:
+            vendors = "; ".join(line.removeprefix("  vendor").strip() for line in lines)
+            found[0] = replace(found[0], evidence=f"{sentence}; {vendors}")
+        super().__init__("\n".join([sentence, *lines]), found)
 
-    def with_dark(self, dark: Sequence[str] | None) -> "LinksDownError":
-        """Return the error with what is known of the light."""
-        found = LinksDownError(self._down, self._timeout, dark)
+    def with_causes(
+        self, dark: Sequence[str] | None, reasons: Mapping[Port, Sequence[str]]
+    ) -> "LinksDownError":
+        """Return the error with what is known of the light, and what drivers and firmware say."""
+        found = LinksDownError(self._down, self._timeout, dark, reasons)
         found.in_preparation = self.in_preparation
         return found
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 
 from lightrig.harness.bench import Bench, Fabric, Transition
 from lightrig.harness.findings import NOT_SEEN, SWAPPED_FIBERS, Finding, FoundError, each_at
@@ -35,7 +36,7 @@ from lightrig.harness.measure.stages import (
 )
 from lightrig.harness.record import Row
 from lightrig.instruments.clock import Span
-from lightrig.instruments.core.capabilities import LinkEvent, PowerMonitor, Stage
+from lightrig.instruments.core.capabilities import HasNic, LinkEvent, PowerMonitor, Stage
 from lightrig.instruments.core.errors import ClockError, InstrumentError
 from lightrig.instruments.core.stages import (
     ACKNOWLEDGED,
@@ -86,10 +87,24 @@ def bring_up(
         _bring_up(fabric, links, plan, timeout)
     except LinksDownError as error:
         error.in_preparation = True
-        raise error.with_dark(_dark_at(fabric, plan, error.ports)) from error
+        reasons = _reasons_at(fabric.bench, error.ports)
+        raise error.with_causes(_dark_at(fabric, plan, error.ports), reasons) from error
     except InstrumentError as error:
         error.in_preparation = True
         raise
+
+
+def _reasons_at(bench: Bench, ports: Iterable[Port]) -> dict[Port, tuple[str, ...]]:
+    """Return what drivers and firmware say of ports whose links are down, as far as they do."""
+    asked = [
+        (port, server, bench.testbed.nic_port(port))
+        for port in ports
+        if isinstance(server := bench.servers.get(port.owner), HasNic)
+    ]
+    found = bench.clock.parallel(
+        *(partial(server.nic.down_reasons, spec.netdev, spec.rdma) for _, server, spec in asked)
+    )
+    return {port: each for (port, _, _), each in zip(asked, found, strict=True) if each}
 
 
 def _dark_at(fabric: Fabric, plan: Plan, ports: Iterable[Port]) -> list[str] | None:

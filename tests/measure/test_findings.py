@@ -52,9 +52,14 @@ def what(error: BaseException) -> list[tuple[str, tuple[str, ...]]]:
 def test_links_that_stay_down_are_findings_of_their_ports_and_of_their_light() -> None:
     down = [(LINK_DOWN, (name,)) for name in NAMES]
     assert what(LinksDownError(DOWN, 60_000_000_000)) == down
-    dark = LinksDownError(DOWN, 60_000_000_000).with_dark(["ocs.20"])
+    dark = LinksDownError(DOWN, 60_000_000_000).with_causes(["ocs.20"], {})
     assert what(dark) == [*down, (NO_LIGHT, ("ocs.20",))]
     assert str(dark).endswith("(datagram); no light at ocs.20")
+    port, quote = DOWN[0][0], "its driver x says by ethtool: 'No cable'"
+    quoted = LinksDownError(DOWN, 60_000_000_000).with_causes(["ocs.20"], {port: (quote,)})
+    assert str(quoted) == f"{dark}\n  vendor    {port}: {quote}"
+    assert what(quoted) == what(dark), "what a vendor says locates nothing"
+    assert f"{port}: {quote}" in quoted.findings[0].evidence
     lit = LinksDownError(DOWN, 60_000_000_000, [])
     assert what(lit) == [(SWAPPED_FIBERS, NAMES)]
     assert {one.evidence for one in lit.findings} == {str(lit)}

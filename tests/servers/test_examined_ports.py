@@ -203,3 +203,69 @@ def test_text_behind_json_is_read_from_the_text(host: Host, tmp_path: Path) -> N
         "ok",
         "fabric0: None SFP-10G-SR, sends -3.01 dBm, receives -3.10 dBm, carrier",
     )
+
+
+SETTINGS = "Settings for fabric0:\n\tSupported ports: [ FIBRE ]\n\tLink detected: no{}\n"
+NO_CARRIER = [
+    {**IP[0], "flags": ["NO-CARRIER", "BROADCAST", "MULTICAST", "UP"], "operstate": "DOWN"}
+]
+UNPLUGGED = """
+Operational Info
+----------------
+State                              : Polling
+Physical state                     : N/A
+
+Troubleshooting Info
+--------------------
+Status Opcode                      : 1024
+Group Opcode                       : N/A
+Recommendation                     : Cable is unplugged
+
+Tool Information
+----------------
+Firmware Version                   : 28.41.1000
+MFT Version                        : mft 4.29.0-131
+"""
+"""As mlxlink prints it of an empty cage: mstflint's table of opcodes has 1024 for that."""
+DRIVER_SAYS = "its driver mlx5_core 6.1.0-50-amd64 says by ethtool: 'No cable'"
+FIRMWARE_SAYS = (
+    "its firmware (28.41.1000, mft 4.29.0-131) says by mlxlink: Status Opcode '1024', "
+    "Recommendation 'Cable is unplugged'"
+)
+
+
+@pytest.mark.parametrize(
+    ("driver", "link", "mlxlink", "expected"),
+    [
+        (MELLANOX, " (No cable)", UNPLUGGED, (DRIVER_SAYS, FIRMWARE_SAYS)),
+        (MELLANOX, " (No cable)", None, (DRIVER_SAYS,)),
+        (MELLANOX, "", UNPLUGGED, (FIRMWARE_SAYS,)),
+        (MELLANOX, "", UNPLUGGED.replace("Cable is unplugged", "No issue was observed"), ()),
+        (VIRTIO, "", UNPLUGGED, ()),
+    ],
+    ids=["both", "without mlxlink", "driver gives no reason", "no issue", "no Mellanox"],
+)
+def test_why_a_link_is_down_is_quoted_from_driver_and_firmware(
+    host: Host,
+    tmp_path: Path,
+    driver: str,
+    link: str,
+    mlxlink: str | None,
+    expected: tuple[str, ...],
+) -> None:
+    (tmp_path / "link").write_text(SETTINGS.format(link))
+    host.install("ip", f"echo '{json.dumps(NO_CARRIER)}'")
+    host.install(
+        "ethtool",
+        f'case "$*" in\n*-m*) echo "{NOT_SUPPORTED}" >&2; exit 1;;\n*-i*) {driver}\n;;\n'
+        f"fabric0) cat {tmp_path}/link;;\n*) echo ethtool;;\nesac",
+    )
+    if mlxlink is not None:
+        (tmp_path / "report").write_text(mlxlink)
+        json_refused = "echo 'Unknown Argument \"--json\"' >&2; exit 1"
+        host.install(
+            "mlxlink", f'case "$*" in *--json*) {json_refused};; esac\ncat {tmp_path}/report'
+        )
+    assert host.server.nic.down_reasons("fabric0", "mlx5_0") == expected
+    text = host.ports().text
+    assert text.endswith(f"no carrier ({'; '.join(expected)})" if expected else "no carrier")

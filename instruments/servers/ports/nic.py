@@ -14,6 +14,7 @@ from lightrig.instruments.servers.host.commands import (
     ToolFailedError,
     ToolMissingError,
 )
+from lightrig.instruments.servers.ports.down_reasons import down_reasons
 from lightrig.instruments.servers.ports.mlxlink_tool import MlxlinkTool
 from lightrig.instruments.servers.tools import (
     cmis_diagnostics,
@@ -110,6 +111,9 @@ class Nic(Protocol):
 
     def link_counters(self, device: str) -> Reading[MlxlinkReport]:
         """The firmware's counters of the link and its errors; no module is asked."""
+
+    def down_reasons(self, netdev: str, device: str | None) -> tuple[str, ...]:
+        """What the driver and the firmware say about a link that is down; raises nothing."""
 
     def prbs(
         self, device: str, pattern: str = "PRBS31", lane_rate: str | None = None
@@ -252,6 +256,10 @@ class NicTools:
     def link_counters(self, device: str) -> Reading[MlxlinkReport]:
         """`mlxlink -d DEV -c --json`."""
         return MlxlinkTool(self._commands, device).report("-c")
+
+    def down_reasons(self, netdev: str, device: str | None) -> tuple[str, ...]:
+        """By `ethtool -i IF`, `ethtool IF`, and of Mellanox NICs `mlxlink -d DEV -m -c`."""
+        return down_reasons(self, netdev, device)
 
     def prbs(
         self, device: str, pattern: str = "PRBS31", lane_rate: str | None = None

@@ -1,0 +1,62 @@
+"""Why a port's link is down, as its driver and its firmware say: verbatim, and theirs alone.
+
+A NIC says "No cable" also where the laser at the far end is off: none of it is a cause by itself.
+Sources: ethtool(8), which prints the kernel's ETHTOOL_A_LINKSTATE_EXT_STATE in brackets after
+`Link detected: no`; mstflint's mlxlink, section `Troubleshooting Info`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lightrig.instruments.servers.tools.mlxlink import MlxlinkReport
+from lightrig.testbeds import LightrigError
+
+if TYPE_CHECKING:
+    from lightrig.instruments.servers.ports.nic import Nic
+
+_TROUBLE, _TOOL = "Troubleshooting Info", "Tool Information"
+_KEYS = ("Status Opcode", "Group Opcode", "Recommendation")
+_FINE = "No issue was observed"
+
+
+def down_reasons(nic: Nic, netdev: str, device: str | None) -> tuple[str, ...]:
+    """Return what the vendor's software says about a link that is down, a sentence a tool.
+
+    device: the RDMA device, of which firmware is asked where its driver is of Mellanox. A driver
+    that gives no reason is left out, as is a tool that is missing or fails: nothing needs them.
+    """
+    found = []
+    try:
+        driver = nic.driver(netdev).value
+    except LightrigError:
+        return ()
+    try:
+        link = nic.link(netdev).value
+    except LightrigError:
+        pass
+    else:
+        if not link.detected and link.reason is not None:
+            name = " ".join(filter(None, (driver.driver, driver.version)))
+            found.append(f"its driver {name} says by ethtool: {link.reason!r}")
+    if device is not None and driver.of_mellanox:
+        try:
+            report = nic.firmware(device).value
+        except LightrigError:
+            pass
+        else:
+            found += _troubles(report)
+    return tuple(found)
+
+
+def _troubles(report: MlxlinkReport) -> list[str]:
+    trouble = report.sections.get(_TROUBLE, {})
+    shown = [
+        f"{key} {value!r}" for key in _KEYS if (value := trouble.get(key)) not in (None, "N/A")
+    ]
+    if not shown or trouble.get("Recommendation") == _FINE:
+        return []
+    tool = report.sections.get(_TOOL, {})
+    versions = [tool.get("Firmware Version"), tool.get("MFT Version")]
+    of = ", ".join(filter(None, versions))
+    return [f"its firmware{f' ({of})' if of else ''} says by mlxlink: {', '.join(shown)}"]
