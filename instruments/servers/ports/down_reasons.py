@@ -15,7 +15,7 @@ from lightrig.testbeds import LightrigError
 if TYPE_CHECKING:
     from lightrig.instruments.servers.ports.nic import Nic
 
-_TROUBLE, _TOOL = "Troubleshooting Info", "Tool Information"
+_SECTION, _TOOL = "Troubleshooting Info", "Tool Information"
 _KEYS = ("Status Opcode", "Group Opcode", "Recommendation")
 _FINE = "No issue was observed"
 
@@ -45,16 +45,16 @@ def down_reasons(nic: Nic, netdev: str, device: str | None) -> tuple[str, ...]:
         except LightrigError:
             pass
         else:
-            found += _troubles(report)
+            found += _advised_by_firmware(report)
     return tuple(found)
 
 
-def _troubles(report: MlxlinkReport) -> list[str]:
-    trouble = report.sections.get(_TROUBLE, {})
+def _advised_by_firmware(report: MlxlinkReport) -> list[str]:
+    section = report.sections.get(_SECTION, {})
     shown = [
-        f"{key} {value!r}" for key in _KEYS if (value := trouble.get(key)) not in (None, "N/A")
+        f"{key} {value!r}" for key in _KEYS if (value := section.get(key)) not in (None, "N/A")
     ]
-    if not shown or trouble.get("Recommendation") == _FINE:
+    if not shown or section.get("Recommendation") == _FINE:
         return []
     tool = report.sections.get(_TOOL, {})
     versions = [tool.get("Firmware Version"), tool.get("MFT Version")]
