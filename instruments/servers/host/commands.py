@@ -139,6 +139,7 @@ class Commands:
     Attributes:
         timeout_ns: time allowed for a program of which no other is stated.
         greeting: the first line that a login shell there prints before any program; "" for none.
+        advice: remedy in the error of a program that does not end in time.
     """
 
     def __init__(
@@ -160,6 +161,7 @@ class Commands:
         self._wire = wire
         self._supervises = supervises
         self.timeout_ns = timeout_ns
+        self.advice = "the same by hand; is the device busy?"
         self._paths: dict[str, str] = {}
         self.greeting = ""
 
@@ -296,7 +298,7 @@ class Started:
                     commands.server,
                     f"did not end a program within {timeout_ns / 1e9:g} s",
                     command=self._text,
-                    details=[("try", "the same by hand; is the device busy?")],
+                    details=[("try", commands.advice)],
                     trace=commands.trace.tail(),
                 )
         finally:

@@ -26,6 +26,7 @@ from lightrig.instruments.switches.sonic_ocs.base import (
     SonicSwitch,
     is_id,
 )
+from lightrig.instruments.wire.wire_session import LONGER
 from lightrig.testbeds import Circuit
 from lightrig.testbeds.parts import SshTimeouts
 
@@ -319,6 +320,7 @@ class SonicCommandLine(SonicSwitch):
                 wire=str(self.endpoint),
                 timeout_ns=self.endpoint.timeouts.reply_ns or DEFAULT_TIMEOUT,
             )
+            self._commands.advice = f"{self._commands.advice} {LONGER}"
         return self._commands
 
     def _failed_command(
