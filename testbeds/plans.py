@@ -121,6 +121,24 @@ def names_in(subject: str) -> list[str]:
     return [name for name in names if name not in _BETWEEN]
 
 
+def is_about(subject: str, part: str) -> bool:
+    """Whether a row's subject is a part of the lab, contains it, or is inside it.
+
+    part: an instrument, a port ("ocs.3", "server0.nic0.p0") or a circuit. A circuit is about both
+    of its ports, a link about both of its ends.
+    """
+    if subject == part:
+        return True
+    found = circuit_in(subject)
+    names = names_in(subject)
+    if found is not None:
+        switch, circuit = found
+        names = [f"{switch}.{circuit.ingress}", f"{switch}.{circuit.egress}"]
+        if part == circuit_subject(switch, circuit):
+            return True
+    return any(name == part or name.startswith(f"{part}.") for name in names)
+
+
 @dataclass(frozen=True, slots=True)
 class Plan:
     """The wanted circuits of each switch; a switch that is not named is not changed.

@@ -62,6 +62,9 @@ _CORE = {
     "note": Command(
         "Note what was done to a part of the lab.", 'testbeds/mine.yaml ocs.3 "cleaned"'
     ),
+    "history": Command(
+        "Show a part of the lab over its nights, with notes.", "testbeds/mine.yaml ocs.9 --nights 5"
+    ),
     "reference": Command("Take the references of insertion losses.", "testbeds/mine.yaml"),
     "night": Command("Measure testbeds on the hosts that reach them.", "lab.yaml"),
     "report": Command("Draw the pages of runs, or the trend over nights.", ""),

@@ -31,9 +31,13 @@ from lightrig.harness.cli.common import (
 from lightrig.harness.cli.terminal import err, out, print_table
 from lightrig.harness.cli.watching import metrics, watch
 from lightrig.testbeds import LightrigError, format_duration
+from lightrig.testbeds.escaping import escape_line
+from lightrig.testbeds.findings import did_you_mean
+from lightrig.testbeds.plans import is_about
 
 if TYPE_CHECKING:
-    from lightrig.harness.record import RunFacts
+    from lightrig.harness.record import Results, RunFacts
+    from lightrig.harness.record.notes import Note
     from lightrig.harness.report.comparison import Comparison, Drift
     from lightrig.harness.statistics.quantiles import NotEnough, Quantile
 
@@ -197,6 +201,13 @@ def compare(
     ],
     run: Name,
     quantity: Pattern = "*",
+    subject: Annotated[
+        str,
+        typer.Option(
+            metavar="SUBJECT",
+            help="Only of this instrument, port or circuit, with what was noted of it between.",
+        ),
+    ] = "",
     place: ResultsPlace = RESULTS,
     as_json: AsJson = False,
 ) -> None:
@@ -214,6 +225,14 @@ def compare(
 
     refuse_missing_results(place)
     found = _asked(lambda: side_by_side(Results(place), before, run, quantity))
+    notes: Sequence[Note] = ()
+    if subject:
+        everything, found = found, [one for one in found if is_about(one.case.subject, subject)]
+        if not found:
+            near = did_you_mean(subject, sorted({one.case.subject for one in everything}))
+            give_up(f"both have nothing in common of {subject!r}{near}", BAD_INPUT)
+        testbeds = sorted({one.case.testbed for one in found})
+        notes = _asked(lambda: _notes_between(Results(place), before, run, testbeds, subject))
     if as_json:
         print_json([_compared(one) for one in found])
     else:
@@ -226,6 +245,9 @@ def compare(
             if one.drift.outcome in {*_CHANGED, "departed, unconfirmed"}:
                 name = f"{one.case.quantity}, {one.case.subject}"
                 out.print(f"{name}: {one.drift.reason}", soft_wrap=True)
+        for note in notes:
+            who = f"{note.account} on {note.host}: {note.subject}: {escape_line(note.text)}"
+            out.print(f"noted between them, {note.at_utc} UTC, by {who}", soft_wrap=True)
         if blind := [one for one in found if one.drift.outcome == "cannot tell"]:
             out.print(
                 f"cannot tell: {len(blind)} of {len(found)} comparisons might have missed the "
@@ -235,6 +257,24 @@ def compare(
             )
     if any(one.drift.outcome in _CHANGED for one in found):
         raise typer.Exit(NO)
+
+
+def _notes_between(
+    results: "Results", before: str, after: str, testbeds: Sequence[str], subject: str
+) -> "list[Note]":
+    """Return the notes of a part of the lab that were written between the starts of two runs."""
+    from lightrig.harness.record.subject_history import notes_about
+
+    first, last = (
+        str(results.find(run).header.get("started", "")).replace("T", " ").rstrip("Z")
+        for run in (before, after)
+    )
+    return [
+        note
+        for testbed in testbeds
+        for note in notes_about(results, testbed, subject)
+        if first < note.at_utc <= last
+    ]
 
 
 def _compared(found: "Comparison") -> object:

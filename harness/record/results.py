@@ -33,6 +33,7 @@ from lightrig.harness.record.notes import notes_table, read_notes
 from lightrig.harness.record.places import Place
 from lightrig.harness.record.recovery import JOURNAL
 from lightrig.harness.record.row import JournalEmptyError, QuestionError, RecordError
+from lightrig.harness.record.row_times import RowTimes
 from lightrig.harness.record.rows_check import check_rows
 from lightrig.harness.record.rows_files import BY_HAND, RowsFile, folder_of, reading, stored_rows
 from lightrig.harness.record.run_folder import (
@@ -271,8 +272,9 @@ class Results:
         """Ask anything in DuckDB's SQL of the views `rows`, `runs`, `tests` and `notes`.
 
         `rows` is the data set itself, read in place: the columns of `frame` but with
-        `instruments` as a list, all `conditions` as one JSON object, and `by_hand`, whether the run
-        was one by hand. Only one statement that reads is taken; raises `QuestionError` for
+        `instruments` as a list, all `conditions` as one JSON object, `at_utc`, when a value was
+        taken where that is known, and `by_hand`, whether the run was one by hand. Only one
+        statement that reads is taken; raises `QuestionError` for
         another, and for what DuckDB refuses. It reaches no file but the results, and has no limit
         of memory or time: see `bounded_query`.
         """
@@ -282,10 +284,20 @@ class Results:
                 if len(statements) != 1 or statements[0].type not in _READS:
                     raise QuestionError("expected one SELECT: results are read here, not changed")
                 views = []
+                # A function: headers of runs are read for statements that use the column alone.
+                connection.create_function(  # type: ignore[call-overload]
+                    "utc_of_row",
+                    RowTimes(self.runs),
+                    ["VARCHAR", "BIGINT"],
+                    "TIMESTAMP",
+                    type="arrow",
+                    null_handling="special",
+                )
                 for name, by_hand in (("stored", False), ("stored_by_hand", True)):
                     connection.register(name, self._dataset("*", "*", "*", by_hand=by_hand))
                     of_rows = present_names(name, tests=True)
-                    views.append(f"SELECT *, {by_hand} AS by_hand FROM ({of_rows})")  # noqa: S608
+                    at = "utc_of_row(run, time_ns) AS at_utc"
+                    views.append(f"SELECT *, {at}, {by_hand} AS by_hand FROM ({of_rows})")  # noqa: S608
                 connection.execute(f"CREATE VIEW rows AS {' UNION ALL '.join(views)}")
                 # A year has millions of tests: tables that the statement does not name are empty.
                 text = sql.lower()

@@ -108,6 +108,7 @@ ENDS = {
     ("*", "lightrig claims *"): ((0, 1), "agrees|differs"),
     # Few samples bound nothing; drift is not what is tried here.
     ("*", "lightrig results compare *"): ((0, 1), "."),
+    ("*", "lightrig history testbeds/mine.yaml *"): ((0, 2), "ocs.1"),
 }
 
 # Needs PyTorch, network namespaces and minutes each: collected only.
