@@ -10,6 +10,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import html
+import os
 import threading
 import warnings
 from collections.abc import Callable, Mapping
@@ -28,7 +29,8 @@ from lightrig.harness.measure.bound import NAMES, bound, parts_of
 from lightrig.harness.measure.links import LinkObservation
 from lightrig.harness.measure.port_counters import PortCounters
 from lightrig.harness.measure.recording import Recording
-from lightrig.harness.modes import Mode
+from lightrig.harness.measure.sampling import Events
+from lightrig.harness.modes import SAMPLES, Mode
 from lightrig.harness.notebook.guard import Guard
 from lightrig.harness.notebook.matrix import CircuitMatrix
 from lightrig.harness.quantities.registry import names_in_files
@@ -37,7 +39,8 @@ from lightrig.harness.run import ObservedRun
 from lightrig.harness.signals import uninterrupted
 from lightrig.harness.statistics.verdicts import Verdict
 from lightrig.instruments.clock import SystemClock, wall_time
-from lightrig.testbeds import LightrigError, Limit, Testbed, load
+from lightrig.instruments.core.capabilities import ModuleTelemetry
+from lightrig.testbeds import LightrigError, Limit, Testbed, load, plan_pairs
 from lightrig.testbeds.findings import did_you_mean
 from lightrig.testbeds.quantities import QuantityError, format_duration, parse_duration
 
@@ -124,8 +127,10 @@ class Lab:
     """An open testbed; see `open_lab`.
 
     Attributes by name are the fixtures of tests: `bench`, `fabric`, `switches`, `servers`, `links`,
-    `nic_ports`, `testbed`, `measure`; an instrument by its kind, such as `power_meter`; and all
-    measurements, such as `measure_reconfiguration`.
+    `nic_ports`, `modules`, `testbed`, `measure`; `samples` and `events` of a test that judges no
+    limit; `plan` and `transition`, the first of the testbed file; an instrument by its kind, such
+    as `power_meter`; and all measurements, such as `measure_reconfiguration`. `events` can be gone
+    through again and again.
 
     Attributes:
         since: when it was opened.
@@ -142,6 +147,8 @@ class Lab:
         self._asked = asked
         self._notify = notify
         self._closed = ""
+        self._unrestored = ""
+        self._process = os.getpid()
         self._ending = threading.RLock()
         self._names: dict[str, Any] = {}
         self._borrowed = contextlib.ExitStack()
@@ -208,7 +215,11 @@ class Lab:
     def _made(self, name: str) -> Any:
         """Return what a name stands for, wrapped; raises `AttributeError`."""
         if name in _PARTS:
-            return _PARTS[name](self)
+            try:
+                return _PARTS[name](self)
+            except (IndexError, StopIteration):
+                lacks = "plan" if name == "plan" else "two plans"
+                raise AttributeError(f"testbed {self._testbed.name} has no {lacks}") from None
         if name in NAMES:
             parts = (self._bare(part) for part in parts_of(name))
             return self._guard.function(bound(name, *parts))
@@ -249,6 +260,19 @@ class Lab:
                 self._run, bench, TEST, {}, self._notify, PortCounters(bench), name=TEST
             )
         return self._recorded.recording
+
+    def _modules(self) -> list[Any]:
+        switches = self._opened.bench.switches.items()
+        found = [name for name, each in switches if isinstance(each, ModuleTelemetry)]
+        return [self.bench.switches[name] for name in found]
+
+    def _samples(self) -> int:
+        """Return the number of events of a test that judges no limit, by the quick profile."""
+        return SAMPLES["quick"]["virtual" if self._opened.bench.clock.virtual else "system"]
+
+    def _events(self) -> Events:
+        clock = self._opened.bench.clock
+        return Events(self._recording(), [], self._samples(), clock.now, real=not clock.virtual)
 
     def _bench(self) -> Any:
         bench = self._opened.bench
@@ -301,8 +325,10 @@ class Lab:
             self._opened.close()
             problems += unrestored
             self._end_run(unrestored)
+            self._unrestored = "\n".join(map(str, unrestored))
+        for problem in problems[1:]:
+            self._notify(str(problem))
         if problems:
-            self._closed += "; NOT as found"
             raise problems[0]
 
     def _end_run(self, problems: list[LightrigError]) -> None:
@@ -318,6 +344,8 @@ class Lab:
 
     def _at_exit(self) -> None:
         """Restore as the interpreter ends; what is not restored is shown."""
+        if os.getpid() != self._process:
+            return  # a fork of it, whose lab this is not
         try:
             self._close("as the interpreter ended")
         except LightrigError as error:
@@ -359,9 +387,10 @@ class Lab:
     def _check(self) -> None:
         """Raise where no call may begin: the lab is closed, or its lease is lost."""
         if self._closed:
+            how = self._unrestored or "what was found was restored"
             raise LabClosedError(
-                f"the lab of {self._testbed.path} was closed {self._closed}: what was found was "
-                "restored, and its instruments are free for others\n"
+                f"the lab of {self._testbed.path} was closed {self._closed}: {how}; its "
+                "instruments are free for others\n"
                 "  try       lab = open_lab(...) again, then the cell that binds names of it"
             )
         self._opened.bench.check_lease()
@@ -412,5 +441,10 @@ _PARTS: Mapping[str, Callable[[Lab], Any]] = {
     "measure": lambda lab: lab._guard.wrapped(lab._recording()),  # noqa: SLF001
     "switches": lambda lab: lab.bench.switches,
     "servers": lambda lab: lab.bench.servers,
+    "modules": lambda lab: lab._modules(),  # noqa: SLF001
+    "plan": lambda lab: next(iter(lab._testbed.plans.values())),  # noqa: SLF001
+    "transition": lambda lab: plan_pairs(lab._testbed)[0],  # noqa: SLF001
+    "samples": lambda lab: lab._samples(),  # noqa: SLF001
+    "events": lambda lab: lab._events(),  # noqa: SLF001
     "nic_ports": lambda lab: tuple(physical_ports(lab._testbed)),  # noqa: SLF001
 }

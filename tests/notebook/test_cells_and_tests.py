@@ -3,6 +3,7 @@
 import ast
 import re
 import textwrap
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -47,10 +48,10 @@ def in_a_test(file: Path, source: str) -> pd.DataFrame:
     return rows_in(file.parent / "tested")
 
 
-def in_cells(file: Path, source: str) -> pd.DataFrame:
+def in_cells(file: Path, source: str, bound: Sequence[str] = NAMES) -> pd.DataFrame:
     """Return the rows of cells, the first of which opens the lab."""
     lab = open_lab(file, "simulated", seed=SEED, results=file.parent / "typed", notify=len)
-    names: dict[str, Any] = {name: getattr(lab, name) for name in NAMES}
+    names: dict[str, Any] = {name: getattr(lab, name) for name in bound}
     exec(source, names)  # as a kernel does
     lab.close()
     return rows_in(file.parent / "typed")
@@ -80,3 +81,17 @@ def test_a_test_pasted_into_a_cell_measures_the_same(file: Path) -> None:
     assert {argument.arg for argument in function.args.args} <= {*NAMES}
     typed = in_cells(file, "\n".join(map(ast.unparse, function.body)))
     pd.testing.assert_frame_equal(typed, in_a_test(file, source))
+
+
+def test_a_test_with_events_of_a_pair_of_plans_measures_the_same(file: Path) -> None:
+    """The body is that of the suite of reconfigurations."""
+    names = ["measure", "bring_up", "measure_outage", "transition", "events"]
+    body = """bring_up(transition.before)
+for index in events:
+    measure_outage(transition.before if index % 2 else transition.after)
+"""
+    source = f"def test_it({', '.join(names)}):\n{textwrap.indent(body, '    ')}"
+    tested = in_a_test(file, source).drop(columns=["before", "after"])
+    typed = in_cells(file, body, names).drop(columns=["before", "after"])
+    assert tested["event"].nunique() == 60
+    pd.testing.assert_frame_equal(typed[sorted(typed)], tested[sorted(tested)])

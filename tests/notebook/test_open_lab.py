@@ -15,11 +15,14 @@ import pytest
 from bench.served_lab import FOREIGN, LEFT, STRAIGHT, ServedLab, set_circuits
 
 from lightrig.api import Lab, LabClosedError, LabOpenError, PowerMonitor, Results, open_lab
+from lightrig.harness.bench import Fabric
 from lightrig.harness.bench.lease import LeaseConflictError, LeaseLostError
+from lightrig.harness.bench.restoring import NotRestoredError
 from lightrig.harness.measure.bound import NAMES, parts_of
 from lightrig.harness.notebook.guard import Guard
 from lightrig.harness.notebook.lab import FileChangedWarning
 from lightrig.harness.plugin import measurements
+from lightrig.testbeds import Circuit
 from lightrig.testbeds.quantities import QuantityError
 
 
@@ -132,6 +135,48 @@ def test_without_a_call_it_is_restored_and_the_next_call_says_so(served: ServedL
         assert second is not lab
 
 
+def test_what_cannot_be_restored_is_told_at_the_end_and_by_the_next_call(
+    served: ServedLab,
+) -> None:
+    lab = open_lab(served.file, notify=lambda _: None)
+    fabric = lab.fabric
+    assert isinstance(fabric, Fabric)
+    fabric.apply(fabric.plans["straight"])
+    set_circuits(served.switch, FOREIGN | {Circuit(1, 10)})  # by somebody else
+    with pytest.raises(NotRestoredError, match="NOT as found: ocs"):
+        lab.close()
+    assert served.switch.circuits() == FOREIGN | {Circuit(1, 10)}
+    with pytest.raises(LabClosedError, match=r"closed by lab\.close\(\) at .*: NOT as found: ocs"):
+        fabric.apply(fabric.plans["straight"])
+    assert states(served)
+
+
+def test_a_fork_of_the_interpreter_restores_nothing(served: ServedLab) -> None:
+    fork = """
+import os
+if os.fork() == 0:
+    sys.exit()  # the fork's end
+os.wait()
+print(len(fabric.present("ocs")[0]), flush=True)
+sys.stdin.read()
+"""
+    process = begin(served, fork)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "4\n"
+    process.communicate("")
+    assert served.switch.circuits() == LEFT | FOREIGN
+
+
+def test_verdicts_are_shown_and_do_not_end_the_cell(tmp_path: Path) -> None:
+    file = Path(__file__).parents[2] / "testbeds" / "mixnet.yaml"
+    sentences: list[str] = []
+    with open_lab(file, "simulated", results=tmp_path, notify=sentences.append) as lab:
+        lab.bring_up(lab.fabric.plans["mesh"])
+        lab.measure_reconfiguration("pairs")
+        lab.measure.judge("reconfiguration")
+    assert any("not enough data" in sentence for sentence in sentences), sentences
+
+
 def test_a_call_that_runs_is_not_idle() -> None:
     guard = Guard(lambda: None)
     with guard.call():
@@ -198,7 +243,7 @@ ENDS = {
 
 def begin(served: ServedLab, source: str) -> subprocess.Popen[str]:
     process = subprocess.Popen(
-        [sys.executable, "-c", BEGIN + source, served.file],
+        [sys.executable, "-c", BEGIN + source, served.file], stdin=subprocess.PIPE,
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
     assert process.stdout is not None
