@@ -11,7 +11,7 @@ import pytest
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError
 from nbclient.util import run_sync
-from notebook.workbench import ROOT, Workbench, skip_where_impossible, workbench
+from notebooks.workbench import ROOT, Workbench, skip_where_impossible, workbench
 
 from lightrig.api import Results, load
 

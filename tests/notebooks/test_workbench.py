@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from notebook.workbench import FILE, ROOT, skip_where_impossible
+from notebooks.workbench import FILE, ROOT, skip_where_impossible
 
 from lightrig.harness.bench import bind
 from lightrig.harness.measure.insertion_loss.references import simulated_references

@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 import preloaded
 import pytest
-from notebook.workbench import FILE, ROOT
+from notebooks.workbench import FILE, ROOT
 
 from lightrig.api import Results, open_lab
 
