@@ -123,7 +123,9 @@ def _lines(panel: DrawnPanel, names: Sequence[str]) -> Plot:
             ys.append(np.array([value.y]))
     across, upright = _axis(part.x, np.concatenate(xs)), _axis(part.y, np.concatenate(ys))
     longest = max((len(label) for _, label in upright.ticks), default=1)
-    plot = Plot(WIDTH, HEIGHT, across, upright, left=14 + 5.5 * longest, top=16, bottom=32)
+    level = Axis(upright.low, upright.high, upright.ticks, "", upright.warp)
+    plot = Plot(WIDTH, HEIGHT, across, level, left=14 + 5.5 * longest, top=20, bottom=32)
+    plot.add(word(0, 9, upright.label))  # above the highest tick
     for each in panel.series:
         _line(plot, each.curve, names.index(each.curve.name), decadic=part.y.scale == "decades")
     for one in marks:

@@ -7,6 +7,12 @@ import numpy as np
 
 from lightrig.harness.claims.computed import exactly, over_draws
 from lightrig.harness.claims.figures.curves import Curve, Figures, exact_curve
+from lightrig.harness.systems.mixnet.planning.calendar import (
+    FirstExchange,
+    LayerTimes,
+    calendar,
+    waiting,
+)
 from lightrig.harness.systems.mixnet.planning.copilot import Copilot
 from lightrig.harness.systems.mixnet.planning.costs import (
     PRICES,
@@ -197,7 +203,70 @@ def prediction_accuracy() -> Sequence[Curve]:
     return curves
 
 
+@dataclass(frozen=True, slots=True)
+class _Sizes:
+    """Public sizes of Mixtral 8x22B, and its job (Appendix D.1)."""
+
+    blocks: int = 56
+    hidden: int = 6144
+    feed_forward: int = 16_384
+    key_value: int = 1024
+    per_token: int = 2
+    tp: int = 8
+    pp: int = 8
+    sequence: int = 4096
+    micro_batch: int = 8
+
+
+FLOPS, UTILIZATION = 312e12, 0.4
+"""Of an A100 in BF16, and the share that training reaches: guesses, the paper names neither."""
+_LATENCIES = tuple(10.0**power for power in range(3, 11))
+"""1 us to 10 s (D.7), in ns."""
+
+
+def layer_times(sizes: _Sizes | None = None) -> LayerTimes:
+    """Return the computation of a layer of Mixtral 8x22B in ns; backward takes twice as long."""
+    one = sizes or _Sizes()
+    tokens = one.micro_batch * one.sequence
+    projections = 2 * one.hidden * (2 * one.hidden + 2 * one.key_value)
+    attention = tokens * (projections + 4 * one.sequence * one.hidden)
+    experts = tokens * one.per_token * 2 * 3 * one.hidden * one.feed_forward
+    rate = FLOPS * UTILIZATION * one.tp / 1e9
+    return LayerTimes(
+        round(attention / rate),
+        round(experts / rate),
+        round(2 * attention / rate),
+        round(2 * experts / rate),
+    )
+
+
+def latency_impact() -> Sequence[Curve]:
+    """Return iteration time over that without switching, by latency in ns (Fig. 28).
+
+    Computation, and what the calendar of changes leaves exposed; transfers take no time.
+    """
+    times, layers = layer_times(), _Sizes().blocks // _Sizes().pp
+    computed = layers * (
+        times.attention + times.experts + times.attention_backward + times.experts_backward
+    )
+    strategies: dict[str, FirstExchange] = {
+        "first exchange blocks": "block",
+        "first exchange is predicted": "predict",
+    }
+    return [
+        exact_curve(
+            name,
+            {
+                latency: 1 + waiting(calendar(layers, times, round(latency), first)) / computed
+                for latency in _LATENCIES
+            },
+        )
+        for name, first in strategies.items()
+    ]
+
+
 FIGURES: Figures = {
+    "latency-impact": latency_impact,
     "volumes": volumes,
     "network-costs": network_costs,
     "cost-ratios": cost_ratios,
