@@ -212,7 +212,8 @@ class Sheet(_Part):
     @property
     def identity(self) -> str:
         """The identity that the switch stated."""
-        return next(each.identity for each in self.instruments if each.name == self.switch)
+        found = (each.identity for each in self.instruments if each.name == self.switch)
+        return next(found, "none: the sheet names no instrument of the switch's name")
 
     @property
     def counts(self) -> str:
@@ -270,11 +271,12 @@ def read_sheet(path: Path) -> Sheet:
     try:
         data = path.read_bytes()
         sheet = Sheet.model_validate(from_json(data), strict=False)
+        written = sheet.text().encode()
     except OSError as error:
         raise SheetError(f"{path}: {error.strerror}") from error
     except ValueError as error:
         raise SheetError(f"{path} is no sheet: {str(error).splitlines()[0]}") from error
-    if sheet.text().encode() != data:
+    if written != data:
         raise SheetError(f"{path} is not as it was written: form or numbers have been changed")
     return sheet
 

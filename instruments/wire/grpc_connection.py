@@ -5,6 +5,8 @@ calls take part in virtual time. grpc's own library writes and reads on threads 
 no clock can wait for.
 """
 
+import contextlib
+import re
 import socket
 import struct
 import threading
@@ -36,6 +38,7 @@ UNKNOWN = 2
 
 _PREFIX = struct.Struct("!BI")
 _FRAME_HEAD, _GOAWAY = 9, 0x7
+_STATUS = re.compile("[0-9]{1,9}")
 _WINDOW = 1 << 20
 """Octets that a switch may send before it hears of any; with HTTP/2's 65,535 long tables wait."""
 
@@ -134,7 +137,8 @@ class GrpcConnection:
         """End a call; what still comes of it is discarded."""
         with self._lock:
             if self._parts.pop(call, None) is not None and not self._failed:
-                self._http.reset_stream(call, error_code=0x8)  # CANCEL
+                with contextlib.suppress(H2Error):  # the server has closed the stream
+                    self._http.reset_stream(call, error_code=0x8)  # CANCEL
                 self._flush()
 
     def close(self) -> None:
@@ -190,7 +194,7 @@ class GrpcConnection:
                 self._flush()
             except StreamClosedError:
                 return  # the end of the connection is read next
-            except H2Error as error:
+            except (H2Error, UnicodeDecodeError) as error:
                 self.over = self._failed = True
                 self._listener.garbled(0, FramingError(f"it is no HTTP/2: {_named(error)}"))
                 return
@@ -200,7 +204,10 @@ class GrpcConnection:
             for place, event in enumerate(events):
                 behind = events[place + 1 :]
                 last = not self._buffer and all(isinstance(e, StreamEnded) for e in behind)
-                self._take(event, not_before if last else earlier, earlier)
+                try:
+                    self._take(event, not_before if last else earlier, earlier)
+                except StreamClosedError:
+                    return
 
     def disconnected(self, reason: str) -> None:
         """Take the end of the connection."""
@@ -283,7 +290,11 @@ class GrpcConnection:
         text = urllib.parse.unquote(trailers.get("grpc-message", "")) or (
             "" if "grpc-status" in trailers else "the call ended without a status"
         )
-        self._listener.ended(call, int(status) if status.isdigit() else UNKNOWN, text, not_before)
+        if not _STATUS.fullmatch(status):  # `str.isdigit` takes more than `int` does
+            why = f"it is no gRPC: grpc-status {status[:40]!r}"
+            self._listener.garbled(call, FramingError(why))
+            return
+        self._listener.ended(call, int(status), text, not_before)
 
     def _garbled(self, call: int, why: str) -> None:
         self.cancel(call)
@@ -295,5 +306,5 @@ def _fields(headers: object) -> dict[str, str]:
     return {str(name): str(value) for name, value in headers}
 
 
-def _named(error: H2Error) -> str:
+def _named(error: Exception) -> str:
     return type(error).__name__

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from lightrig.instruments.clock import boot_time
 from lightrig.instruments.core.errors import UnreachableError
 
 _CHUNK = 1 << 16
@@ -31,7 +32,7 @@ class TlsSocket(socket.socket):
         self._tls = context.wrap_bio(self._incoming, self._outgoing, server_hostname=host)
         self._state = threading.Lock()
         try:
-            self._handshake()
+            self._handshake(timeout)
         except BaseException:
             self.close()
             raise
@@ -64,7 +65,9 @@ class TlsSocket(socket.socket):
         with self._state:
             return not self._incoming.pending and not self._tls.pending()
 
-    def _handshake(self) -> None:
+    def _handshake(self, timeout: float) -> None:
+        """Shake hands within `timeout` s in all, however many parts the server sends."""
+        ends = boot_time() + round(timeout * 1e9)
         while True:
             try:
                 self._tls.do_handshake()
@@ -72,6 +75,9 @@ class TlsSocket(socket.socket):
             except ssl.SSLWantReadError:
                 if waiting := self._outgoing.read():
                     super().sendall(waiting)
+                if (left := ends - boot_time()) <= 0:
+                    raise TimeoutError("timed out") from None
+                self.settimeout(left / 1e9)
                 data = super().recv(_CHUNK)
                 if not data:
                     raise ConnectionResetError("the peer closed the connection") from None

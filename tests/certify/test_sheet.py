@@ -25,6 +25,7 @@ from lightrig.harness.certify.sheet import (
     Ports,
     ReferencesUsed,
     Sheet,
+    SheetError,
     read_sheet,
     shown,
 )
@@ -304,6 +305,23 @@ def test_a_file_that_is_no_sheet_is_named(tmp_path: Path) -> None:
     path.write_text("{}")
     done = run("compare", path, path)
     assert (done.exit_code, f"{path} is no sheet" in done.stderr) == (2, True)
+
+
+def test_a_lone_surrogate_makes_no_sheet(tmp_path: Path) -> None:
+    """JSON can spell what no UTF-8 can hold."""
+    path = save(made(), tmp_path)
+    text = path.read_text()
+    place = text.index('"polatis"') + 1  # the profile
+    path.write_text(text[:place] + "\\ud800" + text[place:])
+    with pytest.raises(SheetError, match="is no sheet"):
+        read_sheet(path)
+
+
+def test_a_sheet_without_instruments_states_that_it_has_none(tmp_path: Path) -> None:
+    path = save(made().model_copy(update={"instruments": ()}), tmp_path)
+    assert read_sheet(path).identity.startswith("none: the sheet names no instrument")
+    done = run("compare", path, path)
+    assert done.exception is None or isinstance(done.exception, SystemExit)
 
 
 REFERENCES = """
