@@ -5,7 +5,6 @@ testbed needs it: a run on hardware loads no simulation module.
 """
 
 import os
-import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -23,6 +22,7 @@ from lightrig.instruments.namespaces import namespaces as kernel
 from lightrig.instruments.simulated.lab import SimulatedLab
 from lightrig.instruments.simulated.namespaces.kernel_links import KernelLinks, KernelPort
 from lightrig.instruments.simulated.protocols.listeners import Service
+from lightrig.instruments.temporary_folders import TemporaryFolder
 from lightrig.testbeds import ServerSpec, Testbed
 
 FIBER_PLANT = "plant"
@@ -41,7 +41,7 @@ def simulate(assembly: Assembly, names: list[str], seed: int) -> SimulatedLab | 
     pids, links = kernel_lab(testbed, namespaces, assembly.closers) if namespaces else ({}, None)
     world = SimulatedLab(testbed, clock, seed, links)
     assembly.closers.append(world.close)
-    folder = tempfile.TemporaryDirectory(prefix="lightrig-")
+    folder = TemporaryFolder()
     assembly.closers.append(folder.cleanup)
     clocks: Clocks = {}
     for name in names:

@@ -1,6 +1,5 @@
 """A bench of the instruments that answer, with the errors of the rest."""
 
-import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -17,6 +16,7 @@ from lightrig.instruments.clock.virtual import VirtualClock
 from lightrig.instruments.core.capabilities import Identified, Identity
 from lightrig.instruments.core.endpoint import Endpoint
 from lightrig.instruments.core.registry import open_instrument
+from lightrig.instruments.temporary_folders import TemporaryFolder
 from lightrig.instruments.wire.tcp import is_placeholder
 from lightrig.testbeds import LightrigError, ServerSpec, Testbed
 from lightrig.testbeds.credentials import look_up
@@ -139,7 +139,7 @@ def _simulated_endpoints(
 
     world = SimulatedLab(testbed, clock, seed)
     closers.append(world.close)
-    folder = tempfile.TemporaryDirectory(prefix="lightrig-")
+    folder = TemporaryFolder()
     closers.append(folder.cleanup)
     return world, lambda name: endpoint_of(world.services[name], Path(folder.name))
 

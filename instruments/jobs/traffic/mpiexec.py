@@ -13,7 +13,6 @@ import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
@@ -26,6 +25,7 @@ from lightrig.instruments.jobs.traffic.rank_launcher import RankPlace, RankProgr
 from lightrig.instruments.servers.host.offset import ClockMap
 from lightrig.instruments.servers.host.program import Program, ProgramRun
 from lightrig.instruments.supervisor import supervised
+from lightrig.instruments.temporary_folders import TemporaryFolder
 from lightrig.instruments.wire.shell import ForwardingShell, LineListener
 from lightrig.instruments.wire.trace import Trace
 
@@ -138,7 +138,7 @@ class Mpiexec(ABC):
 
     def start(self, places: Sequence[RankPlace]) -> dict[str, RankProgram]:
         """Start all ranks; see `RankLauncher`."""
-        self._folder = tempfile.TemporaryDirectory(prefix="lightrig-mpi-")
+        self._folder = TemporaryFolder()
         try:
             self._launch(places)
             sockets = self._connections(places)
