@@ -53,6 +53,7 @@ ELSEWHERE = {
     "lightrig results * s3://*": "needs an object store in the network",
     "python -m benchmarks.mixnet_training": "half an hour, and PyTorch",
     "lightrig train * -- train.py *": "tests/cli/test_train.py",
+    "lightrig simulate traces/mine *": "tests/workloads/test_recorded_steps.py",
     "lightrig train * -- examples/train_moe.py *": "tests/systems/mixnet/test_mixnet_delegation.py",
     "lightrig train * -- examples/train_pipeline.py *": "tests/cli/test_train_like_torchrun.py",
     "MIXNET_TOKENS=FILE *": "needs a recorded trace, of which none may be redistributed",

@@ -42,6 +42,8 @@ from lightrig.harness.jobs.training import (
     TrainingRequestError,
 )
 from lightrig.harness.system_registry import installed_systems
+from lightrig.harness.workloads import chakra
+from lightrig.harness.workloads.graph import Workload, WorkloadError
 from lightrig.testbeds import Testbed
 
 
@@ -111,6 +113,13 @@ class TrainOptions:
             help="Made in a simulation: cut:5s,step=4; cut:5s,step=4,port=server1.nic0.p0; "
             "kill:server1,step=4. Several are made one after another.",
             show_default=False,
+        ),
+    ] = None
+    write_traces: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="PREFIX",
+            help="Write a usual step as Chakra's files, for `lightrig simulate PREFIX FABRIC`.",
         ),
     ] = None
     socket: Annotated[
@@ -187,6 +196,8 @@ def train(options: TrainOptions) -> None:
             bench = in_turn(testbed, options.queue, opened, mode=mode)
             with restored(bench) as fabric:
                 report = lab(partial(_report, trainer, fabric, request, printed))
+    if options.write_traces is not None:
+        _write_traces(report, options.write_traces)
     if options.as_json:
         print_json(report.document())
     else:
@@ -194,6 +205,22 @@ def train(options: TrainOptions) -> None:
             echo(line)
     if not report.as_printed_before:
         raise typer.Exit(NO)
+
+
+def _write_traces(report: TrainingReport, prefix: Path) -> None:
+    """Write the step that a report has recorded, or say why there is none."""
+    recorded: Workload | str = getattr(report, "recorded", "this system records no steps")
+    if isinstance(recorded, str):
+        echo(f"--write-traces {prefix}: {recorded}", err=True)
+        return
+    try:
+        count = chakra.write(recorded, prefix)
+    except WorkloadError as error:
+        echo(f"--write-traces {prefix}: {error}", err=True)
+    except OSError as error:
+        echo(f"--write-traces {prefix}: {error.strerror}", err=True)
+    else:
+        echo(f"{prefix}: traces of {count} ranks", err=True)
 
 
 def _served(

@@ -8,6 +8,7 @@ from typing import Any, Literal, TypeAlias
 
 from lightrig.harness.jobs.statistics.means import MeanEstimate
 from lightrig.harness.systems.opus.measurements.training_answer import MS, TrainingAnswer
+from lightrig.harness.workloads.graph import Workload
 
 Axis: TypeAlias = Literal["stages", "replicas"]
 """The degree in which the sizes of a job differ."""
@@ -40,6 +41,11 @@ class GrowingAnswer:
     first: TrainingAnswer
     also: tuple[TrainingAnswer, ...]
     growth: Growth | None
+
+    @property
+    def recorded(self) -> Workload | str:
+        """The recorded step of the first size, or why there is none."""
+        return self.first.recorded
 
     @property
     def as_printed_before(self) -> bool:

@@ -3,11 +3,16 @@
 import math
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from statistics import fmean
 from typing import Any
 
 from lightrig.harness.jobs.printed_numbers import NumbersComparison, compare
+from lightrig.harness.jobs.recorded_steps import (
+    RecordedOperation,
+    median_step,
+    recorded_step,
+)
 from lightrig.harness.jobs.statistics.means import MeanEstimate, mean_of, predicted_mean
 from lightrig.harness.record import Row, Scalar
 from lightrig.harness.systems.opus.measurements.step_parts import (
@@ -38,6 +43,7 @@ from lightrig.harness.systems.opus.planning.schedule import PhaseTable
 from lightrig.harness.systems.opus.runtime import Trained
 from lightrig.harness.systems.opus.runtime.restarts import Failure
 from lightrig.harness.systems.opus.runtime.training import Attempt
+from lightrig.harness.workloads.graph import Workload, WorkloadError
 from lightrig.instruments.jobs.traffic.idle import HostLateness
 from lightrig.instruments.jobs.traffic.training import Done
 from lightrig.testbeds import Port, format_rate
@@ -159,6 +165,7 @@ class TrainingAnswer:
         links: bytes that each NIC port of the job sent and received in the run, and its rate.
         failures: what each failure cost that a restart followed. All else but `comparison` is of
             the steps since the last one.
+        recorded: a step of median length as a workload, or why there is none.
     """
 
     ranks: int
@@ -187,6 +194,7 @@ class TrainingAnswer:
     hosts: tuple[HostLateness, ...] = ()
     links: tuple[PortTraffic, ...] = ()
     failures: tuple[FailureCost, ...] = ()
+    recorded: Workload | str = "nothing was recorded"
 
     @property
     def as_printed_before(self) -> bool:
@@ -195,10 +203,12 @@ class TrainingAnswer:
 
     def document(self) -> dict[str, Any]:
         """Return all of it as JSON has it: times in ns, each mean with its interval and n."""
-        return asdict(self) | {
+        curves = {
             name: [{"switching_ns": switching, **asdict(wait)} for switching, wait in curve.items()]
             for name, curve in (("exposed", self.exposed), ("hidden", self.hidden))
         }
+        recorded = not isinstance(self.recorded, str)
+        return asdict(replace(self, recorded="")) | curves | {"recorded": recorded}
 
     def rows(self, at: int, about: Mapping[str, Scalar]) -> Iterator[Row]:
         """Yield rows that limits can judge: means over steps with their intervals."""
@@ -437,7 +447,45 @@ def answer(
             for port, (sent, received) in trained.traffic.items()
         ),
         failures=tuple(failure_costs(failures, last, count, comparison.begins) if last else ()),
+        recorded=recorded_of(trained, tables),
     )
+
+
+def recorded_of(trained: Trained, tables: Sequence[PhaseTable]) -> Workload | str:
+    """Return the usual step of median length, without the first, or why there is none."""
+    assert trained.rails is not None
+    job = trained.rails.job
+    bounds = [table.steps_in(len(trained.operations[rank])) for rank, table in enumerate(tables)]
+    count = min(map(len, bounds))
+    if count < 3:
+        return f"{count} steps are alike, and the first is left out: three are needed"
+    ends = [
+        [max(done.ended.latest for done in trained.operations[rank][:end]) for _, end in steps]
+        for rank, steps in enumerate(bounds)
+    ]
+    lengths = {
+        step: max(of[step] for of in ends) - max(of[step - 1] for of in ends)
+        for step in range(1, count)
+    }
+    chosen = median_step(lengths)
+    ranks = [
+        [
+            RecordedOperation(
+                done.operation.kind,
+                job.groups[done.operation.group].ranks,
+                done.operation.size,
+                done.asked.latest,
+                done.ended.latest,
+                done.parts,
+            )
+            for done in trained.operations[rank][slice(*steps[chosen])]
+        ]
+        for rank, steps in enumerate(bounds)
+    ]
+    try:
+        return recorded_step(ranks, [of[chosen - 1] for of in ends], job.stage_of)
+    except WorkloadError as error:
+        return str(error)
 
 
 def _shares(steps: Sequence[StepParts], late: float) -> dict[str, MeanEstimate]:
