@@ -6,12 +6,12 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from lightrig.harness.workloads.fabrics import FabricError, SimulatedFabric
+from lightrig.harness.workloads.fabrics import Bill, FabricError, SimulatedFabric
 from lightrig.harness.workloads.graph import Workload
 from lightrig.harness.workloads.measured_switching import MeasuredSwitching
 from lightrig.harness.workloads.networks import Switching
 from lightrig.harness.workloads.simulator import StepTimes
-from lightrig.testbeds.quantities import format_duration
+from lightrig.testbeds.quantities import format_duration, format_watt
 
 LINKS = {
     "dp": "data-parallel rings",
@@ -66,6 +66,7 @@ class Answer:
     assumptions: Sequence[str] = field(default_factory=tuple)
     measured: MeasuredSwitching | None = None
     drawn: Sequence[int] = ()
+    bill: Bill | None = None
 
     @property
     def network_matters(self) -> bool:
@@ -112,6 +113,9 @@ class Answer:
                 for mode, step in self.compared.items()
             },
             "tenth_of_bandwidth_s": self.tenth / 1e9,
+            "bill": None
+            if self.bill is None
+            else {"dollars": self.bill.dollars, "watts": self.bill.watts, "of": self.bill.of},
             "network_matters": self.network_matters,
             "assumptions": list(self.assumptions),
         }
@@ -160,6 +164,9 @@ class Answer:
             lines.append(f"  {head:<10}{format_duration(step)} {mode}: this takes {more:+.2%}")
         for head, (switching, step) in zip(["curve", *[""] * 20], self.curve, strict=False):
             lines.append(f"  {head:<10}{format_duration(step)} at {format_duration(switching)}")
+        if self.bill is not None:
+            power = "" if self.bill.watts is None else f" and {format_watt(self.bill.watts)}"
+            lines.append(f"  cost      {self.bill.dollars:,.0f} US$" + power + f": {self.bill.of}")
         if not self.network_matters:
             lines.append("  network   does not matter here: a tenth of its bandwidth is as good")
         folded = ", ".join(f"{size} {name}" for name, size in self.folded.items())
@@ -241,4 +248,5 @@ def answer(
         ),
         measured,
         [one.step for one in drawn],
+        fabric.bill(workload, mode),
     )

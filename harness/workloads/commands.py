@@ -86,6 +86,9 @@ WriteTraces = Annotated[
 ]
 
 
+HtmlPage = Annotated[Path | None, typer.Option(metavar="FILE", help="Write a page, too.")]
+
+
 def simulate(
     workload: WorkloadFile,
     fabric_name: FabricName,
@@ -96,6 +99,7 @@ def simulate(
     write_traces: WriteTraces = None,
     results: ResultsPlace = RESULTS,
     as_json: AsJson = False,
+    html: HtmlPage = None,
 ) -> None:
     """Compute a training step on a fabric that need not exist. Exit 0, or 2 for bad input.
 
@@ -122,6 +126,15 @@ def simulate(
         give_up(str(error), BAD_INPUT)
     except WorkloadError as error:
         give_up(f"{workload}: {error}", BAD_INPUT)
+    if html is not None:
+        # Templates and drawing take a second to import.
+        from lightrig.harness.workloads.page import write_page  # noqa: PLC0415
+
+        try:
+            write_page(html, result)
+        except OSError as error:
+            give_up(f"{html}: {error.strerror}", BAD_INPUT)
+        echo(f"page  {html}", err=True)
     if as_json:
         print_json(result.document())
     else:

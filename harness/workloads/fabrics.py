@@ -20,6 +20,15 @@ class FabricError(LightrigError):
     """A fabric is not known by this name, or an option of it is wrong."""
 
 
+@dataclass(frozen=True, slots=True)
+class Bill:
+    """US dollars and watts of a network, None where no power is known; `of`: what is priced."""
+
+    dollars: float
+    watts: float | None
+    of: str
+
+
 class SimulatedFabric(Protocol):
     """A fabric. Its first mode is the default; all have `packet`: full rates, nothing shared."""
 
@@ -42,6 +51,9 @@ class SimulatedFabric(Protocol):
     @property
     def carried(self) -> Mapping[Hashable, float]:
         """Bytes of each shared link in the last step; none where links are not shared."""
+
+    def bill(self, workload: Workload, mode: str) -> Bill | None:
+        """Return what the network of a job costs, where the system has published prices."""
 
     def simulate(self, workload: Workload, mode: str, switching: Switching) -> StepTimes:
         """Return the step."""
@@ -185,6 +197,10 @@ class Selected:
         """No link is shared."""
         return {}
 
+    def bill(self, workload: Workload, mode: str) -> Bill | None:
+        """No prices are published."""
+        return None
+
     def simulate(self, workload: Workload, mode: str, switching: Switching) -> StepTimes:
         """Return the step."""
         bandwidths, timing = dict(self.rates.bandwidths), self.rates.timing
@@ -229,6 +245,10 @@ class FatTree:
     def scaled(self, factor: float) -> FatTree:
         """Return the same with other rates out of servers."""
         return replace(self, rates=self.rates.scaled(factor))
+
+    def bill(self, workload: Workload, mode: str) -> Bill | None:
+        """No prices are published."""
+        return None
 
     def simulate(self, workload: Workload, mode: str, switching: Switching) -> StepTimes:
         """Return the step."""

@@ -7,6 +7,7 @@ from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, replace
 
 from lightrig.harness.workloads.fabrics import (
+    Bill,
     FabricError,
     Maker,
     Options,
@@ -91,6 +92,9 @@ class _Described:
 
     def scaled(self, factor: float) -> SimulatedFabric:
         return replace(self, fabric=self.fabric.scaled(factor))
+
+    def bill(self, workload: Workload, mode: str) -> Bill | None:
+        return self.fabric.bill(workload, mode)
 
     def simulate(self, workload: Workload, mode: str, switching: Switching) -> StepTimes:
         there, tensor = self.servers * self.server_ranks, workload.folded.get("TP", 1)

@@ -163,3 +163,55 @@ def test_a_file_that_is_not_there_ends_with_2(tmp_path):
     done = simulate(tmp_path / "none.yaml", "fat-tree")
     assert done.exit_code == 2
     assert "none.yaml" in done.output
+
+
+@pytest.mark.parametrize(
+    ("fabric", "mode", "dollars", "watts"),
+    [
+        # Two optical ports of 520 $ and 75 / 192 W and a transceiver of 879 $ and 10 W a GPU.
+        ("opus", "provisioned", 128 * (2 * 520 + 879), 128 * (2 * 75 / 192 + 10)),
+        ("opus:scale_out=200G", "provisioned", None, None),
+        ("opus", "one-shot", None, None),
+        ("fat-tree", "packet", None, None),
+    ],
+)
+def test_published_prices_give_a_bill(fabric, mode, dollars, watts):
+    found = document(ROOT / "examples/workloads/gpt.yaml", fabric, "--mode", mode)["bill"]
+    if dollars is None:
+        assert found is None
+    else:
+        assert (found["dollars"], found["watts"]) == pytest.approx((dollars, watts))
+
+
+def test_prices_of_nics_give_a_bill_without_power():
+    """Table 4 at 100G: 6 NICs of 659, 99 and 520 $, 2 of 659, 99 and 5 x (187 + 99) a server."""
+    found = document(
+        ROOT / "examples/workloads/mixtral.yaml", "mixnet:scale_out=100G", "--mode", "static"
+    )["bill"]
+    server = 6 * (659 + 99 + 520) + 2 * (659 + 99 + 5 * (187 + 99))
+    assert found == {
+        "dollars": 8 * server,
+        "watts": None,
+        "of": "circuits beside a fat tree, with NICs",
+    }
+
+
+def test_a_page_has_the_answer_and_its_curve(job, tmp_path):
+    job.write_text(SMALL.replace("name: small", 'name: "<small>"'), "utf-8")
+    page = tmp_path / "answer.html"
+    arguments = (job, "opus", "--html", page)
+    done = simulate(*arguments, "--switching-time", "0..10s")
+    assert done.exit_code == 0
+    written = page.read_text("utf-8")
+    assert "&lt;small&gt; on opus" in written
+    assert "<small>" not in written
+    for line in done.stdout.splitlines()[1:]:
+        if line.startswith("  step"):
+            assert line[12:].strip() in written
+    assert written.count("<svg") == 1
+    assert "http" not in written.replace("http://www.w3.org", "")
+    simulate(*arguments, "--switching-time", "10ms")
+    assert "<svg" not in page.read_text("utf-8")
+    refused = simulate(job, "opus", "--html", tmp_path / "none" / "answer.html")
+    assert refused.exit_code == 2
+    assert "No such file or directory" in refused.output

@@ -15,6 +15,7 @@ import numpy as np
 
 from lightrig.harness.systems.mixnet.planning.calendar import FirstExchange, exchanges
 from lightrig.harness.systems.mixnet.planning.control import CircuitControl
+from lightrig.harness.systems.mixnet.planning.costs import PRICES, fat_tree_cost, mixnet_cost
 from lightrig.harness.systems.mixnet.planning.demand import (
     Matrix,
     Placement,
@@ -23,7 +24,7 @@ from lightrig.harness.systems.mixnet.planning.demand import (
 )
 from lightrig.harness.systems.mixnet.planning.topology import LinkCounts, plan_links
 from lightrig.harness.workloads.collectives import Timing
-from lightrig.harness.workloads.fabrics import FabricError, Options, Rates
+from lightrig.harness.workloads.fabrics import Bill, FabricError, Options, Rates
 from lightrig.harness.workloads.graph import Group, Kind, Node, Pattern, Workload, WorkloadError
 from lightrig.harness.workloads.networks import DedicatedLinks, Switching
 from lightrig.harness.workloads.simulator import Simulator, StepTimes
@@ -245,6 +246,18 @@ class Regions:
     def carried(self) -> Mapping[Hashable, float]:
         """No link is shared."""
         return {}
+
+    def bill(self, workload: Workload, mode: str) -> Bill | None:
+        """Return the network's cost by the paper's prices (Table 4); it prints no power."""
+        prices = PRICES.get(round(self.rates.scale_out * 8))
+        if prices is None:
+            return None
+        servers = len(workload.graph_of) * workload.folded.get("DP", 1)
+        if mode == "packet":
+            each = fat_tree_cost(prices, self.optical + self.packet)
+            return Bill(float(each * servers), None, "a fat tree of three tiers, with NICs")
+        each = mixnet_cost(prices, self.optical, self.packet)
+        return Bill(float(each * servers), None, "circuits beside a fat tree, with NICs")
 
     def simulate(self, workload: Workload, mode: str, switching: Switching) -> StepTimes:
         """Return the step."""

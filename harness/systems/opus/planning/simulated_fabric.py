@@ -11,12 +11,22 @@ from lightrig.harness.systems.opus.planning.archived_simulation import (
     packet,
     provisioned,
 )
+from lightrig.harness.systems.opus.planning.costs import (
+    GB200,
+    H200,
+    packet_network,
+    photonic_rails,
+)
 from lightrig.harness.systems.opus.planning.gathering import GATHERING
+from lightrig.harness.systems.opus.planning.operations import OpusError
 from lightrig.harness.systems.opus.planning.simulated_control import controlled
-from lightrig.harness.workloads.fabrics import Options, Rates
+from lightrig.harness.workloads.fabrics import Bill, Options, Rates
 from lightrig.harness.workloads.graph import Workload
 from lightrig.harness.workloads.networks import DedicatedLinks, Switching
 from lightrig.harness.workloads.simulator import Simulator, StepTimes
+
+_PRICED = {(8, 400): H200, (32, 800): GB200}
+"""Parts by GPUs of a server and Gbit/s of one: switches of 64 x 400G and of 144 x 800G."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +79,21 @@ class Rails:
     def carried(self) -> Mapping[Hashable, float]:
         """No link is shared."""
         return {}
+
+    def bill(self, workload: Workload, mode: str) -> Bill | None:
+        """Return the released script's bill, of servers and rates that it has prices of."""
+        rate = round(self.rates.scale_out * 8)
+        parts = _PRICED.get((workload.folded.get("TP", 1), rate))
+        if parts is None or mode == "one-shot":
+            return None
+        if mode != "packet":
+            dollars, watts = photonic_rails(parts, workload.ranks)
+            return Bill(dollars, watts, "a transceiver and two optical ports a GPU")
+        try:
+            dollars, watts = packet_network(parts, workload.ranks)
+        except OpusError:
+            return None
+        return Bill(dollars, watts, "a folded Clos of packet switches")
 
     def simulate(self, workload: Workload, mode: str, switching: Switching) -> StepTimes:
         """Return the step."""
