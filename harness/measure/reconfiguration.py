@@ -96,15 +96,14 @@ def bring_up(
 
 def _reasons_at(bench: Bench, ports: Iterable[Port]) -> dict[Port, tuple[str, ...]]:
     """Return what drivers and firmware say of ports whose links are down, as far as they do."""
-    asked = [
-        (port, server, bench.testbed.nic_port(port))
-        for port in ports
-        if isinstance(server := bench.servers.get(port.owner), HasNic)
-    ]
-    found = bench.clock.parallel(
-        *(partial(server.nic.down_reasons, spec.netdev, spec.rdma) for _, server, spec in asked)
-    )
-    return {port: each for (port, _, _), each in zip(asked, found, strict=True) if each}
+    asked: dict[Port, Callable[[], tuple[str, ...]]] = {}
+    for port in ports:
+        server: object = bench.servers.get(port.owner)
+        if isinstance(server, HasNic):
+            spec = bench.testbed.nic_port(port)
+            asked[port] = partial(server.nic.down_reasons, spec.netdev, spec.rdma)
+    found = bench.clock.parallel(*asked.values())
+    return {port: each for port, each in zip(asked, found, strict=True) if each}
 
 
 def _dark_at(fabric: Fabric, plan: Plan, ports: Iterable[Port]) -> list[str] | None:
