@@ -137,6 +137,7 @@ class Recording:
         conditions: conditions of all later rows, such as a temperature that is held.
         port_times: of its reconfigurations, by port.
         events: number of events so far.
+        missing: why a quantity has no samples, and what to do, by its name.
         slow_watches: of each event of which a watch was too slow to see all, the sentence of it.
         set_aside: number of those that no limit judges, since a server's clock tells no times of
             them, or the simulation was late in them.
@@ -163,6 +164,7 @@ class Recording:
         self._declared: set[tuple[str, str]] = set()  # names and units that were checked
         self.events = 0
         self.set_aside = 0
+        self.missing: dict[str, str] = {}
         self.slow_watches: list[str] = []
         self._plans: dict[str, SamplePlan] = {}
         self._store = store
@@ -332,6 +334,8 @@ class Recording:
             raise LimitExceededError(_sentences(broken), found)
         if unclear := [pair for pair in verdicts if pair[1].outcome == "not enough data"]:
             sentence = _sentences(unclear)
+            reasons = (self.missing.get(limit.quantity) for limit, _ in unclear)
+            sentence = " ".join((sentence, *filter(None, dict.fromkeys(reasons))))
             if self.slow_watches:
                 sentence += (
                     f" {len(self.slow_watches)} of {self.events} events are without some stages: "

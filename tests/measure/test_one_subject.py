@@ -20,12 +20,12 @@ from lightrig.harness.measure.measured import Measured, NothingMeasuredError, me
 from lightrig.harness.measure.path_changes import NotLoggedError
 from lightrig.harness.measure.power import measure_power
 from lightrig.harness.measure.reconfiguration import bring_up, measure_reconfiguration
-from lightrig.harness.measure.recording import Recording
+from lightrig.harness.measure.recording import NotEnoughDataError, Recording
 from lightrig.harness.measure.switching_times import measure_switching
 from lightrig.harness.record import Row
 from lightrig.instruments.clock import Span
 from lightrig.instruments.core.capabilities import PowerMonitor
-from lightrig.testbeds import Circuit, load
+from lightrig.testbeds import Circuit, Limit, load
 
 
 @contextlib.contextmanager
@@ -101,6 +101,24 @@ def test_without_references_a_loss_names_what_takes_them(
         ):
             measure_insertion_loss(Fabric(bench), Recording(lambda _: None), "ocs 1>10")
         assert served.switch.circuits() == LEFT
+
+
+def test_a_limit_on_losses_without_references_names_what_takes_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limit = Limit("insertion_loss", "upper", 1.0, 3.0, "dB", None)
+    recording = Recording(lambda _: None, {"insertion_loss": limit})
+    with contextlib.closing(ServedLab(tmp_path)) as served:
+        for name, value in served.environment.items():
+            monkeypatch.setenv(name, value)
+        set_circuits(served.switch, LEFT)
+        with contextlib.closing(bind_only(served.testbed, {"ocs"}, "a test")) as bench:
+            measure_insertion_loss(Fabric(bench), recording)
+        with pytest.raises(NotEnoughDataError) as error:
+            recording.judge("insertion_loss")
+        file = served.testbed.path
+    assert "There are no samples" in str(error.value)
+    assert f"`lightrig reference {file}` takes references." in str(error.value)
 
 
 # ----------------------------------------------------------------------------------- power

@@ -84,6 +84,12 @@ def measure_insertion_loss(
         fabric.power_budget.add_measured(chain.switch, losses.known())
         conditions = {**temperature(bench), **recording.conditions}
         recording.record(all_rows(losses, faults, bench, conditions))
+        reasons = [each.relative for each in losses.losses.values()]
+        if reasons and None not in reasons:
+            recording.missing[LOSS] = (
+                f"All {len(reasons)} losses of {chain.switch} are relative: {reasons[0]}. "
+                f"`lightrig reference {fabric.testbed.path}` takes references."
+            )
         if (lack := not_included(losses)) is not None:
             recording.note_once(f"polarization {chain.switch}", lack)
         recording.found(faults)
