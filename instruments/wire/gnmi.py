@@ -64,6 +64,9 @@ CODES = [
 """Names of gRPC's status codes, by number (gRPC, statuscodes.md)."""
 
 
+_READING = {"Capabilities", "Get"}
+"""Calls that change nothing, and may be made twice."""
+
 _LONGEST_SHOWN = 1 << 18
 _LONGEST_VALUE = 1000
 
@@ -153,8 +156,17 @@ class GnmiSession(TaggedSession[GnmiReply, Any]):
     def call(self, method: str, request: Any, timeout: int | None = None) -> GnmiReply:
         """Call `method`, such as "Get", and wait for its reply, at most `timeout` ns.
 
+        A server may close a connection at any time while it is idle (telemetry.go of sonic-gnmi:
+        after 5 s), so a call that only reads and ends so is made once more, on a new one.
+
         Raises what `submit` and `Pending.result` raise.
         """
+        try:
+            return self.submit(method, request).result(timeout)
+        except DisconnectedError:
+            if method not in _READING:
+                raise
+        self.trace.remarked("once more: the server closed the connection")
         return self.submit(method, request).result(timeout)
 
     def submit(self, method: str, request: Any) -> Pending[GnmiReply]:

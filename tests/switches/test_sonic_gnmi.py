@@ -330,6 +330,35 @@ def test_a_fault_while_a_change_is_made_ends_in_its_error(tmp_path: Path, fault:
         assert switch.circuits() == {Circuit(1, N + 2)}
 
 
+@pytest.mark.parametrize("fault", ["closes", "resets", "cuts"])
+def test_a_reading_is_repeated_once_where_the_connection_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: Any
+) -> None:
+    """A Set is not: it may have been carried out."""
+    with bench(tmp_path) as bound:
+        switch = bound.switches["ocs"]
+        switch.change([], [Circuit(3, N + 2)]).done()
+        assert bound.world is not None
+        injector = bound.world.injectors["ocs"]
+        send, left = injector.send, [1]
+
+        def sometimes(connection: Any, data: bytes) -> None:
+            send(connection, data)
+            if injector.injected and injector.fault != "none":
+                left[0] -= 1
+                if not left[0]:
+                    injector.stop()
+
+        monkeypatch.setattr(injector, "send", sometimes)
+        injector.fault = fault
+        assert switch.circuits() == {Circuit(3, N + 2)}
+        assert injector.injected == 1
+        injector.fault, left[0] = fault, 0
+        with pytest.raises(DisconnectedError) as raised:
+            switch.circuits()
+        assert "".join(raised.value.trace).count("once more") == 1
+
+
 def test_without_the_extra_the_address_names_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
