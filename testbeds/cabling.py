@@ -11,6 +11,10 @@ from lightrig.testbeds.plans import Circuit, Link, Plan, Port
 __all__ = ["Cabling", "CablingError", "Fiber", "NoLightPathError", "Port"]
 
 
+_MOST_BEGUN = 10_000
+"""Ways through switches in series that are looked at: some fabrics have more than can be listed."""
+
+
 class CablingError(LightrigError, ValueError):
     """The fibers are inconsistent, or lack what is needed."""
 
@@ -148,6 +152,37 @@ class Cabling:
             raise NoLightPathError(f"{link} does not meet one switch, its fibers are on {where}")
         (switch, a_in), (_, a_out), (_, b_in), (_, b_out) = ends
         return Plan(str(link), {switch: frozenset({Circuit(a_in, b_out), Circuit(b_in, a_out)})})
+
+    def paths_in_series(
+        self, transmitter: Port, receiver: Port, most: int = 8
+    ) -> list[tuple[tuple[str, Circuit], ...]]:
+        """Return up to `most` ways from a transmitter to a receiver, the shortest first.
+
+        Each is a circuit of one switch after the other, with a fiber from each to the next; none
+        passes a switch twice.
+        """
+        start, end = self.ingress_of(transmitter), self.egress_of(receiver)
+        if start is None or end is None:
+            return []
+        between: dict[str, list[tuple[int, str, int]]] = {}
+        for fiber in self.fibers:
+            source, sink = self._switch_port(fiber.source), self._switch_port(fiber.sink)
+            if source is not None and sink is not None:
+                between.setdefault(source[0], []).append((source[1], *sink))
+        found: list[tuple[tuple[str, Circuit], ...]] = []
+        begun: list[tuple[tuple[tuple[str, Circuit], ...], str, int]] = [((), *start)]
+        for path, switch, ingress in begun:  # grows: the shortest are ended first
+            if switch == end[0]:
+                found.append((*path, (switch, Circuit(ingress, end[1]))))
+            if len(found) == most or len(begun) > _MOST_BEGUN:
+                break
+            passed = {switch, *(name for name, _ in path)}
+            begun += [
+                ((*path, (switch, Circuit(ingress, egress))), onward, port)
+                for egress, onward, port in between.get(switch, ())
+                if onward not in passed
+            ]
+        return found[:most]
 
     def links(self, plan: Plan) -> frozenset[Link]:
         """Return the links that `plan` connects in both directions."""

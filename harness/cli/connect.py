@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,6 +29,7 @@ from lightrig.harness.cli.lab import Queue, in_turn, lab, lab_or_limit, say_stat
 from lightrig.harness.cli.requests import takes
 from lightrig.harness.cli.terminal import err, out
 from lightrig.testbeds import Circuit, LightrigError, Plan, Port, Testbed
+from lightrig.testbeds.cabling import NoLightPathError
 from lightrig.testbeds.wiring import named_port
 
 if TYPE_CHECKING:
@@ -204,9 +205,11 @@ def _circuits(testbed: Testbed, a: str, b: str) -> tuple[str, frozenset[Circuit]
     try:
         first, second = named_port(testbed, a), named_port(testbed, b)
         if first.owner in testbed.servers and second.owner in testbed.servers:
-            ((switch, circuits),) = testbed.cabling.circuits_for_link(
-                first, second
-            ).circuits.items()
+            try:
+                found = testbed.cabling.circuits_for_link(first, second)
+            except NoLightPathError as error:
+                _refuse("\n".join((str(error), *_ways(testbed, first, second))))
+            ((switch, circuits),) = found.circuits.items()
             return switch, circuits
         if first.owner != second.owner or first.owner not in testbed.optical_switches:
             _refuse(
@@ -219,6 +222,14 @@ def _circuits(testbed: Testbed, a: str, b: str) -> tuple[str, frozenset[Circuit]
     except LightrigError as error:
         _refuse(str(error))
     return first.owner, frozenset({circuit})
+
+
+def _ways(testbed: Testbed, first: Port, second: Port) -> Iterator[str]:
+    """Yield a line for each way that two NIC ports have through several switches in series."""
+    for sender, receiver in ((first, second), (second, first)):
+        for way in testbed.cabling.paths_in_series(sender, receiver):
+            circuits = ", ".join(f"{switch} {circuit}" for switch, circuit in way)
+            yield f"  way       {sender} -> {receiver}: {circuits}"
 
 
 def _check_sides(testbed: Testbed, first: Port, second: Port) -> None:

@@ -107,10 +107,12 @@ class PositionSwitch(QueryInstrument, ABC):
                 c for c in wanted if c.ingress not in ingress and c.egress not in egress
             }
         if not wanted and self.dark_position is None:
+            routes = sorted({str(c) for circuits in self.positions.values() for c in circuits})
             raise self.refused(
                 "it cannot be dark",
                 "in each of its positions light leaves at an output",
-                "make another circuit instead, or switch off the light that enters it",
+                f"make another circuit instead, of {', '.join(routes)}, or switch off the light "
+                "that enters it",
                 command="change to no circuit at all",
             )
         if wanted not in by_circuits:

@@ -280,3 +280,39 @@ def test_a_watched_circuit_of_one_direction_shows_its_light(lab):
     assert "ocs: 1>12 made; before, ingress 1 and egress 12 were free" in result.stdout
     assert re.search(r"^ocs\.12 +signal_recovered +\d.* ms", result.stdout, re.MULTILINE)
     assert re.search(r"^run \d{8}-\S+, by hand$", result.stdout, re.MULTILINE)
+
+
+SERIES = """
+name: series
+switches:
+  near: {model: polatis, address: "tl1://near.invalid", login: env:LAB_OCS, size: 4x4}
+  far: {model: polatis, address: "tl1://far.invalid", login: env:LAB_OCS, size: 4x4}
+servers:
+  server0: {address: "ssh://server0.invalid", nics: {nic0: {netdev: ens1, rate: 100G, transceiver: lr4}}}
+  server1: {address: "ssh://server1.invalid", nics: {nic0: {netdev: ens1, rate: 100G, transceiver: lr4}}}
+transceivers:
+  lr4:
+    wavelength: 1310 nm
+    launch: {min: -4 dBm, max: 4 dBm}
+    receive: {min: -10 dBm, max: 4 dBm}
+fibers:
+  - server0.nic0 -> near.1
+  - near.5 -> server0.nic0
+  - server1.nic0 -> far.1
+  - far.5 -> server1.nic0
+  - near.7 -> far.2
+  - near.8 -> far.3
+  - far.6 -> near.4
+"""
+
+
+def test_ways_through_several_switches_are_listed_and_none_is_made(tmp_path, monkeypatch):
+    monkeypatch.setenv("LIGHTRIG_STATE", str(tmp_path / "state"))
+    (tmp_path / "series.yaml").write_text(SERIES)
+    result = run("connect", tmp_path / "series.yaml", "server0.nic0", "server1.nic0")
+    assert result.exit_code == 2
+    assert [line.split(maxsplit=1)[1] for line in result.stderr.splitlines()[1:]] == [
+        "server0.nic0 -> server1.nic0: near 1>7, far 2>5",
+        "server0.nic0 -> server1.nic0: near 1>8, far 3>5",
+        "server1.nic0 -> server0.nic0: far 1>6, near 4>5",
+    ]
