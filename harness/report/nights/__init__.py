@@ -1,19 +1,21 @@
 """The trend of every quantity over nights, for each testbed, as one page."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from lightrig.harness.record import RecordError, Results, RunFacts
-from lightrig.harness.record.nights import order, start_of
+from lightrig.harness.record.nights import Start, order, start_of
+from lightrig.harness.record.notes import Note, read_notes
 from lightrig.harness.record.places import appearing
 from lightrig.harness.record.run_folder import load_ports
 from lightrig.harness.report.nights.last_night import last_nights
 from lightrig.harness.report.nights.last_night_departures import find_series_departures
 from lightrig.harness.report.nights.night_causes import night_causes
 from lightrig.harness.report.nights.nights_page import nights_page
+from lightrig.harness.report.nights.note_marks import note_marks
 from lightrig.harness.report.nights.overview import Board
 from lightrig.harness.report.nights.series import Lab, read
-from lightrig.harness.report.nights.series_changes import events, find_series_changes
+from lightrig.harness.report.nights.series_changes import LabChange, events, find_series_changes
 from lightrig.harness.report.nights.source import Descriptions, Source
 from lightrig.harness.report.nights.stored_rules import stored_rules
 from lightrig.testbeds import Testbed, TestbedError
@@ -46,6 +48,7 @@ def write_nights(results: str | Path, path: Path, last: int = NIGHTS) -> Path:
     found = find_series_changes(history.labs)
     runs = [facts for facts in Results(results).runs() if not facts.by_hand]
     starts = {facts.run: start_of(facts.header) for facts in runs}
+    notes, unread = _notes(Results(results))
     rules, unreadable = _rules(Results(results), runs, history.labs)
     departures = find_series_departures(history.labs, rules)
     newest = [_described(lab, descriptions) for lab in history.labs]
@@ -54,7 +57,7 @@ def write_nights(results: str | Path, path: Path, last: int = NIGHTS) -> Path:
             index,
             history,
             lab,
-            events_of_labs.get((lab.testbed, lab.simulated), ()),
+            _with_notes(lab, events_of_labs, notes, starts, unread),
             tuple(found[index]),
             tuple(departures[index]),
             described.limits if (described := newest[index]) else {},
@@ -73,6 +76,32 @@ def write_nights(results: str | Path, path: Path, last: int = NIGHTS) -> Path:
     with appearing(path) as hidden:
         hidden.write_text(nights_page(history, boards, ended, causes), encoding="utf-8")
     return path
+
+
+def _with_notes(
+    lab: Lab,
+    events_of_labs: Mapping[tuple[str, bool], tuple[LabChange, ...]],
+    notes: Sequence[Note],
+    starts: Mapping[str, Start],
+    unread: str,
+) -> tuple[LabChange, ...]:
+    """Return the events of a lab with the marks of notes, the oldest first.
+
+    unread: why the notes cannot be read; empty where they can.
+    """
+    found = [*events_of_labs.get((lab.testbed, lab.simulated), ())]
+    found += note_marks(lab, notes, starts)
+    if unread:
+        found.append(LabChange(len(lab.runs) - 1, "note", unread))
+    return tuple(sorted(found, key=lambda each: each.night))
+
+
+def _notes(results: Results) -> tuple[list[Note], str]:
+    """Return the notes of a lab, or why they cannot be read: the page is more than they are."""
+    try:
+        return read_notes(results.place), ""
+    except RecordError as error:
+        return [], f"the notes cannot be read: {error}"
 
 
 def _rules(

@@ -50,7 +50,7 @@ _SETTINGS = {
 }
 """What is compared of the settings of a NIC port (`PortSettings`); its firmware is an identity."""
 
-Kind: TypeAlias = Literal["identity", "settings", "cabling", "description"]
+Kind: TypeAlias = Literal["identity", "settings", "cabling", "description", "note"]
 
 
 @dataclass(frozen=True, slots=True)
