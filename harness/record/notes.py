@@ -51,7 +51,8 @@ class Note:
     text: str
 
 
-_STATED = operator.itemgetter(*Note.__dataclass_fields__)
+_FIELDS = operator.itemgetter(*Note.__dataclass_fields__)
+_AT = operator.attrgetter("at_utc")
 
 
 def new_note(testbed: str, subject: str, text: str) -> Note:
@@ -98,8 +99,12 @@ def read_notes(place: Place) -> list[Note]:
     notes = []
     for name, data in place.read(names).items():
         whole, _, _cut = data.rpartition(b"\n")
-        notes += _notes_in(f"{place.name}/{name}", whole.splitlines())
-    return sorted(notes, key=lambda note: note.at_utc)
+        lines = whole.splitlines()
+        notes += _parsed_at_once(lines) or [
+            _parsed(f"{place.name}/{name}:{number}", line)
+            for number, line in enumerate(lines, start=1)
+        ]
+    return sorted(notes, key=_AT)
 
 
 def notes_of(notes: Iterable[Note], testbed: str, subject: str = "") -> list[Note]:
@@ -122,23 +127,20 @@ def notes_table(notes: Sequence[Note]) -> "pa.Table":
     )
 
 
-def _notes_in(where: str, lines: Sequence[bytes]) -> list[Note]:
-    """Read all lines of a file at once, in a third of the time; by itself each where one is bad."""
+def _parsed_at_once(lines: Sequence[bytes]) -> list[Note]:
+    """Return the notes of lines in a third of the time; none where a line is no note by itself."""
+    if not all(line.startswith(b"{") and line.endswith(b"}") for line in lines):
+        return []
     try:
         found: Any = from_json(b"[%b]" % b",".join(lines))
-        if len(found) == len(lines):
-            return [_note(each) for each in found]
+        if len(found) != len(lines):
+            return []
+        stated = [_FIELDS(each) for each in found]
     except (ValueError, KeyError, TypeError):
-        pass
-    return [_parsed(f"{where}:{number}", line) for number, line in enumerate(lines, start=1)]
-
-
-def _note(found: Any) -> Note:
-    """Return a note; raises KeyError or TypeError for what is none."""
-    stated = _STATED(found)
-    if not all(isinstance(each, str) for each in stated):
-        raise TypeError
-    return Note(*stated)
+        return []
+    if {type(each) for fields in stated for each in fields} - {str}:
+        return []
+    return [Note(*fields) for fields in stated]
 
 
 def _parsed(where: str, line: bytes) -> Note:
