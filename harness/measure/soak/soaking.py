@@ -226,7 +226,7 @@ class Soak:
     # ------------------------------------------------------------------------------- rows
 
     def _read_counters(self, *, whole: bool = False) -> None:
-        rows = self._elapsed_rows(self.counters.changes(whole=whole))
+        rows = self.counters.changes(whole=whole)
         rows += (
             self._row(one.port, one.name, one.least, "1", (one.least, one.most))
             for one in self._fec.growth()
@@ -329,17 +329,6 @@ class Soak:
         elapsed = round((at - self._origin) / 1e9, 3)
         conditions = {"elapsed_s": elapsed, **(more or {})}
         return Row(subject, f"soak.{name}", value, low, high, unit, at, conditions)
-
-    def _elapsed_rows(self, rows: list[Row]) -> list[Row]:
-        elapsed = round((self._clock.now() - self._origin) / 1e9, 3)
-        return [
-            Row(
-                *(row.subject, row.quantity, row.value, row.lower, row.upper, row.unit),
-                row.time_ns,
-                {**row.conditions, "elapsed_s": elapsed},
-            )
-            for row in rows
-        ]
 
     def _write(self, rows: list[Row]) -> None:
         if rows:
