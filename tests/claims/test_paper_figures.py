@@ -2,7 +2,9 @@
 
 import csv
 import json
+import os
 import re
+import subprocess
 import sys
 from xml.etree import ElementTree
 
@@ -310,3 +312,38 @@ def test_a_damaged_store_is_named(fabric, tmp_path, damage):
     assert "mine_fabric.stored.json is damaged" in ended.output
     assert ended.output.count("\n") == 1
     assert not (tmp_path / "fig7.svg").exists()
+
+
+def test_a_printed_bound_is_drawn_where_the_declaration_marks_it(fabric, tmp_path):
+    """4 % of at most 4.5 %, and the place at which a series reaches a share."""
+    text = DECLARED.replace("at: {x: 2}}", "mark: 4 %, at: {x: 2}}").replace(
+        "{printed: 5 %, holds: {from: 4.95 %, to: 5.05 %}, source: §6.1, series: ideal,",
+        "{printed: '3', holds: {from: 2.9, to: 3.1}, source: §6.1, series: ideal,",
+    )
+    text = text.replace("at: {x: 4}, difference: The paper counts connectors.", "at: {y: 1.4 %}")
+    fabric.write_text(text)
+    target = tmp_path / "fig7.csv"
+    ended = run("--figure", "7", "--output", target)
+    assert ended.exit_code == 0, ended.output
+    # Between 0.8 % at 2 and 2 % at 4 the series reaches 1.4 % in the middle.
+    assert "ideal, 1.4 %: printed 3 (§6.1); ours 3: agrees." in ended.output
+    rows = list(csv.DictReader(target.read_text(encoding="utf-8").splitlines()))
+    assert [(row["x"], row["y"]) for row in rows if row["printed"]] == [
+        ("2", "0.04"),
+        ("3", "0.014"),
+    ]
+
+
+def test_a_terminal_without_utf_8_is_no_error(tmp_path):
+    """A sign that the terminal lacks is in a title and a printed value."""
+    command = [sys.executable, "-c", "from lightrig.harness.cli import main; main()"]
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"}
+    ended = subprocess.run(
+        [*command, "claims", "opus", "--figure", "9", "--results", str(tmp_path)],
+        env=environment,
+        capture_output=True,
+        check=False,
+    )
+    assert ended.returncode == 0, ended.stderr
+    assert b"Figure 9. Time line of a reconfiguration" in ended.stdout
+    assert b"Traceback" not in ended.stderr

@@ -81,6 +81,13 @@ def test_claims_of_every_system_are_computed(run, system):
     assert "agrees" in run("-c", program, "claims", system, "--results", "none")
 
 
+def test_a_figure_of_a_paper_is_drawn(run, tmp_path):
+    program = "from lightrig.harness.cli import main; main()"
+    figure = ("--figure", "22", "--output", "fig22.svg", "--results", "none")
+    assert "switch acknowledges" in run("-c", program, "claims", "mixnet", *figure, "--json")
+    assert (tmp_path / "fig22.svg").read_text(encoding="utf-8").startswith("<?xml")
+
+
 def test_a_testbed_file_is_checked(run):
     program = "from lightrig.harness.cli import main; main()"
     assert "straight (4 circuits, 2 links)" in run("-c", program, "check", "mine.yaml")

@@ -91,7 +91,9 @@ class PrintedPart(Part):
     """A value that caption, text or tables print.
 
     claim: one of the system's claims, which has the value and its source. series: whose value of
-    ours is compared; without one it is the claim's own. not_compared: why ours is no answer.
+    ours is compared; without one it is the claim's own. mark: where it is drawn, for a printed
+    bound with a wider range; by default in the middle of the range. not_compared: why ours is no
+    answer.
     """
 
     claim: str | None = None
@@ -99,6 +101,7 @@ class PrintedPart(Part):
     holds: HoldsPart | None = None
     source: str | None = None
     series: str | None = None
+    mark: Scalar | None = None
     place: PlacePart = Field(default_factory=PlacePart, alias="at")
     difference: str | None = None
     not_compared: str | None = None
@@ -153,10 +156,13 @@ class PrintedValue:
     difference: str | None
     not_compared: str | None
     claim: Claim | None
+    mark: float | None = None
 
     @property
     def middle(self) -> float:
-        """The middle of the printed range; its finite end where it has only one."""
+        """Where it is drawn: the middle of the printed range, or the end of one with one end."""
+        if self.mark is not None:
+            return self.mark
         low, high = self.figure.low, self.figure.high
         if isinf(low) or isinf(high):
             return high if isinf(low) else low
@@ -266,6 +272,7 @@ def _value(panel: PanelPart, part: PrintedPart, claims: Mapping[str, Claim]) -> 
         difference=part.difference or (claim.difference or claim.erratum if claim else None),
         not_compared=part.not_compared or (claim.undecided if claim else None),
         claim=claim,
+        mark=None if part.mark is None else float(parse_value("", "mark", part.mark, unit)[0]),
     )
 
 

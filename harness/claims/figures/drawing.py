@@ -26,7 +26,7 @@ _LINE = 13.0
 PRINTED = "printed in the paper"
 CHOICES = (
     "Nothing is read off the paper's picture: ticks, colours, and lines or bars without a printed "
-    "value are a choice of this page."
+    "value are a choice of this page. Where two lines are the same, the later hides the earlier."
 )
 
 
@@ -180,6 +180,9 @@ def _mark(plot: Plot, one: ComparedValue, names: Sequence[str]) -> None:
     value = one.value
     index = names.index(value.series) if value.series in names else 5
     if isinstance(value.x, float):
+        low, high = value.figure.low, value.figure.high
+        if value.mark is None and -math.inf < low < high < math.inf:
+            plot.line([value.x, value.x], [low, high], index, "lr-whisker")
         plot.diamond(value.x, value.middle, comparison(one), index)
     elif value.y is not None:
         plot.diamond(value.middle, value.y, comparison(one), index)
@@ -250,7 +253,8 @@ def _bars(panel: DrawnPanel, names: Sequence[str]) -> Plot:
                 ]
                 end = max([end, *printed])
                 (x,), (down,) = plot.places([end], [y])
-                plot.add(word(float(x) + 8, float(down) + 3, shown(found.value, part.y.unit)))
+                label = _number(found.value, part.y.unit)
+                plot.add(word(float(x) + 8, float(down) + 3, label))
     for one in marked:
         value = one.value
         if not isinstance(value.x, str):
@@ -260,8 +264,18 @@ def _bars(panel: DrawnPanel, names: Sequence[str]) -> Plot:
         row = order.index(value.series) if value.series in order else (len(order) - 1) / 2
         y = -(categories.index(value.x) * group + _SPACE / 2 + thick * (row + 0.5))
         index = names.index(value.series) if value.series in names else 5
+        low_end, high_end = value.figure.low, value.figure.high
+        if value.mark is None and -math.inf < low_end < high_end < math.inf:
+            plot.add(_whisker(plot, low_end, high_end, y))
         plot.diamond(value.middle, y, comparison(one), index)
     return plot
+
+
+def _number(value: float, unit: str) -> str:
+    """Return a value beside its bar: four digits, thousands in groups."""
+    if unit != "1":
+        return shown(value, unit)
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
 
 
 def _whisker(plot: Plot, low: float, high: float, y: float) -> str:
@@ -281,7 +295,7 @@ def _legend(panel: DrawnPanel, names: Sequence[str], x: float, y: float) -> tupl
     if panel.compared:
         shape = '<path class="lr-print" transform="translate({0} {1})" d="M10 -4l4 4l-4 4l-4 -4z"/>'
         entries.append((shape, PRINTED))
-    columns = 2 if len(entries) > 3 and all(len(label) < 44 for _, label in entries) else 1
+    columns = 2 if len(entries) > 3 and all(len(label) < 38 for _, label in entries) else 1
     parts = []
     for place, (shape, label) in enumerate(entries):
         left = x + place % columns * WIDTH / 2

@@ -3,8 +3,6 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-import numpy as np
-
 from lightrig.harness.claims.computed import over_draws
 from lightrig.harness.claims.figures.curves import Curve, Figures, exact_curve
 from lightrig.harness.systems.acos.planning import costs
@@ -16,7 +14,6 @@ from lightrig.suites.claims.acos.performance import (
     FabricTimes,
     Model,
     iteration_seconds,
-    mesh_edges,
     skewed,
     slowdown,
     torus_edges,
@@ -250,13 +247,9 @@ def oversized_exchanges() -> Sequence[Curve]:
         ]
         for size in (16, 32, 64)
     }
-    full = float(
-        np.mean([slowdown(range(16), mesh_edges(16), uniform(16)) / each for each in base.values()])
-    )
     return [
         _drawn("uniform traffic", found),
         _drawn("generated skew", skew),
-        exact_curve("fully connected", {"16 GPUs": full}),
     ]
 
 

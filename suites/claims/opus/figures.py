@@ -2,6 +2,8 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
+import numpy as np
+
 from lightrig.harness.claims.figures.curves import Curve, Figures, exact_curve
 from lightrig.harness.systems.opus.planning.costs import (
     GB200,
@@ -14,6 +16,7 @@ from lightrig.harness.systems.opus.planning.costs import (
 from lightrig.suites.claims.opus.claims import CONFIG_1, CONFIG_2, CONFIG_3, step_seconds
 from lightrig.suites.claims.opus.simulated_overheads import gpt_example, llama_example, overhead
 from lightrig.suites.claims.opus.simulated_steps import Example, results, simulated
+from lightrig.suites.claims.opus.windows import EXPERIMENTS, GRADIENTS, SEND, windows
 
 MODES = {
     "EPS": "eps",
@@ -212,7 +215,42 @@ def savings(gpu: str) -> Sequence[Curve]:
     ]
 
 
+def window_distribution() -> Sequence[Curve]:
+    """Return the share of windows of experiment 1 at most so long, in ns (Fig. 4a)."""
+    sizes = np.sort([size for size, _ in windows(1)])
+    levels = np.logspace(5, 10, 101)
+    below = np.searchsorted(sizes, levels, side="right") / sizes.size
+    return [exact_curve("experiment 1", dict(zip(levels.tolist(), below.tolist(), strict=True)))]
+
+
+def windows_by_next() -> Sequence[Curve]:
+    """Return the mean window of experiment 1 in ns, by what follows it (Fig. 4b)."""
+    found = {
+        name: float(np.mean([size for size, following in windows(1) if following == name]))
+        for name in (SEND, GRADIENTS)
+    }
+    return [exact_curve("mean", found)]
+
+
+def windows_by_experiment() -> Sequence[Curve]:
+    """Return mean and quartiles of the windows of each experiment, in ns (Fig. 4c)."""
+    sizes = {f"experiment {n}": [size for size, _ in windows(n)] for n in EXPERIMENTS}
+    quartiles = {"25 %": 25, "median": 50, "75 %": 75}
+    return [
+        exact_curve("mean", {name: float(np.mean(each)) for name, each in sizes.items()}),
+        *(
+            exact_curve(
+                name, {each: float(np.percentile(found, q)) for each, found in sizes.items()}
+            )
+            for name, q in quartiles.items()
+        ),
+    ]
+
+
 FIGURES: Figures = {
+    "window-distribution": window_distribution,
+    "windows-by-next": windows_by_next,
+    "windows-by-experiment": windows_by_experiment,
     "archived-steps": archived_steps,
     "archived-ratios": archived_ratios,
     "control-overheads": control_overheads,
