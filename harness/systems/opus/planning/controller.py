@@ -352,9 +352,10 @@ class Controller:
         return agreed and not any(self.holding[rank] for _, rank in self._at(rail, left))
 
     def _at(self, rail: int, stages: frozenset[int]) -> Iterator[tuple[int, int]]:
-        for rank in self._carried(rail):
-            if self.job.stage_of[rank] in stages:
-                yield self.job.stage_of[rank], rank
+        for stage in stages:
+            for rank in self.job.at_stage[stage]:
+                if self.carrier[rank] == rail:
+                    yield stage, rank
 
     def _carried(self, rail: int) -> list[int]:
         return [rank for rank, carrier in enumerate(self.carrier) if carrier == rail]

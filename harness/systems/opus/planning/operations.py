@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Final, Literal, TypeAlias
 
 from lightrig.testbeds import LightrigError
@@ -65,7 +66,7 @@ class CommunicationGroup:
     ranks: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class RailJob:
     """The ranks of one training job and the groups that they communicate in.
 
@@ -87,6 +88,14 @@ class RailJob:
         for group in self.groups.values():
             if len({self.rail_of[rank] for rank in group.ranks}) > 1:
                 raise OpusError(f"group {group.name} of job {self.name} spans several rails")
+
+    @cached_property
+    def at_stage(self) -> tuple[tuple[int, ...], ...]:
+        """The ranks of each stage, on all rails."""
+        found: list[list[int]] = [[] for _ in range(self.stages)]
+        for rank, stage in enumerate(self.stage_of):
+            found[stage].append(rank)
+        return tuple(map(tuple, found))
 
     @property
     def rails(self) -> int:
