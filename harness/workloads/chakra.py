@@ -12,7 +12,7 @@ import json
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -200,7 +200,12 @@ def read(prefix: Path, device: Device | None = None) -> Workload:
             missing = f"{prefix.name}.{rank}.et"
             raise WorkloadError(f"{prefix}: {missing} is missing, of {max(files) + 1} ranks")
     groups = _groups(prefix, len(files))
-    ranks = [_read_rank(files[rank], rank, len(files), device) for rank in range(len(files))]
+    ranks = []
+    # Ranks that do the same share their nodes, which are most of the memory.
+    known: dict[tuple[Node, ...], tuple[Node, ...]] = {}
+    for rank in range(len(files)):
+        found = _read_rank(files[rank], rank, len(files), device)
+        ranks.append(replace(found, nodes=known.setdefault(found.nodes, found.nodes)))
     _check_messages(ranks)
     graphs: dict[tuple[Node, ...], int] = {}
     graph_of = [graphs.setdefault(rank.nodes, len(graphs)) for rank in ranks]
@@ -337,9 +342,9 @@ def _node(
         if kind not in _PATTERNS:
             raise WorkloadError(f"{where}: comm_type is {kind}, which is not simulated")
         group = str(given.get("pg_name") or "")
-        node = Node(Kind.COLLECTIVE, waited, 0, _PATTERNS[kind], amount, group, name=name)
         # The kind of group is carried to `_groups_of` in front of the group's name.
-        return node._replace(group=f"{given.get('group_kind') or _kind(group)}/{group}")
+        named = f"{given.get('group_kind') or _kind(group)}/{group}"
+        return Node(Kind.COLLECTIVE, waited, 0, _PATTERNS[kind], amount, named, name=name)
     sends = message.type == format_.SEND
     peer = given.get("comm_dst" if sends else "comm_src") or 0
     if not isinstance(peer, int) or not 0 <= peer < count or peer == rank:
