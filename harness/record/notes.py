@@ -145,6 +145,10 @@ def _parsed_at_once(lines: Sequence[bytes]) -> list[Note]:
 
 def _parsed(where: str, line: bytes) -> Note:
     try:
-        return _note(from_json(line))
+        found: Any = from_json(line)
+        stated = {name: found[name] for name in Note.__dataclass_fields__}
+        if not all(isinstance(each, str) for each in stated.values()):
+            raise TypeError
+        return Note(**stated)
     except (ValueError, KeyError, TypeError) as error:
         raise RecordError(f"{where}: this line is no note; mend or remove it") from error

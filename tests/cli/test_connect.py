@@ -288,8 +288,12 @@ switches:
   near: {model: polatis, address: "tl1://near.invalid", login: env:LAB_OCS, size: 4x4}
   far: {model: polatis, address: "tl1://far.invalid", login: env:LAB_OCS, size: 4x4}
 servers:
-  server0: {address: "ssh://server0.invalid", nics: {nic0: {netdev: ens1, rate: 100G, transceiver: lr4}}}
-  server1: {address: "ssh://server1.invalid", nics: {nic0: {netdev: ens1, rate: 100G, transceiver: lr4}}}
+  server0:
+    address: "ssh://server0.invalid"
+    nics: {nic0: {netdev: ens1, rate: 100G, transceiver: lr4}}
+  server1:
+    address: "ssh://server1.invalid"
+    nics: {nic0: {netdev: ens1, rate: 100G, transceiver: lr4}}
 transceivers:
   lr4:
     wavelength: 1310 nm
