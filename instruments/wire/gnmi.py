@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 
 from lightrig.instruments.clock import Clock, Event, Span
 from lightrig.instruments.core.errors import (
+    DeniedError,
     DisconnectedError,
     GarbledError,
     InstrumentError,
@@ -157,16 +158,18 @@ class GnmiSession(TaggedSession[GnmiReply, Any]):
         """Call `method`, such as "Get", and wait for its reply, at most `timeout` ns.
 
         A server may close a connection at any time while it is idle (telemetry.go of sonic-gnmi:
-        after 5 s), so a call that only reads and ends so is made once more, on a new one.
+        after 5 s), with the status UNAVAILABLE or without. A call that only reads and ends so is
+        made once more (gRPC, statuscodes.md: transient, and may be repeated).
 
         Raises what `submit` and `Pending.result` raise.
         """
         try:
             return self.submit(method, request).result(timeout)
-        except DisconnectedError:
-            if method not in _READING:
+        except (DisconnectedError, DeniedError) as error:
+            transient = not isinstance(error, DeniedError) or error.code == "UNAVAILABLE"
+            if method not in _READING or not transient:
                 raise
-        self.trace.remarked("once more: the server closed the connection")
+        self.trace.remarked("once more: the connection ended, or the server was not available")
         return self.submit(method, request).result(timeout)
 
     def submit(self, method: str, request: Any) -> Pending[GnmiReply]:

@@ -394,6 +394,31 @@ def test_a_connection_that_is_closed_while_idle_is_opened_again(opened: Open) ->
     assert switch.circuits() == {circuit(2, 2)}
 
 
+class Idle(PublishedSonic):
+    """A server that ends connections as idle just when a Get comes, as grpcio answers then."""
+
+    left = 0
+
+    def Get(self, request: Any, context: Any) -> Any:  # noqa: N802
+        """Return the answer to a GetRequest."""
+        if self.left:
+            self.left -= 1
+            context.abort(grpc.StatusCode.UNAVAILABLE, "connection idle")
+        return super().Get(request, context)
+
+
+def test_a_get_that_meets_the_end_of_an_idle_connection_is_repeated_once(opened: Open) -> None:
+    published = Idle()
+    published.configure("2A-1B")
+    switch = opened(published)
+    published.left = 1
+    assert switch.circuits() == {circuit(2, 1)}
+    published.left = 2
+    with pytest.raises(DeniedError, match="UNAVAILABLE connection idle"):
+        switch.circuits()
+    assert published.left == 0
+
+
 def test_a_set_that_failed_and_changed_nothing_is_a_denial(opened: Open) -> None:
     published = PublishedSonic()
     published.configure("2A-1B", "3A-3B")
