@@ -5,6 +5,7 @@
 
 import contextlib
 import datetime
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -45,6 +46,8 @@ _SHORTEST = 200_000_000
 
 _NEW_FOR = 5_000_000_000
 """For which a change is highlighted, in ns."""
+
+_MINUTES = re.compile(r"^(\d+(?:\.\d+)?) ?m$")
 
 _JOURNALS_EVERY = 2_000_000_000
 _JOURNAL_ROWS = 20
@@ -117,6 +120,8 @@ def live(request: LiveRequest) -> None:
 
 
 def _time(option: str, text: str) -> int:
+    # Minutes as `sleep` and `timeout` take them: here "m" can be nothing else.
+    text = _MINUTES.sub(r"\1 min", text)
     try:
         found = round(parse_duration(text))
     except QuantityError as error:

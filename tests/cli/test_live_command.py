@@ -97,8 +97,8 @@ def test_a_lab_that_does_not_answer(tmp_path, monkeypatch):
     file = describe(
         tmp_path, {"ocs": "127.0.0.1:1", "server0": "a.invalid", "server1": "b.invalid"}
     )
-    result = run(file, "ocs")
-    assert result.exit_code == 3
+    result = run(file, "ocs", "--for", "10m")
+    assert result.exit_code == 3, result.output
     assert "ocs: ocs at tl1://127.0.0.1:1" in result.stderr
 
 
