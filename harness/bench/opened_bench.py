@@ -90,10 +90,10 @@ class OpenBench:
         with uninterrupted():
             if self.fabric.states:
                 attempt(lambda: self.settings.restore_off(notify=notify))
-                problem = attempt(lambda: self.fabric.restore(notify=notify))
-                if problem is not None:
-                    failed = problem.failures if isinstance(problem, NotRestoredError) else None
-                    changed |= frozenset(self.bench.switches if failed is None else failed)
+            problem = attempt(lambda: self.fabric.restore(notify=notify))
+            if problem is not None:
+                failed = problem.failures if isinstance(problem, NotRestoredError) else None
+                changed |= frozenset(self.bench.switches if failed is None else failed)
             attempt(lambda: self.settings.restore(obstacles=obstacles, notify=notify))
         return problems
 

@@ -61,7 +61,7 @@ def trainer(monkeypatch: pytest.MonkeyPatch) -> Trainer:
     """The trainer of every testbed of Opus, which counts also how often a fabric is restored."""
     made = Trainer()
 
-    def restore(self: Fabric) -> None:
+    def restore(self: Fabric, **trying: Any) -> None:
         made.restored += 1
 
     load = System.load
@@ -151,10 +151,10 @@ def test_what_cannot_be_run_is_refused_before_the_lab_is_touched(trainer, argume
 def test_a_second_signal_does_not_end_the_restoring(trainer, monkeypatch) -> None:
     restore = Fabric.restore
 
-    def interrupted(self: Fabric) -> None:
+    def interrupted(self: Fabric, **trying: Any) -> None:
         signal.raise_signal(signal.SIGTERM)
         signal.raise_signal(signal.SIGINT)
-        restore(self)
+        restore(self, **trying)
 
     monkeypatch.setattr(Fabric, "restore", interrupted)
     trainer.ends = _interrupt
