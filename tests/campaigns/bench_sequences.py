@@ -178,9 +178,10 @@ def drawn(dice: random.Random, now: Model, who: int) -> Step:
             return Step(who, words, 3, now, now.owner_db)
         return Step(who, words, 0, after_setting(now, who, db))
     words, status, circuits = _of_switch(dice, now, kind)
-    if now.owner not in (None, who) and status == 0:  # else the words were wrong before that
+    there = kind == "connect" and circuits == now.circuits  # nothing is to be done
+    if now.owner not in (None, who) and status == 0 and not there:
         return Step(who, words, 3, now, now.owner)
-    after = after_circuits(now, who, circuits) if status == 0 else now
+    after = after_circuits(now, who, circuits) if status == 0 and not there else now
     return Step(who, words, status, after, asks=kind == "ask" and circuits != now.circuits)
 
 
@@ -235,12 +236,14 @@ class Bench:
     printed: str = ""
     problems: list[str] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)
+    usual_s: float = 0.5
 
     def run(self, step: Step, killed_after: float | None = None) -> int | None:
         """Run a command; return its status, or None where it was killed before it ended."""
         output = self.folder / "printed.txt"
         output.unlink(missing_ok=True)
         output.touch()
+        began = time.monotonic()
         child = forked(lambda: self._command(step), output)
         status = None
         if killed_after is not None:
@@ -250,6 +253,8 @@ class Bench:
         if not os.WIFSIGNALED(ended):
             status = os.waitstatus_to_exitcode(ended)
         self.printed = output.read_text()
+        if killed_after is None:
+            self.usual_s += (time.monotonic() - began - self.usual_s) / 8
         return status
 
     def _command(self, step: Step) -> int:
@@ -343,7 +348,7 @@ def sequence(bench: Bench, number: int, steps: int, seed: int) -> list[str]:
     begin, named = lab, set[tuple[int, int]]()
     for _ in range(steps):
         step = drawn(dice, lab, dice.choice(bench.accounts))
-        killed = dice.uniform(0.02, 0.5) if dice.random() < 0.2 else None
+        killed = dice.random() * bench.usual_s if dice.random() < 0.2 else None
         status = bench.run(step, killed)
         if step.asks and step.words[-1].startswith(("ENT", "DLT")):
             named |= step.after.circuits ^ lab.circuits
