@@ -54,8 +54,9 @@ def _row(figure: Figure, outcome: dict[str, Any]) -> str:
     origin = ", ".join(outcome["from"]) + (", stored" if outcome["stored"] else "")
     off = outcome["largest difference"]
     values = f"{outcome['agree']}, {outcome['compared']}, {outcome['printed']}"
+    seconds = f"{outcome['seconds']:.0f}" if outcome["seconds"] >= 1 else "< 1"
     difference = "" if off is None else "none" if off == 0 else f"{off:.2%}"
     return (
         f"| {figure.number} | {part.title} | {origin} | {values if outcome['printed'] else ''} "
-        f"| {difference} | {outcome['seconds']:g} |"
+        f"| {difference} | {seconds} |"
     )
