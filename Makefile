@@ -26,7 +26,7 @@ FUZZ_SECONDS ?= 900
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: install docs night affected reach test test-named test-long test-asserted claims figures clients test-clients \
-        public-sources object-store test-object-store test-torch test-labgrid test-dask test-schemathesis \
+        public-sources object-store test-object-store test-torch test-lowest test-labgrid test-dask test-schemathesis \
         suites-simulated suites-traffic suites-training test-container virtual-lab test-virtual-lab everything fuzz mutants mistakes generated hashes install-verified \
         audit lint bench clean
 
@@ -146,6 +146,17 @@ $(EXTRAS)/schemathesis/.ready: tests/orchestration/schemathesis.txt
 test-schemathesis: $(READY) $(EXTRAS)/schemathesis/.ready
 	SCHEMATHESIS=$(CURDIR)/$(EXTRAS)/schemathesis/bin/schemathesis $(BIN)/python -m pytest \
 	    tests/orchestration/test_api_by_schemathesis.py -m long $(SKIPS)
+
+# `make test` on the lowest versions that pyproject.toml admits; TESTS may name folders.
+$(EXTRAS)/lowest/.ready: pyproject.toml tests/lowest_versions.py | $(READY)
+	$(PYTHON) -m venv $(@D)
+	$(BIN)/python tests/lowest_versions.py dev mpi > $(@D)/constraints.txt
+	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check \
+	    --constraint $(@D)/constraints.txt --editable '.[dev,mpi]'
+	touch $@
+
+test-lowest: $(EXTRAS)/lowest/.ready
+	$(EXTRAS)/lowest/bin/python -m pytest $(PARALLEL) -m 'not long' $(SKIPS) $(TESTS)
 
 test-labgrid: $(EXTRAS)/labgrid/.ready
 	$(EXTRAS)/labgrid/bin/python -m pytest tests/bench/test_labgrid_lease.py $(SKIPS)
