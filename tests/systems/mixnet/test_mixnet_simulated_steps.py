@@ -42,6 +42,16 @@ def test_each_pair_takes_its_circuits_and_the_rest_the_packet_nics():
     assert exchange_time(traffic, links, 11) == 3
     lit = np.array([[0, 1, 4], [1, 0, 1], [4, 1, 0]])
     assert exchange_time(traffic, lit, 1) == 6
+    assert exchange_time(traffic, lit, 0) == 6
+    assert exchange_time(traffic, links, 0) == float("inf")
+
+
+def test_servers_without_circuits_and_packet_nics_are_refused(job):
+    done = CliRunner().invoke(
+        application(), ["simulate", str(job), "mixnet:optical=1,packet=0", "--mode", "static"]
+    )
+    assert done.exit_code == 2
+    assert "no circuit, and they have no packet NIC" in done.output
 
 
 def test_loads_sum_to_one_and_spread_with_skew():
@@ -108,6 +118,10 @@ def test_micro_batches_mix_the_calendars_exchanges(tmp_path):
 
 
 def test_the_testbed_file_is_its_region(job):
+    """Three NICs of each server on the Polatis and one on Ethernet (MixNet, section 6)."""
     found = document(job, ROOT / "testbeds/mixnet.yaml")
     assert found["mode"] == "block"
+    named = document(job, "mixnet:optical=3,packet=1,link=100G,scale_out=50G")
+    assert found["step_s"] == named["step_s"]
+    assert found["step_s"] != document(job, "mixnet:link=100G,scale_out=50G")["step_s"]
     assert "links of 100 Gbit/s and 8 ranks a server" in found["assumptions"][0]

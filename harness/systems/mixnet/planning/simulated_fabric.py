@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, replace
+from math import inf
 from typing import cast
 
 import numpy as np
@@ -22,6 +23,7 @@ from lightrig.harness.systems.mixnet.planning.demand import (
     dispatched,
     server_demand,
 )
+from lightrig.harness.systems.mixnet.planning.region import Region, RegionError
 from lightrig.harness.systems.mixnet.planning.topology import LinkCounts, plan_links
 from lightrig.harness.workloads.collectives import Timing
 from lightrig.harness.workloads.fabrics import Bill, FabricError, Options, Rates
@@ -44,13 +46,16 @@ def exchange_time(traffic: Matrix, links: LinkCounts, packet: float) -> float:
     """Return how long an exchange takes, in the time of one unit of traffic over one link.
 
     Each direction of a pair with circuits takes its traffic over their number. What has none goes
-    over the server's packet NICs, which are worth `packet` links in either direction.
+    over the server's packet NICs, which are worth `packet` links in either direction; without any
+    it takes for ever.
     """
     lit = links > 0
     optical = float(np.max(traffic / np.where(lit, links, 1), where=lit, initial=0.0))
     rest = np.where(lit, 0.0, traffic)
     left = float(max(rest.sum(axis=0).max(), rest.sum(axis=1).max()))
-    return max(optical, left / packet if left else 0.0)
+    if not left:
+        return optical
+    return max(optical, left / packet) if packet else inf
 
 
 class _Region:
@@ -142,6 +147,8 @@ class RegionalCircuits(DedicatedLinks):
             traffic = rows.copy()
             np.fill_diagonal(traffic, 0)
             took = exchange_time(traffic, region.links, self._fabric.packet)
+            if took == inf:
+                raise WorkloadError("a pair of servers has no circuit, and they have no packet NIC")
             took = took / self.bandwidths["circuit"] + self.timing.latency + self.timing.endpoint
             simulator.at(simulator.now + int(took), ended)
 
@@ -204,9 +211,13 @@ class RegionalCircuits(DedicatedLinks):
 
 @dataclass(frozen=True, slots=True)
 class Regions:
-    """Servers with `optical` NICs on circuits and `packet` NICs on packet switches."""
+    """Servers with `optical` NICs on circuits and `packet` NICs on packet switches.
+
+    link: bytes a nanosecond of a NIC. rates: those of a rank where all goes over packets.
+    """
 
     rates: Rates
+    link: float
     optical: int
     packet: int
     skew: float
@@ -240,7 +251,7 @@ class Regions:
 
     def scaled(self, factor: float) -> Regions:
         """Return the same with other rates out of servers."""
-        return replace(self, rates=self.rates.scaled(factor))
+        return replace(self, rates=self.rates.scaled(factor), link=self.link * factor)
 
     @property
     def carried(self) -> Mapping[Hashable, float]:
@@ -249,7 +260,7 @@ class Regions:
 
     def bill(self, workload: Workload, mode: str) -> Bill | None:
         """Return the network's cost by the paper's prices (Table 4); it prints no power."""
-        prices = PRICES.get(round(self.rates.scale_out * 8))
+        prices = PRICES.get(round(self.link * 8))
         if prices is None:
             return None
         servers = len(workload.graph_of) * workload.folded.get("DP", 1)
@@ -265,18 +276,32 @@ class Regions:
         if mode == "packet":
             return Simulator(workload, DedicatedLinks(bandwidths, timing, switched=True)).run()
         ranks = workload.ranks // len(workload.graph_of)
-        bandwidths["circuit"] = self.rates.scale_out
-        bandwidths["dp"] = bandwidths["pp"] = self.rates.scale_out * self.packet / ranks
+        bandwidths["circuit"] = self.link
+        bandwidths["dp"] = bandwidths["pp"] = self.link * self.packet / ranks
         network = RegionalCircuits(self, workload, bandwidths, timing, switching, mode)
         return Simulator(workload, network).run()
 
 
 def regions(options: Options) -> Regions:
-    """Return the fabric of `mixnet:optical=6,packet=2,skew=0.5`: NICs of a server, of each kind."""
+    """Return the fabric of `mixnet:optical=6,packet=2,skew=0.5`: NICs of a server, of each kind.
+
+    Of a testbed file they are those of its server that has fewest on circuits.
+    """
+    optical, packet, link = 6, 2, ""
+    if options.testbed is not None:
+        try:
+            servers = Region.of(options.testbed).servers
+        except RegionError as error:
+            raise FabricError(str(error)) from None
+        least = min(servers, key=lambda server: len(server.optical))
+        optical, packet = len(least.optical), len(least.packet)
+        link = f"{min(nic.rate_bps for _, nic in options.testbed.nics)} bit/s"
+    rates = Rates.of(options)
     found = Regions(
-        Rates.of(options),
-        int(options.number("optical", 6)),
-        int(options.number("packet", 2)),
+        rates,
+        options.rate("link", link or f"{round(rates.scale_out * 8e9)} bit/s"),
+        int(options.number("optical", optical)),
+        int(options.number("packet", packet, 0)),
         options.number("skew", 0.5, 0.0),
     )
     options.end()
