@@ -1,12 +1,11 @@
 """Components of a testbed, and those of which any one would explain an observation."""
 
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from lightrig.testbeds import Circuit, Fiber, Testbed
-from lightrig.testbeds.plans import circuit_in, circuit_subject, names_in
+from lightrig.testbeds.plans import circuit_in, circuit_subject, names_in, port_of_lane
 
 ComponentKind: TypeAlias = Literal[
     "switch",
@@ -21,9 +20,6 @@ ComponentKind: TypeAlias = Literal[
     "other",
 ]
 """A connector is a port of a switch or an instrument, a port one of a server."""
-
-_LANE = re.compile(r"(.+)\.lane\d+")
-"""A lane of a transceiver as a subject, after its port."""
 
 _PREFIXED = frozenset(("connector", "fiber", "link"))
 _LIGHT = ("acknowledged", "los", "signal_recovered")
@@ -91,9 +87,9 @@ class Components:
 
         quantity: that was observed. kind: of a finding.
         """
-        if (lane := _LANE.fullmatch(subject)) is not None:
+        if (port := port_of_lane(subject)) is not None:
             # Its fiber and connectors carry the other lanes too.
-            return frozenset([self._known.get(lane[1], LabComponent("other", lane[1]))])
+            return frozenset([self._known.get(port, LabComponent("other", port))])
         if self._testbed is not None:
             if subject == self._testbed.name:
                 return self.all(light_alone=quantity.rpartition(".")[2] in _LIGHT)
@@ -121,7 +117,7 @@ class Components:
 
         Those of `of`; but a lane says nothing of the other lanes of its port.
         """
-        if _LANE.fullmatch(subject):
+        if port_of_lane(subject) is not None:
             return frozenset([LabComponent("other", subject)])
         return self.of(subject, quantity)
 

@@ -121,6 +121,12 @@ def names_in(subject: str) -> list[str]:
     return [name for name in names if name not in _BETWEEN]
 
 
+def port_of_lane(subject: str) -> str | None:
+    """Return the port of a lane as a subject, such as "server0.nic0.p0.lane2"; None for others."""
+    port, separated, number = subject.rpartition(".lane")
+    return port if separated and number.isdecimal() else None
+
+
 def is_about(subject: str, part: str) -> bool:
     """Whether a row's subject is a part of the lab, contains it, or is inside it.
 

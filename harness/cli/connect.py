@@ -227,8 +227,8 @@ def _circuits(testbed: Testbed, a: str, b: str) -> tuple[str, frozenset[Circuit]
 def _ways(testbed: Testbed, first: Port, second: Port) -> Iterator[str]:
     """Yield a line for each way that two NIC ports have through several switches in series."""
     for sender, receiver in ((first, second), (second, first)):
-        for way in testbed.cabling.paths_in_series(sender, receiver):
-            circuits = ", ".join(f"{switch} {circuit}" for switch, circuit in way)
+        for path in testbed.cabling.paths_in_series(sender, receiver):
+            circuits = ", ".join(f"{switch} {circuit}" for switch, circuit in path)
             yield f"  way       {sender} -> {receiver}: {circuits}"
 
 

@@ -45,7 +45,6 @@ CAMPAIGNS = {
     "interruptions": "INTERRUPTIONS (20), INTERRUPTIONS_TESTBEDS; needs namespaces, so root",
     "planted_soaks": "SOAK_MINUTES (30), SOAK_FLAPS (20), SOAK_KILLS (2); needs namespaces (root)",
     "bench_sequences": "BENCH_SEQUENCES (200), BENCH_STEPS (8); a second account only as root",
-    "connection_floods": "FLOOD_SECONDS (120), FLOOD_CONNECTIONS (10000), FLOOD_REOPENED (1000)",
     "connection_flood": "FLOOD_SECONDS (120), FLOOD_CONNECTIONS (10000), FLOOD_REOPENED (1000)",
     "disturbances": "DISTURBANCES (1000), DISTURBANCES_SEED (1); needs namespaces, so root",
 }

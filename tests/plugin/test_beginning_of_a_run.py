@@ -12,7 +12,7 @@ from lightrig.harness import plugin
 from lightrig.harness.plugin import session
 from lightrig.harness.plugin.collection import DESELECTED
 from lightrig.harness.plugin.ending import EndShield
-from lightrig.harness.plugin.keys import BENCHES, FILES, RUN, SETTINGS, TESTBEDS, UNRESTORED
+from lightrig.harness.plugin.keys import BENCHES, FILES, OPENED, RUN, TESTBEDS, UNRESTORED
 from lightrig.harness.record import RecordError
 from lightrig.testbeds import TestbedError
 
@@ -92,7 +92,7 @@ def test_the_parts_of_a_run_are_registered_and_its_header_is_complete(begun: Beg
     session.pytest_configure(begun.config)
     stash, run = begun.config.stash, begun.run
     assert [one.name for one in stash[TESTBEDS]] == ["opus", "acos"]
-    assert (stash[BENCHES], stash[SETTINGS], stash[UNRESTORED]) == ({}, {}, {})
+    assert (stash[BENCHES], stash[OPENED]) == ({}, {})
     assert isinstance(stash[session.SHIELD], EndShield)
     files, folder, (results, header, place, name, zone) = begun.noted
     assert (files, folder) == ({"opus": "a.yaml", "acos": "b.yaml"}, "folder")

@@ -44,8 +44,8 @@ def _began(runs: Sequence[str], starts: Mapping[str, Start]) -> str:
 def _text(notes: Sequence[Note]) -> str:
     parts = []
     for note in notes[:_MOST_NOTES]:
-        words = " ".join(note.text.split())
-        words = words if len(words) <= _LONGEST else f"{words[:_LONGEST]}..."
-        parts.append(f"{note.at_utc[:16]} UTC, {note.subject}: {words}")
+        text = " ".join(note.text.split())
+        text = text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
+        parts.append(f"{note.at_utc[:16]} UTC, {note.subject}: {text}")
     more = len(notes) - _MOST_NOTES
     return f"noted {'; '.join(parts)}{f' and {more:,} more' if more > 0 else ''}"
