@@ -12,7 +12,7 @@ from lightrig.harness import plugin
 from lightrig.harness.plugin import session
 from lightrig.harness.plugin.collection import DESELECTED
 from lightrig.harness.plugin.ending import EndShield
-from lightrig.harness.plugin.keys import BENCHES, FILES, OPENED, RUN, TESTBEDS, UNRESTORED
+from lightrig.harness.plugin.keys import BENCHES, FILES, OPENED, RUN, TESTBEDS
 from lightrig.harness.record import RecordError
 from lightrig.testbeds import TestbedError
 
