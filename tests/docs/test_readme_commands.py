@@ -35,13 +35,15 @@ RULES = (
     # Wants PyTorch and minutes of namespaces: only that it is collected.
     (r"pytest suites/claims/test_opus_training\.py .*", "collect"),
     # Wants instruments that answer: ends by naming those that do not.
-    (r"lightrig (doctor|apply|connect|disconnect|get|set) .*", "hardware"),
+    (r"lightrig (doctor|apply|connect|disconnect|get|set|live) .*", "hardware"),
     (r"pytest .* --instruments hardware", "hardware"),
     (r"pytest suites --testbed testbeds/mine\.yaml", "measure"),
     (r"lightrig serve .*", "serve"),
     (r"lightrig (check|plan|restore|who|note) .*", "run"),
     # Read what was measured before.
     (r"lightrig (results list|report)", "read"),
+    # Names the runs, of which none is that of a lab of hardware.
+    (r"lightrig history .*", "read"),
     # Exit 1 where a claim differs, as one may after so few samples.
     (r"lightrig claims \w+", "compare"),
     # Write files that a shell reads: tried on a terminal by tests/cli/test_completion.py.
