@@ -52,7 +52,6 @@ def secret(tmp_path: Path, results: Path) -> Path:
         "LOAD httpfs",
         "SET enable_external_access = true",
         "SET lock_configuration = false",
-        "PRAGMA database_list",
         "EXPLAIN ANALYZE COPY (SELECT 1) TO '{secret}'",
         "FROM secrets",
         "FROM query('SELECT content FROM read_text(''{secret}'')')",
