@@ -119,9 +119,10 @@ _DRAWING = """
 .lr-told:hover{stroke:var(--lr-ink);stroke-width:1.5}
 .lr-k0{--lr-k:var(--lr-s0)}.lr-k1{--lr-k:var(--lr-s1)}.lr-k2{--lr-k:var(--lr-s2)}
 .lr-k3{--lr-k:var(--lr-s3)}.lr-k4{--lr-k:var(--lr-s4)}.lr-k5{--lr-k:var(--lr-s5)}
-:is(.lr-line,.lr-area,.lr-faint).lr-d1{stroke-dasharray:4 2}
-:is(.lr-line,.lr-area,.lr-faint).lr-d2{stroke-dasharray:1 1.5}
-:is(.lr-line,.lr-area,.lr-faint).lr-d3{stroke-dasharray:6 1.5 1 1.5}
+:is(.lr-line,.lr-area,.lr-faint,.lr-bar).lr-d1{stroke-dasharray:4 2}
+:is(.lr-line,.lr-area,.lr-faint,.lr-bar).lr-d2{stroke-dasharray:1 1.5}
+:is(.lr-line,.lr-area,.lr-faint,.lr-bar).lr-d3{stroke-dasharray:6 1.5 1 1.5}
+.lr-bar:is(.lr-d1,.lr-d2,.lr-d3){fill-opacity:.2}
 .lr-print{stroke:var(--lr-ink);fill:var(--lr-ground);stroke-width:1.3}
 .lr-whisker{stroke:var(--lr-ink);stroke-width:1;fill:none}
 """
