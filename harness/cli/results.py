@@ -222,6 +222,7 @@ def compare(
     """
     from lightrig.harness.record import Results
     from lightrig.harness.report.comparison import compare as side_by_side
+    from lightrig.harness.report.run_differences import run_differences
 
     refuse_missing_results(place)
     found = _asked(lambda: side_by_side(Results(place), before, run, quantity))
@@ -236,6 +237,8 @@ def compare(
     if as_json:
         print_json([_compared(one) for one in found])
     else:
+        for sentence in _asked(lambda: run_differences(Results(place), place, before, run)):
+            out.print(f"differs: {escape_line(sentence)}", soft_wrap=True)
         head = ("testbed", "test", "quantity", "of", "before", "after", "drift")
         families: dict[tuple[object, ...], list[Comparison]] = {}
         for one in found:

@@ -206,25 +206,48 @@ def _answers(instruments: Sequence[str]) -> dict[str, str]:
     return found
 
 
+def identity_changes(before: Sequence[str], after: Sequence[str]) -> list[str]:
+    """Return what differs between the instruments of two runs, as rows name them."""
+    changes = _changed_identities(_answers(before), _answers(after))
+    return [f"{_listed(names)}: {change}" for change, names in changes.items()]
+
+
+def setting_changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
+    """Return what NIC ports were set to otherwise in two runs, by what those have stored."""
+    changes = _changed_settings(before, after)
+    return [f"{_listed(ports)}: {change}" for change, ports in changes.items()]
+
+
 def _identities(before: _Visit, after: _Visit) -> Iterator[LabChange]:
     """Yield changed identities, instruments that joined or left; equal changes in one event."""
+    for change, names in _changed_identities(before.answers, after.answers).items():
+        yield LabChange(after.night, "identity", f"{_listed(names)}: {change}", tuple(names))
+
+
+def _changed_identities(
+    before: Mapping[str, str], after: Mapping[str, str]
+) -> dict[str, list[str]]:
     changes: dict[str, list[str]] = {}
-    for name, identity in after.answers.items():
-        old = before.answers.get(name)
+    for name, identity in after.items():
+        old = before.get(name)
         if old is None:
             changes.setdefault("joined", []).append(name)
         elif old != identity:
             changes.setdefault(_difference(old, identity), []).append(name)
-    left = [name for name in before.answers if name not in after.answers]
+    left = [name for name in before if name not in after]
     if left:
         changes["left"] = left
-    for change, names in changes.items():
-        yield LabChange(after.night, "identity", f"{_listed(names)}: {change}", tuple(names))
+    return changes
 
 
 def _settings(before: _Visit, after: _Visit) -> Iterator[LabChange]:
     """Yield what NIC ports are set to otherwise than before; equal changes in one event."""
-    earlier, now = before.ports.get("ports", {}), after.ports.get("ports", {})
+    for change, ports in _changed_settings(before.ports, after.ports).items():
+        yield LabChange(after.night, "settings", f"{_listed(ports)}: {change}", tuple(ports))
+
+
+def _changed_settings(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, list[str]]:
+    earlier, now = before.get("ports", {}), after.get("ports", {})
     changes: dict[str, list[str]] = {}
     for port in sorted(earlier.keys() & now.keys()):
         for setting, name in _SETTINGS.items():
@@ -232,8 +255,7 @@ def _settings(before: _Visit, after: _Visit) -> Iterator[LabChange]:
             if old is not None and new is not None and old != new:
                 change = f"{name} {_word(old)} → {_word(new)}"
                 changes.setdefault(change, []).append(port)
-    for change, ports in changes.items():
-        yield LabChange(after.night, "settings", f"{_listed(ports)}: {change}", tuple(ports))
+    return changes
 
 
 def _word(value: object) -> str:
