@@ -163,7 +163,7 @@ class _View:
         with contextlib.ExitStack() as stack:
             stack.enter_context(contextlib.suppress(KeyboardInterrupt))
             screen = None
-            if out.is_terminal and not self._as_json:
+            if out.is_terminal and not (out.is_dumb_terminal or self._as_json):
                 stack.enter_context(keys())
                 screen = LiveScreen(out)
                 stack.callback(screen.close)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import html
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
+
+from markupsafe import Markup
 
 from lightrig.harness.statistics.quantiles import NotEnough, quantile
 from lightrig.instruments.clock import Span
@@ -58,7 +59,7 @@ class Measured:
     def _repr_html_(self) -> str:
         """Return the value for a notebook."""
         shown, context = self._parts()
-        return f"<b>{html.escape(shown)}</b> <small>{html.escape('; '.join(context))}</small>"
+        return Markup("<b>{}</b> <small>{}</small>").format(shown, "; ".join(context))
 
     def _parts(self) -> tuple[str, list[str]]:
         written = interval(self.lower, self.upper, self.unit, self.value)

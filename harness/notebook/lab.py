@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import html
 import os
 import threading
 import warnings
@@ -17,6 +16,8 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
+
+from markupsafe import Markup
 
 from lightrig.harness.bench import bind
 from lightrig.harness.bench.opened_bench import (
@@ -410,7 +411,7 @@ class Lab:
         return self._sentence()
 
     def _repr_html_(self) -> str:
-        return f"<p>{html.escape(self._sentence())}</p>"
+        return Markup("<p>{}</p>").format(self._sentence())
 
     def _sentence(self) -> str:
         if self._closed:

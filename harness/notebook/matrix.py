@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import html
 from collections.abc import Iterable
+
+from markupsafe import Markup
 
 from lightrig.testbeds import Circuit, Testbed
 
@@ -43,10 +44,10 @@ class CircuitMatrix(frozenset[Circuit]):
             + "</tr>"
             for i in self.ingress
         )
-        name = html.escape(self.switch)
+        caption = Markup("{}: ingress down, egress across; ports of others in parentheses")
         return (
-            f"<table><caption>{name}: ingress down, egress across; ports of others in parentheses"
-            f"</caption><tr><td></td>{head}</tr>{rows}</table>"
+            f"<table><caption>{caption.format(self.switch)}</caption>"
+            f"<tr><td></td>{head}</tr>{rows}</table>"
         )
 
 

@@ -3,9 +3,11 @@
 In a tidy frame every condition is a column; runs and tests are tables beside the rows.
 """
 
+import csv
 import datetime
 import io
 import json
+import math
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -151,6 +153,23 @@ def _csv(frame: pd.DataFrame) -> bytes:
     texts = frame.select_dtypes(exclude=["number", "bool", "datetime"]).columns
     shown = frame.assign(**{name: frame[name].map(_cell) for name in texts})
     return bytes(shown.to_csv(index=False, date_format="%Y-%m-%d").encode())
+
+
+def rows_as_csv(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """Return rows as CSV below their header; a text is text, unless it is a number."""
+    written = io.StringIO()
+    writer = csv.writer(written, lineterminator="\n")
+    writer.writerow(columns)
+    for row in rows:
+        writer.writerow([value if _is_number(value) else _cell(value) for value in row])
+    return written.getvalue()
+
+
+def _is_number(value: object) -> bool:
+    try:
+        return math.isfinite(float(str(value)))
+    except ValueError:
+        return False
 
 
 def _cell(value: object) -> object:

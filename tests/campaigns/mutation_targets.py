@@ -245,7 +245,8 @@ def _netconf() -> Target:
 
     def run(data: bytes) -> object:
         def opened(*arguments: Any) -> _Answering:
-            return _Answering(text(data), arguments[-1])
+            *_, session, _connect_timeout = arguments
+            return _Answering(text(data), session)
 
         def session() -> netconf.NetconfSession:
             return netconf.NetconfSession("ocs", "h", 830, clock, user="u", known_hosts=None)

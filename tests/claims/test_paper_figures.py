@@ -122,6 +122,11 @@ def run(*arguments):
     return CliRunner().invoke(app, ["mine_fabric", "--results", "none", *map(str, arguments)])
 
 
+def files_in(folder):
+    """Return all files below a folder but what Python has compiled there."""
+    return sorted(path for path in folder.rglob("*") if "__pycache__" not in path.parts)
+
+
 def test_a_figure_has_its_series_printed_values_and_differences(fabric, tmp_path):
     target = tmp_path / "fig7.svg"
     ended = run("--figure", "7", "--output", target)
@@ -209,12 +214,12 @@ def test_wrong_requests_are_named_before_anything_is_computed(
 ):
     (tmp_path / "file").write_text("")
     (fabric.parents[1] / "figures.py").write_text("FIGURES = {'losses': exit, 'prices': exit}\n")
-    before = sorted(tmp_path.rglob("*"))
+    before = files_in(tmp_path)
     ended = run(*arguments)
     assert ended.exit_code == 2, ended.output
     assert sentence in ended.output
     assert ended.output.count("\n") == 1
-    assert sorted(tmp_path.rglob("*")) == before
+    assert files_in(tmp_path) == before
 
 
 @pytest.mark.parametrize(

@@ -23,6 +23,7 @@ from typer.testing import CliRunner
 from lightrig.harness.cli.app import application
 from lightrig.harness.cli.terminal import PlainConsole
 from lightrig.harness.record import Context, Journal, Row, TestOutcome, settle, store_descriptions
+from lightrig.harness.record.results import rows_as_csv
 
 ROOT = Path(__file__).parents[2]
 HOSTILE = (
@@ -264,3 +265,8 @@ def test_pages_and_tables_escape_by_one_function():
     ):
         found = {file for file, name, _ in calls(folder, *names) if name in names}
         assert found <= {only}, found
+
+
+def test_texts_of_a_table_are_no_formulas_and_numbers_stay_numbers():
+    written = rows_as_csv(["a", "b"], [["=1+1", "-0.5"], ["@x\n", 3], ["-inf", "plain"]])
+    assert written == "a,b\n'=1+1,-0.5\n'@x\\n,3\n'-inf,plain\n"

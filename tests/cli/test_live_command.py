@@ -118,7 +118,8 @@ def test_what_cannot_be_shown_is_refused(tmp_path, monkeypatch, options, sentenc
     assert sentence in result.stderr
 
 
-def test_only_rows_that_changed_are_drawn_again():
+def test_only_rows_that_changed_are_drawn_again(monkeypatch):
+    monkeypatch.setenv("TERM", "xterm")
     file = io.StringIO()
     console = Console(file=file, force_terminal=True, width=60, height=5, color_system="standard")
     screen = LiveScreen(console)

@@ -172,7 +172,7 @@ def test_settle_waits_for_light_and_carrier(links: KernelLinks, start_probe: Sta
     nothing = {"settled": True, "missing": [], "events": [], "gaps": [], "steps": []}
     drained = probe.drain()
     drained.pop("clock")  # the kernel's own state, at each answer
-    assert drained.pop("read") > reply["ok"]["read"]
+    assert drained.pop("read") >= reply["ok"]["read"]
     assert drained == {**nothing, "late": [], "datagrams": {}, "departures": {}}
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from lightrig.harness.orchestration import http_api
-from lightrig.harness.orchestration.http_api import HttpServer, read_token
+from lightrig.harness.orchestration.http_api import HttpServer, new_token
 from lightrig.harness.orchestration.layout import Layout
 from lightrig.harness.orchestration.orchestrator import Orchestrator
 from lightrig.harness.systems.opus.generator import render as render_rails
@@ -52,7 +52,7 @@ def test_schemathesis_finds_nothing(
     if ranks is not None:
         ranks.start()
     listening = socket.create_server(("127.0.0.1", 0))
-    token = read_token(tmp_path / "s.token", make=True)
+    token = new_token(tmp_path / "s.token")
     server = HttpServer(service, listening, token, ranks=ranks)
     (tmp_path / "schemathesis.toml").write_text(SETTINGS)
     try:

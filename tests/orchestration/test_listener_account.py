@@ -98,8 +98,10 @@ def test_another_account_that_listens_is_sent_nothing(tmp_path: Path) -> None:
 @needs_root
 def test_another_account_at_a_unix_socket_is_sent_nothing(tmp_path: Path) -> None:
     """The path that was stated lies where that account may make files."""
-    for folder in (tmp_path, *tmp_path.parents[:2]):
-        folder.chmod(0o777)
+    for folder in (tmp_path, *tmp_path.parents):
+        if folder.stat().st_mode & 0o005 != 0o005:
+            folder.chmod(0o755)
+    tmp_path.chmod(0o777)
     path = tmp_path / "api.socket"
     listens = f"one = socket.socket(socket.AF_UNIX)\none.bind({str(path)!r})\none.listen()\n"
     listens += f"os.chmod({str(path)!r}, 0o777)\nprint(flush=True)\n"

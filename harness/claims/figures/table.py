@@ -1,13 +1,12 @@
 """The data under a figure as CSV and JSON."""
 
-import csv
-import io
 import math
 from collections.abc import Iterable, Iterator
 from typing import Any
 
 from lightrig.harness.claims.figures.drawing import comparison, notes
 from lightrig.harness.claims.figures.drawn import ComparedValue, DrawnFigure
+from lightrig.harness.record.results import rows_as_csv
 
 COLUMNS = (
     *("figure", "panel", "series", "origin", "x", "x_unit", "y", "y_unit", "lower", "upper", "n"),
@@ -18,12 +17,7 @@ COLUMNS = (
 
 def csv_of(figures: Iterable[DrawnFigure]) -> str:
     """Return the points and printed values of figures as CSV with a header."""
-    written = io.StringIO()
-    writer = csv.writer(written, lineterminator="\n")
-    writer.writerow(COLUMNS)
-    for figure in figures:
-        writer.writerows(_rows(figure))
-    return written.getvalue()
+    return rows_as_csv(COLUMNS, (row for figure in figures for row in _rows(figure)))
 
 
 def _rows(figure: DrawnFigure) -> Iterator[tuple[object, ...]]:
