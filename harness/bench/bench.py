@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
 from lightrig.harness.bench.interlocks import Interlocks
 from lightrig.harness.bench.lease import Lease
+from lightrig.harness.bench.port_shutters import PortShutters
 from lightrig.harness.bench.saved_state import SavedStates
 from lightrig.instruments.clock import Clock, SystemClock
 from lightrig.instruments.core.capabilities import (
+    BlocksPorts,
     HasSettings,
     Identified,
     Identity,
@@ -49,6 +51,7 @@ class Bench:
         purpose: what the bench is used for, as others are told.
         neighbours: benches of other parts of the testbed that this process has open.
         setting_notes: called with a setting and its value before it is sent, by instrument.
+        shutters: those of the testbed's ports, of each switch whose driver has them.
     """
 
     testbed: Testbed
@@ -71,9 +74,13 @@ class Bench:
     def __post_init__(self) -> None:
         """Let every setting of an instrument pass the interlocks before it is sent."""
         self.interlocks = Interlocks(self)
-        for name, instrument in self.instruments.items():
-            if isinstance(instrument, HasSettings):
-                instrument.on_setting = partial(self._before_setting, name)
+        self.shutters = {
+            name: PortShutters(switch, self.channels(name))
+            for name, switch in self.switches.items()
+            if isinstance(switch, BlocksPorts)
+        }
+        for name, settable in self.settable.items():
+            settable.on_setting = partial(self._before_setting, name)
 
     def _before_setting(self, name: str, setting: str, value: float) -> None:
         # An instrument that is another's by now is not asked for its light either.
@@ -81,6 +88,18 @@ class Bench:
         self.interlocks.check_setting(name, setting, value)
         if (note := self.setting_notes.get(name)) is not None:
             note(setting, value)
+
+    @property
+    def settable(self) -> Mapping[str, HasSettings]:
+        """What has settings, by name: instruments, and the shutters of switches."""
+        found = {n: each for n, each in self.instruments.items() if isinstance(each, HasSettings)}
+        return {**found, **self.shutters}
+
+    def channels(self, name: str) -> Sequence[int]:
+        """Return the channels of an instrument, or the ports of a switch that are cabled."""
+        if name in self.switches:
+            return sorted(frozenset().union(*self.testbed.cabling.cabled_ports(name)))
+        return range(1, self.testbed.instruments[name].channels + 1)
 
     @property
     def in_process(self) -> bool:

@@ -80,8 +80,24 @@ class Interlocks:
         at_once: circuits that other switches have before or after it. Contacts an instrument only
         where the testbed file states a limit that is not judged without.
         """
-        spec = self._testbed.switches[switch]
         made, removed = after - before, before - after
+        self._check_circuits(f"{switch} is not changed", switch, made, removed, after, at_once)
+
+    def _check_circuits(
+        self,
+        refused: str,
+        switch: str,
+        made: frozenset[Circuit],
+        removed: frozenset[Circuit],
+        after: frozenset[Circuit],
+        at_once: Mapping[str, frozenset[Circuit]],
+        unmeasured: frozenset[int] = frozenset(),
+    ) -> None:
+        """Raise `InterlockError`, which begins with `refused`, as `check` does.
+
+        unmeasured: ports of which what a monitor reads is not what will come.
+        """
+        spec = self._testbed.switches[switch]
         exposed = self._exposure.ingress if self._exposure else frozenset()
         destroying = {c for c in made if Port(switch, str(c.ingress)) in exposed}
         switching: frozenset[int] = frozenset()
@@ -90,7 +106,8 @@ class Interlocks:
         ingress = sorted({*(circuit.ingress for circuit in destroying), *switching})
         if not ingress:
             return
-        measured = self._measured(switch, ingress)
+        asked = [port for port in ingress if port not in unmeasured]
+        measured = self._measured(switch, asked) if asked else {}
         levels = LightLevels(self._parts, {**at_once, switch: after})
         problems: list[str] = []
         for port in ingress:
@@ -101,13 +118,37 @@ class Interlocks:
             if port in switching:
                 problems += self._too_bright(spec, port, measured.get(port))
         if problems:
-            raise self._refusal(f"{switch} is not changed", problems)
+            raise self._refusal(refused, problems)
+
+    def _check_opening(self, switch: str, port: int) -> None:
+        """Raise `InterlockError` if light that the shutter of `port` blocks must not pass.
+
+        To let light pass to a receiver is judged as to make the circuits of the port.
+        """
+        circuits = self._parts.switches[switch].circuits()
+        ingress, egress = self._testbed.cabling.cabled_ports(switch)
+        made = frozenset(c for c in circuits if port in (c.ingress, c.egress))
+        refused = f"the shutter of port {port} of {switch} is not opened"
+        if foreign := [c for c in made if c.ingress not in ingress or c.egress not in egress]:
+            raise InterlockError(
+                f"{refused}: {', '.join(map(str, sorted(foreign)))} is there, and one of its ports "
+                "is not this testbed's\n  try       disconnect it by hand"
+            )
+        # Behind a closed shutter a monitor may see less than will come when it is open.
+        closed = frozenset((port,))
+        self._check_circuits(refused, switch, made, frozenset(), circuits, {}, closed)
 
     def check_setting(self, name: str, setting: str, value: float) -> None:
         """Raise `InterlockError` if `value` of a setting would let too much light at a receiver.
 
-        Contacts instruments only where the light of `name` can exceed what a receiver withstands.
+        Of a switch the setting is the shutter of a port; to open it is judged as `check` judges
+        the circuits of that port. Contacts instruments only where the light of `name` can exceed
+        what a receiver withstands.
         """
+        if name in self._parts.switches:
+            if value:
+                self._check_opening(name, int(setting.rpartition(" ")[2]))
+            return
         if self._exposure is None or name not in self._exposure.instruments:
             return
         instrument = self._parts.instruments[name]

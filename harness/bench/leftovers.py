@@ -124,9 +124,10 @@ def leftovers(testbed: Testbed, owners: Collection[int] = ()) -> Found:
         origin, of_switch = state.origin, isinstance(state, SavedCircuits)
         # A switch and an attenuator may be parts of one box, at one address.
         specs: Mapping[str, SwitchSpec | InstrumentSpec | ServerSpec]
-        settable: dict[str, InstrumentSpec | ServerSpec] = {
+        settable: dict[str, SwitchSpec | InstrumentSpec | ServerSpec] = {
             **testbed.instruments,
             **testbed.servers,
+            **testbed.optical_switches,
         }
         specs = testbed.optical_switches if of_switch else settable
         names = [name for name, spec in specs.items() if spec.address == origin.address]

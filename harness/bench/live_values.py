@@ -239,7 +239,7 @@ class LiveReader:
             up = bench.servers[name].watch(watched, period=_POLL_PERIOD, datagram_period=None)
             self._up |= {(name, port.netdev): (port.netdev, "carrier") in up for port in watched}
             self._slow.extend((now, reader) for reader in port_readers(bench, name))
-        elif name in bench.instruments:
+        elif name in bench.instruments or self._lab.has_subjects:
             self._slow.append((now, lambda: list(setting_values(bench, name))))
 
     def _read(self, bench: Bench) -> None:
@@ -327,6 +327,11 @@ class LiveLab:
     def is_in_use(self) -> bool:
         """Whether another process uses a part of what is shown."""
         return any(reader.in_use for reader in self.readers)
+
+    @property
+    def has_subjects(self) -> bool:
+        """Whether a person has named what is shown."""
+        return bool(self._subjects)
 
     def is_shown(self, name: str, value: Value = None) -> bool:
         """Whether a value of that name is to be shown; a port without monitor if it is named."""

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from lightrig.harness.bench.bench import Bench
-from lightrig.instruments.core.capabilities import HasNic, HasSettings, PowerMonitor
+from lightrig.harness.bench.port_shutters import SHUTTER
+from lightrig.instruments.core.capabilities import HasNic, PowerMonitor
 from lightrig.instruments.core.errors import DeniedError
 from lightrig.testbeds import LightrigError, Testbed
 from lightrig.testbeds.findings import did_you_mean
@@ -31,7 +32,7 @@ Value: TypeAlias = float | bool | str | None
 _ONE = "one reading"
 NO_MONITOR = "no monitor"
 NO_LIGHT = "no light"
-_STATES = {"shutter": ("closed", "open")}
+_STATES = {SHUTTER: ("closed", "open")}
 _OFF_AND_ON = ("off", "on")
 _UNITS: Mapping[str, Callable[[str], float]] = {
     "dBm": parse_dbm,
@@ -129,7 +130,7 @@ def owners(testbed: Testbed, subjects: Sequence[str]) -> set[str]:
     known = [*testbed.optical_switches, *testbed.instruments, *testbed.servers]
     if not subjects:
         return set(known)
-    named = {subject.partition(".")[0] for subject in subjects}
+    named = set(map(owner_of, subjects))
     for each in sorted(named - set(known)):
         raise SubjectError(f"{testbed.path} has no instrument {each!r}{did_you_mean(each, known)}")
     return named
@@ -144,7 +145,7 @@ def read(bench: Bench, subjects: Sequence[str]) -> list[NamedValue]:
         value
         for name in bench.testbed.optical_switches
         if name in bench.switches
-        for value in momentary_values(bench, name)
+        for value in (*momentary_values(bench, name), *setting_values(bench, name))
     ]
     for name in bench.testbed.instruments:
         if name in bench.instruments:
@@ -159,6 +160,8 @@ def read(bench: Bench, subjects: Sequence[str]) -> list[NamedValue]:
     for subject in subjects:
         matching = [value for value in found if is_named(subject, value.name)]
         if not matching:
+            if subject.endswith(f".{SHUTTER}") and (why := _no_shutters(bench, owner_of(subject))):
+                raise SubjectError(why)
             raise SubjectError(f"nothing is named {subject!r}{did_you_mean(subject, names)}")
         chosen += [value for value in matching if value not in chosen]
     return chosen
@@ -169,18 +172,20 @@ def setting(bench: Bench, name: str) -> tuple[SettingName, float | bool, str]:
 
     Raises `SubjectError`, also where several channels have it, and `InstrumentError`.
     """
-    owner = name.partition(".")[0]
-    if owner not in bench.instruments:
+    owner = owner_of(name)
+    if owner in bench.switches and (why := _no_shutters(bench, owner)):
+        raise SubjectError(why)
+    if (instrument := bench.settable.get(owner)) is None:
         raise SubjectError(f"{owner} has no settings that are set by name")
-    instrument = bench.instruments[owner]
-    if not isinstance(instrument, HasSettings):
-        raise SubjectError(f"{owner} has no settings that are set by name")
-    present = _settings(bench, owner, instrument)
+    present = instrument.read_settings(bench.channels(owner))
     names = {str(SettingName(owner, key)): SettingName(owner, key) for key in present}
     matching = [full for full in names if is_named(name, full) and "." in name]
     if len(matching) > 1:
         raise SubjectError(f"{name!r} is {', '.join(matching)}: name one of them")
     if not matching:
+        port = name.split(".")[1] if name.endswith(f".{SHUTTER}") else ""
+        if owner in bench.switches and port.isdecimal():
+            raise SubjectError(f"port {port} of {owner} is not cabled in {bench.testbed.path}")
         raise SubjectError(f"no setting is named {name!r}{did_you_mean(name, names)}")
     found = names[matching[0]]
     kind = found.key.rpartition(" ")[0] or found.key
@@ -193,16 +198,26 @@ def is_named(subject: str, name: str) -> bool:
     return whole[: len(stated)] == stated or stated == [whole[0], whole[-1]]
 
 
-def _settings(bench: Bench, name: str, instrument: HasSettings) -> Mapping[str, float]:
-    return instrument.read_settings(range(1, bench.testbed.instruments[name].channels + 1))
+def owner_of(name: str) -> str:
+    """Return the instrument, switch or server of a name."""
+    return name.partition(".")[0]
+
+
+def _no_shutters(bench: Bench, switch: str) -> str:
+    """Return why a switch has no shutters; empty if it has, or is none."""
+    if switch not in bench.switches:
+        return ""
+    if (shutters := bench.shutters.get(switch)) is None:
+        return f"{switch} has no shutters that are set by name"
+    return shutters.refusal and f"{switch} has no shutters: {shutters.refusal}"
 
 
 def setting_values(bench: Bench, name: str) -> Iterator[NamedValue]:
-    """Read the settings of an instrument; raises `InstrumentError`."""
-    instrument = bench.instruments[name]
-    if not isinstance(instrument, HasSettings):
+    """Read the settings of an instrument, or a switch's shutters; raises `InstrumentError`."""
+    instrument = bench.settable.get(name)
+    if instrument is None or _no_shutters(bench, name):
         return
-    present = _settings(bench, name, instrument)
+    present = instrument.read_settings(bench.channels(name))
     for key, value in present.items():
         kind, _, channel = key.rpartition(" ")
         unit = instrument.setting_units.get(kind or key, "")

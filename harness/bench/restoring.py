@@ -149,6 +149,12 @@ class InitialStates(ABC, Generic[State]):
         self.states: BenchStates[State] = BenchStates(store, on_disk)
         self.left_before: frozenset[str] = frozenset()
 
+    @property
+    def _known(self) -> frozenset[str]:
+        """The names of all that may have a saved state."""
+        testbed: Testbed = self.bench.testbed
+        return frozenset((*testbed.optical_switches, *testbed.instruments, *testbed.servers))
+
     @abstractmethod
     def _names(self) -> list[str]:
         """Return the instruments of this kind."""
@@ -188,13 +194,12 @@ class InitialStates(ABC, Generic[State]):
         conflicts: list[str] = []
         new: list[str] = []
         names = self._names()
-        known = {*self.bench.testbed.instruments, *self.bench.testbed.servers}
         present = self._present(names)
         try:
             for name, now in zip(names, present, strict=True):
                 store = self.states.store_of(name)
                 try:
-                    state = store.load(now, known) if store is not None else None
+                    state = store.load(now, self._known) if store is not None else None
                 except SavedStateError as error:
                     conflicts.append(f"{name} is not used: {error}")
                     continue

@@ -82,8 +82,7 @@ class SavedServers(InitialStates[SavedSettings]):
         """Return what a killed run has left of a server."""
         if (store := self.states.store_of(name)) is None:
             return None
-        known = {*self.bench.testbed.instruments, *self.bench.testbed.servers}
-        return store.load(SavedSettings(self._origin(name), {}), known)
+        return store.load(SavedSettings(self._origin(name), {}), self._known)
 
     def _present(self, names: Sequence[str]) -> list[SavedSettings]:
         found = []

@@ -1,11 +1,12 @@
 """The settings of bench instruments before a run changed them: saved, and restored at its end.
 
 Lasers, attenuators, outputs of testers and chambers stay as they are when a process is killed. So
-their settings are on disk before the first change, like the circuits of switches.
+their settings are on disk before the first change, like the circuits of switches. The shutters of
+a switch are saved by what sets them, and restored by whatever finds them saved.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from functools import cached_property, partial
 
 from lightrig.harness.bench.bench import Bench
 from lightrig.harness.bench.restoring import (
@@ -15,7 +16,7 @@ from lightrig.harness.bench.restoring import (
     Obstacles,
     ignore,
 )
-from lightrig.harness.bench.saved_state import SavedSettings, Value
+from lightrig.harness.bench.saved_state import SavedSettings, SavedStateError, Value
 from lightrig.instruments.core.capabilities import HasSettings
 from lightrig.testbeds import LightrigError
 
@@ -29,12 +30,15 @@ class SavedInstruments(InitialStates[SavedSettings]):
 
     Args:
         bench: the open instruments; those that end with this process are not saved.
+        shutters: whether this process may set shutters of switches: then theirs are saved, else
+            only what was saved of them before is restored.
     """
 
     _set_by_somebody = "somebody else has set it since: "
 
-    def __init__(self, bench: Bench) -> None:
+    def __init__(self, bench: Bench, *, shutters: bool = False) -> None:
         super().__init__(bench, bench.saved_states, bench.external)
+        self._shutters = shutters
 
     def save_initial_state(self, *, force: bool = False) -> None:
         """Save the settings as `InitialStates` does; note on disk from now on what is set."""
@@ -63,13 +67,13 @@ class SavedInstruments(InitialStates[SavedSettings]):
             raise NotRestoredError(self.bench.testbed, failures)
 
     def _names(self) -> list[str]:
-        return sorted(self._restorable())
+        return sorted(self._restorable)
 
     def _present(self, names: Sequence[str]) -> list[SavedSettings]:
         return [SavedSettings(self._origin(name), self._settings(name)) for name in names]
 
     def _differing(self, state: SavedSettings, now: SavedSettings) -> list[str]:
-        instrument = self._restorable()[now.origin.instrument]
+        instrument = self._restorable[now.origin.instrument]
         present: Mapping[str, float] = now.found  # type: ignore[assignment]
         found = []
         for name, value in present.items():
@@ -81,7 +85,7 @@ class SavedInstruments(InitialStates[SavedSettings]):
         return found
 
     def _same(self, wanted: Mapping[str, float], now: SavedSettings) -> bool:
-        instrument = self._restorable()[now.origin.instrument]
+        instrument = self._restorable[now.origin.instrument]
         present: Mapping[str, float] = now.found  # type: ignore[assignment]
         return wanted.keys() == present.keys() and all(
             instrument.same_setting(name, value, wanted[name]) for name, value in present.items()
@@ -111,7 +115,7 @@ class SavedInstruments(InitialStates[SavedSettings]):
         """Restore settings; what is set now is not noted, since it is what was found."""
         noted = self.bench.setting_notes.pop(name, None)
         try:
-            self._restorable()[name].restore_settings(settings)  # type: ignore[arg-type]
+            self._restorable[name].restore_settings(settings)  # type: ignore[arg-type]
         finally:
             if noted is not None:
                 self.bench.setting_notes[name] = noted
@@ -143,6 +147,8 @@ class SavedInstruments(InitialStates[SavedSettings]):
     def _raised(self, name: str) -> frozenset[str]:
         """Return the settings that would switch light on or raise it if they were restored."""
         found: Mapping[str, float] = self.states[name].end  # type: ignore[assignment]
+        if name in self.bench.switches:
+            return self.bench.shutters[name].raises_light(self._settings(name), found)
         return self.bench.interlocks.raised(name, self._settings(name), found)
 
     def _note(self, name: str, setting: str, value: float) -> None:
@@ -151,13 +157,25 @@ class SavedInstruments(InitialStates[SavedSettings]):
             self.states.put(name, state.setting(setting, value), durable=False)
 
     def _settings(self, name: str) -> dict[str, float]:
-        channels = self.bench.testbed.instruments[name].channels
-        return dict(self._restorable()[name].read_settings(range(1, channels + 1)))
+        return dict(self._restorable[name].read_settings(self.bench.channels(name)))
 
-    def _restorable(self) -> dict[str, HasSettings]:
+    @cached_property
+    def _restorable(self) -> Mapping[str, HasSettings]:
         bench = self.bench
         return {
             name: each
-            for name, each in bench.instruments.items()
-            if name in bench.external and isinstance(each, HasSettings)
+            for name, each in bench.settable.items()
+            if name in bench.external and (name in bench.instruments or self._has_shutters(name))
         }
+
+    def _has_shutters(self, name: str) -> bool:
+        """Whether the shutters of a switch are saved, or were."""
+        if self._shutters:
+            shutters = self.bench.shutters[name]
+            return bool(shutters.ports) and not shutters.refusal
+        if (store := self.states.store_of(name)) is None:
+            return False
+        try:
+            return store.load(SavedSettings(self._origin(name), {}), self._known) is not None
+        except SavedStateError:
+            return True  # which `save_initial_state` says

@@ -69,7 +69,7 @@ def ask(
         asked = {**bench.switches, **bench.instruments}[instrument]
         if not isinstance(asked, TakesCommands):
             give_up(f"{instrument} takes no commands of one line over its wire", BAD_INPUT)
-        kinds = (Fabric(bench), SavedInstruments(bench))
+        kinds = (Fabric(bench), SavedInstruments(bench, shutters=True))
         for kind in kinds:
             lab(kind.save_initial_state)
         before = _foreign(bench, kinds[0])

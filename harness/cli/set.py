@@ -28,14 +28,13 @@ from lightrig.harness.cli.common import (
 from lightrig.harness.cli.lab import Queue, in_turn, lab, lab_or_limit, say_state_saved
 from lightrig.harness.cli.terminal import err, out
 from lightrig.harness.signals import uninterrupted
-from lightrig.instruments.core.capabilities import HasSettings
 from lightrig.testbeds import LightrigError
 
 Assignments = Annotated[
     list[str],
     typer.Argument(
         metavar="NAME=VALUE...",
-        help="A setting and its value with unit: laser.power=0dBm, voa.1.shutter=closed.",
+        help="A setting and its value with unit: laser.power=0dBm, ocs.17.shutter=closed.",
         autocompletion=completion.instruments,
     ),
 ]
@@ -49,9 +48,7 @@ class _Change:
         self.name, self.before, self.unit = setting(bench, name)
         self.kind = self.name.key.rpartition(" ")[0] or self.name.key
         self.wanted = parsed_value(self.kind, text, self.before, self.unit)
-        found = bench.instruments[self.name.instrument]
-        assert isinstance(found, HasSettings)
-        self.instrument: HasSettings = found
+        self.instrument = bench.settable[self.name.instrument]
 
     def make(self, value: float | bool) -> None:
         """Set the instrument to `value`."""
@@ -63,7 +60,9 @@ class _Change:
 
 
 def set_(file: File, assignments: Assignments, queue: Queue = "", as_json: AsJson = False) -> None:
-    """Set settings of instruments in the order stated; each is read back.
+    """Set settings of instruments, and shutters of a switch's ports, in the order stated.
+
+    Each is read back.
 
     Interlocks and limits of the testbed file are asked before anything is sent. Where one is
     refused, those before it are put back. What was set stays: runs start from it and end with it,
@@ -78,7 +77,7 @@ def set_(file: File, assignments: Assignments, queue: Queue = "", as_json: AsJso
     bench = in_turn(testbed, queue, lambda: bind_only(testbed, names, command), names=names)
     with closing(bench):
         changes = lab_or_limit(lambda: [_Change(bench, *each) for each in stated])
-        saved = SavedInstruments(bench)
+        saved = SavedInstruments(bench, shutters=True)
         lab(saved.save_initial_state)
         _make(changes, saved, command)
         restorable = lab(lambda: saved.leave(command))
