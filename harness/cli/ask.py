@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from lightrig.harness.bench import Bench, Fabric, bind_only
+from lightrig.harness.bench.assembly import spec_of
 from lightrig.harness.bench.named_values import owners
 from lightrig.harness.bench.settings import SavedInstruments
 from lightrig.harness.cli import completion
@@ -36,8 +37,9 @@ Name = Annotated[
 ]
 Text = Annotated[
     str,
-    typer.Argument(metavar="COMMAND", help="As the instrument takes it: *IDN?, RTRV-PATCH:::1:;"),
+    typer.Argument(metavar="COMMAND", help="As it takes it: *IDN?, RTRV-PATCH:::1:;, show version"),
 ]
+_CLIENTS = {"gnmi": "gnmic", "netconf": "netconf-console", "restconf": "curl"}
 Yes = Annotated[bool, typer.Option("--yes", help="Send it without a question.")]
 
 
@@ -49,7 +51,7 @@ def ask(
     queue: Queue = "",
     as_json: AsJson = False,
 ) -> None:
-    """Send one command over TL1, SCPI or a serial line, and print the reply.
+    """Send one command over TL1, SCPI, a serial line or SSH, and print the reply.
 
     Its effect is not known: no limit and no interlock is asked, and ports of others may change. So
     it is sent after a question on a terminal, or with --yes. Circuits and settings are read before
@@ -68,7 +70,9 @@ def ask(
     with closing(bench):
         asked = {**bench.switches, **bench.instruments}[instrument]
         if not isinstance(asked, TakesCommands):
-            give_up(f"{instrument} takes no commands of one line over its wire", BAD_INPUT)
+            give_up(
+                f"{instrument} takes no commands of one line{_client(bench, instrument)}", BAD_INPUT
+            )
         kinds = (Fabric(bench), SavedInstruments(bench, shutters=True))
         for kind in kinds:
             lab(kind.save_initial_state)
@@ -93,6 +97,15 @@ def ask(
         err.print("accepted, without a reply")
     if changed:
         say_state_saved(file)
+
+
+def _client(bench: Bench, name: str) -> str:
+    """Return over which wire that is, and a client of it."""
+    scheme = (spec_of(bench.testbed, name).address or "").partition(":")[0]
+    client = (
+        f"; a client of that protocol, such as {_CLIENTS[scheme]}" if scheme in _CLIENTS else ""
+    )
+    return f" over {scheme or 'its wire'}{client}"
 
 
 def _fail(error: LightrigError) -> None:

@@ -1,15 +1,19 @@
-"""`lightrig ask`: a raw command of TL1 or SCPI, and what undoes what it has changed."""
+"""`lightrig ask`: a raw command of TL1, SCPI or a shell, and what undoes what it has changed."""
 
 import contextlib
 import json
 
+import paramiko
 import pytest
 from bench.served_lab import FOREIGN, LEFT, ServedLab, circuits, set_circuits
 from typer.testing import CliRunner
 
 from lightrig.harness.cli.app import application
+from lightrig.harness.cli.served_lab import ServedLab as SwitchServer
 from lightrig.instruments.clock import SystemClock
 from lightrig.instruments.core.errors import DeniedError
+from lightrig.instruments.simulated.devices import simulated_sonic_ocs
+from lightrig.instruments.simulated.hosts.host_shell import shell_obstacle
 from lightrig.instruments.simulated.lab import SimulatedLab
 from lightrig.instruments.wire.tl1 import Tl1Session
 from lightrig.testbeds import load
@@ -143,3 +147,146 @@ def test_a_wire_without_single_commands_names_what_to_use(bench):
     assert result.exit_code == 2
     assert "no single command can be sent over restconf://" in result.stderr
     assert "such as netconf-console or curl" in result.stderr
+
+
+RACK = """
+name: rack
+switches:
+  ocs: {{model: sonic-ocs, address: "{scheme}://{ocs}", login: env:LAB_OCS, size: 6x5}}
+servers:
+  host: {{address: "ssh://host.invalid", nics: {{nic0: {{
+    ports: 2, netdev: "e{{p}}", rate: 100G, transceiver: lr4}}}}}}
+transceivers:
+  lr4:
+    wavelength: 1310 nm
+    launch: {{min: -4 dBm, max: 4 dBm}}
+    receive: {{min: -10 dBm, max: 4 dBm}}
+fibers:
+  - host.nic0.p[0-1] -> ocs.[1-2]
+  - ocs.[8-9] -> host.nic0.p[0-1]
+"""
+"""Ports 1A, 2A, 2B and 3B of the switch are the rack's; the others are somebody else's."""
+SECRET = "YourPaSsWoRd"
+
+
+@pytest.fixture
+def rack(tmp_path, monkeypatch, all_is_carried_out):
+    """Yield the file, and what somebody else's SSH client runs on the switch."""
+    monkeypatch.setenv("LIGHTRIG_STATE", str(tmp_path / "state"))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("LAB_OCS", f"admin:{SECRET}")
+    monkeypatch.setattr(simulated_sonic_ocs, "PROCESSING", 10_000_000)  # in real time
+    file = tmp_path / "rack.yaml"
+    file.write_text(RACK.format(scheme="ssh", ocs="ocs.invalid"))
+    served = SwitchServer(load(file), 0, 0, {"ocs": ("admin", SECRET), "host": ("admin", SECRET)})
+    with contextlib.closing(served):
+        service = served.services["ocs"]
+        (tmp_path / ".ssh").mkdir()
+        (tmp_path / ".ssh" / "known_hosts").write_text(f"{service.known_hosts}\n")
+        file.write_text(RACK.format(scheme="ssh", ocs=f"{service.host}:{service.port}"))
+        client = paramiko.SSHClient()
+        client.set_missing_host_key_policy(paramiko.AutoAddPolicy())
+        client.connect(
+            service.host, service.port, "admin", SECRET, look_for_keys=False, allow_agent=False
+        )
+        with contextlib.closing(client):
+
+            def line(text):
+                _, stdout, _ = client.exec_command(text)
+                return stdout.read().decode()
+
+            line("config ocs cross-connect add 1A-2B,5A-4B")
+            yield file, line
+
+
+def pairs(table):
+    return {row.split()[0] for row in table.splitlines()[2:]}
+
+
+CONFIGURED = "show ocs cross-connect config"
+
+
+def test_a_shell_over_ssh_answers_with_bytes_and_its_place_on_the_wire(rack):
+    file, line = rack
+    result = run("ask", file, "ocs", CONFIGURED, "--yes", "--json")
+    assert result.exit_code == 0, result.output
+    found = json.loads(result.stdout)
+    assert pairs(found["reply"]) == {"1A-2B", "5A-4B"}
+    assert found["reply"] == line(CONFIGURED).removesuffix("\n")
+    assert bytes.fromhex(found["bytes"]).decode() == found["reply"]
+    assert any(CONFIGURED in each for each in found["wire"])
+    assert SECRET not in result.output
+    assert not list(file.parent.glob("state/*.found.json"))
+
+
+def test_what_a_shell_has_changed_is_undone_or_named(rack):
+    file, line = rack
+    changes = (
+        "config ocs cross-connect add 2A-3B && config ocs cross-connect delete 5A-4B && "
+        "config ocs port state 1A force_blocked"
+    )
+    result = run("ask", file, "ocs", changes, "--yes")
+    assert result.exit_code == 0, result.output
+    assert "succeeded" in result.stdout
+    assert "ocs: 5>10 unmade, on ports that are not this testbed's" in result.stderr
+    assert f"`lightrig restore {file}` restores" in result.stderr
+    assert pairs(line(CONFIGURED)) == {"1A-2B", "2A-3B"}
+    assert run("restore", file).exit_code == 0
+    assert pairs(line(CONFIGURED)) == {"1A-2B"}
+    assert "force_blocked" not in line("show ocs port config")
+    assert not list(file.parent.glob("state/*.found.json"))
+
+
+def test_a_shell_that_refuses_says_its_status_and_text(rack):
+    file, line = rack
+    result = run("ask", file, "ocs", "config ocs cross-connect delete 4A-1B", "--yes")
+    assert result.exit_code == 3, result.output
+    assert "does not exist" in result.stderr
+    assert "exit status 1" in result.stderr
+    assert pairs(line(CONFIGURED)) == {"1A-2B", "5A-4B"}
+
+
+@pytest.mark.parametrize(
+    ("command", "sentence"),
+    [
+        (f"echo {SECRET} | sudo -S reboot", "it contains the password of the login"),
+        ("show version\nreboot", "expected one line of a shell"),
+        (" ", "expected one line of a shell"),
+    ],
+)
+def test_what_is_no_line_or_has_the_password_is_not_sent(rack, command, sentence):
+    file, _ = rack
+    result = run("ask", file, "ocs", command, "--yes")
+    assert result.exit_code == 2, result.output
+    assert sentence in result.stderr
+    assert SECRET not in result.output
+
+
+def test_a_password_in_a_reply_is_masked(rack):
+    if reason := shell_obstacle():
+        pytest.skip(reason)
+    file, _ = rack
+    half = len(SECRET) // 2
+    printed = f"printf %s%s {SECRET[:half]} {SECRET[half:]}"
+    result = run("ask", file, "ocs", printed, "--yes", "--json")
+    assert result.exit_code == 0, result.output
+    assert json.loads(result.stdout)["reply"] == "***"
+
+
+def test_gnmi_names_the_client_to_use(tmp_path, monkeypatch, all_is_carried_out):
+    pytest.importorskip("pygnmi.client", reason="the extra gnmi is not installed")
+    monkeypatch.setenv("LIGHTRIG_STATE", str(tmp_path / "state"))
+    monkeypatch.setenv("LAB_OCS", f"admin:{SECRET}")
+    file = tmp_path / "rack.yaml"
+    file.write_text(RACK.format(scheme="gnmi", ocs="ocs.invalid"))
+    served = SwitchServer(load(file), 0, 0, {"ocs": ("admin", SECRET), "host": ("admin", SECRET)})
+    with contextlib.closing(served):
+        service = served.services["ocs"]
+        (tmp_path / "trusted.pem").write_text(service.certificate)
+        text = RACK.format(scheme="gnmi", ocs=f"{service.host}:{service.port}")
+        option = f", options: {{certificates: {tmp_path}/trusted.pem}}}}"
+        file.write_text(text.replace("size: 6x5}", f"size: 6x5{option}"))
+        result = run("ask", file, "ocs", "show version", "--yes")
+    assert result.exit_code == 2, result.output
+    assert "ocs takes no commands of one line over gnmi" in result.stderr
+    assert "such as gnmic" in result.stderr

@@ -4,6 +4,7 @@ import contextlib
 import re
 import shlex
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from lightrig.instruments.clock import Clock, Span
@@ -148,6 +149,26 @@ class SonicCommandLine(SonicSwitch):
         override = next(each for each, passes in OVERRIDES.items() if passes == is_open)
         for port in ports:
             self._run_config("ocs", "port", "state", self._port_id(port), override)
+
+    def ask(self, command: str) -> str:
+        """Run one line of the switch's shell; return what it prints, standard output first.
+
+        Where an error or an output contains the password of the login, it is masked. Raises
+        `DeniedError` for another exit status than 0, with code `CANNOT` for what is no line.
+        """
+        _, password = self.endpoint.login or ("", None)
+        if not command.strip() or not command.isprintable():
+            raise self.refused("expected one line of a shell", command=repr(command))
+        if password and password in command:
+            text = "it contains the password of the login, which this session uses by itself"
+            raise self.refused(text)
+        commands = self._connected()
+        result = commands.start(["sh", "-c", command]).result(self._time_of_changes)
+        masked = commands.trace.masked
+        result = replace(result, stdout=masked(result.stdout), stderr=masked(result.stderr))
+        if result.status:
+            raise self._failed_command(command, result, result.stdout.splitlines())
+        return (result.stdout + result.stderr).removesuffix("\n")
 
     def save_configuration(self) -> None:
         """Save the configuration: `config save -y`."""
@@ -320,6 +341,7 @@ class SonicCommandLine(SonicSwitch):
                 wire=str(self.endpoint),
                 timeout_ns=self.endpoint.timeouts.reply_ns or DEFAULT_TIMEOUT,
             )
+            self._commands.trace.mask(password or "")
             self._commands.advice = f"{self._commands.advice} {LONGER}"
         return self._commands
 
