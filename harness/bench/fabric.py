@@ -21,7 +21,12 @@ from lightrig.harness.bench.bench import Bench
 from lightrig.harness.bench.interlocks import PowerBudget
 from lightrig.harness.bench.lab_folder import LabFolderError
 from lightrig.harness.bench.restoring import InitialStates, Obstacles
-from lightrig.harness.bench.saved_state import SavedCircuits, SavedStates, as_texts
+from lightrig.harness.bench.saved_state import (
+    SavedCircuits,
+    SavedSettings,
+    SavedStates,
+    as_texts,
+)
 from lightrig.instruments.clock import Span
 from lightrig.instruments.core.capabilities import Operation, OpticalSwitch
 from lightrig.instruments.core.errors import NotDoneError
@@ -183,6 +188,9 @@ class Fabric(InitialStates[SavedCircuits]):
         if ports := state.recabled(now.cabling):
             found.append(f"recabled since: port {', '.join(ports)}")
         return found
+
+    def _beside(self, now: SavedCircuits) -> Sequence[SavedSettings]:
+        return (SavedSettings(now.origin, {}),)
 
     def _beyond(self, state: SavedCircuits, now: SavedCircuits) -> str:
         restored = state.found | state.end

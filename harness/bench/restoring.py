@@ -20,6 +20,7 @@ from lightrig.harness.bench.lease import identity_key
 from lightrig.harness.bench.saved_state import (
     BenchStates,
     Origin,
+    SavedState,
     SavedStateError,
     SavedStates,
     State,
@@ -171,6 +172,15 @@ class InitialStates(ABC, Generic[State]):
     def _beyond(self, state: State, now: State) -> str:
         """Return why `state` would change what is not this testbed's; empty if it would not."""
 
+    def _beside(self, now: State) -> Sequence[SavedState]:
+        """Return what an instrument's states of other kinds are like.
+
+        Each is of the same account: neither of two could restore what it has changed of one
+        instrument, since the state of the other one keeps it off.
+        """
+        del now
+        return ()
+
     def _same(self, wanted: Any, now: State) -> bool:
         """Whether an instrument holds `wanted` now, circuits or values by setting."""
         return bool(wanted == now.found)
@@ -199,7 +209,11 @@ class InitialStates(ABC, Generic[State]):
             for name, now in zip(names, present, strict=True):
                 store = self.states.store_of(name)
                 try:
-                    state = store.load(now, self._known) if store is not None else None
+                    state = None
+                    if store is not None:
+                        state = store.load(now, self._known)
+                        for beside in self._beside(now):
+                            store.check_owner(beside)
                 except SavedStateError as error:
                     conflicts.append(f"{name} is not used: {error}")
                     continue

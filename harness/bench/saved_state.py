@@ -310,6 +310,15 @@ class SavedStates:
             state = self._read(renamed[0]) if renamed else None
         return state if isinstance(state, type(like)) else None
 
+    def check_owner(self, like: SavedState) -> None:
+        """Raise `UntrustedStateError` for a state like `like` that another account has written."""
+        try:
+            self._read(_name_of(like))
+        except UntrustedStateError:
+            raise
+        except SavedStateError:
+            return  # its own commands say so
+
     def read_all(self) -> tuple[list[SavedState], list[SavedStateError]]:
         """Return every state in the folder, oldest first, and why others are not used.
 

@@ -16,9 +16,14 @@ from lightrig.harness.bench.restoring import (
     Obstacles,
     ignore,
 )
-from lightrig.harness.bench.saved_state import SavedSettings, SavedStateError, Value
+from lightrig.harness.bench.saved_state import (
+    SavedCircuits,
+    SavedSettings,
+    SavedStateError,
+    Value,
+)
 from lightrig.instruments.core.capabilities import HasSettings
-from lightrig.testbeds import LightrigError
+from lightrig.testbeds import Circuit, LightrigError
 
 
 class LightNotRaisedError(LightrigError):
@@ -102,6 +107,12 @@ class SavedInstruments(InitialStates[SavedSettings]):
         if not unknown:
             return ""
         return f"its saved state has settings that are not this testbed's: {', '.join(unknown)}"
+
+    def _beside(self, now: SavedSettings) -> Sequence[SavedCircuits]:
+        if now.origin.instrument not in self.bench.switches:
+            return ()
+        none: frozenset[Circuit] = frozenset()
+        return (SavedCircuits(now.origin, none, {}, none, none),)
 
     def _end_light(self) -> None:
         self.restore_off()

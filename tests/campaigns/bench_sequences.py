@@ -3,7 +3,7 @@
 `BENCH_SEQUENCES` (default 200) sequences of `BENCH_STEPS` (8) of connect, disconnect, set, apply,
 ask (queries, one in ten that changes something), restore, and kill -9 during one of them, drawn by
 `BENCH_SEED` (1), on a served Polatis and attenuator. After each command a TL1 client and a SCPI
-client of this campaign read all circuits and the attenuation: they are what the model says, ports
+client of this campaign read all circuits, shutters and the attenuation: as the model says, ports
 outside the testbed are as they were but for an ask that named them, and an account that another
 one's saved state keeps off is refused with that account's name. At the end restore undoes or names
 all that was changed. A killed command may have done any part of what it would have done.
@@ -37,6 +37,8 @@ LOGIN = "BENCH_LOGIN"
 USER, PASSWORD = "bench", "sequences"
 INGRESS, EGRESS = range(1, 5), range(9, 13)
 FOREIGN = {(5, 14), (8, 13)}
+CLOSED = {2, 7, 12, 15}
+"""Ports whose shutters are closed at first; 7 and 15 are not the testbed's."""
 PLANS = {
     "straight": {(1, 11), (3, 9), (2, 12), (4, 10)},
     "crossed": {(1, 12), (4, 9), (2, 11), (3, 10)},
@@ -80,7 +82,8 @@ class Client:
     def tl1(self, command: str) -> str:
         self._tl1.sendall(command.encode())
         answer = b""
-        while not answer.rstrip().endswith(b";"):
+        # Between answers come reports of ports that were opened and closed.
+        while not re.search(rb"(COMPLD|DENY)[^;]*;\s*$", answer):
             answer += self._tl1.recv(65536)
         assert b"COMPLD" in answer, (command, answer)
         return answer.decode()
@@ -88,6 +91,13 @@ class Client:
     def circuits(self) -> Pairs:
         found = re.findall(r'"(\d+),(\d+)"', self.tl1("RTRV-PATCH:::2:;"))
         return frozenset((int(i), int(e)) for i, e in found if int(e))
+
+    def closed(self) -> frozenset[int]:
+        """Return the ports whose shutters are closed, of all."""
+        ports = "&".join(map(str, range(1, 17)))
+        found = re.findall(r'"(\d+):(OPEN|CLOSED)"', self.tl1(f"RTRV-PORT-SHUTTER::{ports}:5:;"))
+        assert len(found) == 16, found
+        return frozenset(int(port) for port, state in found if state == "CLOSED")
 
     def attenuation(self) -> float:
         self._scpi.sendall(b":INP1:ATT?\n")
@@ -99,6 +109,10 @@ class Client:
             self.tl1(f"DLT-PATCH::{ingress}:3:;")
         for ingress, egress in FOREIGN:
             self.tl1(f"ENT-PATCH::{ingress},{egress}:4:;")
+        for port in self.closed() - CLOSED:
+            self.tl1(f"RLS-PORT-SHUTTER::{port}:6:;")
+        for port in CLOSED - self.closed():
+            self.tl1(f"OPR-PORT-SHUTTER::{port}:7:;")
         self._scpi.sendall(b":INP1:ATT 0\n")
 
     def close(self) -> None:
@@ -113,7 +127,7 @@ def _connected(address: str) -> socket.socket:
 
 @dataclass(frozen=True)
 class Model:
-    """The lab: circuits and attenuation, what was found, and whose saved state there is.
+    """The lab: circuits, attenuation, closed shutters, as found, and whose saved states there are.
 
     doubt: whether a kill may have left something that a restore does not undo by itself.
     """
@@ -124,7 +138,18 @@ class Model:
     found_db: float = 0.0
     owner: int | None = None
     owner_db: int | None = None
+    closed: frozenset[int] = frozenset(CLOSED)
+    found_closed: frozenset[int] = frozenset()
+    owner_closed: int | None = None
     doubt: bool = False
+
+    def other(self, who: int) -> int | None:
+        """Return the account that keeps `who` off the switch, if one does."""
+        return next((o for o in (self.owner, self.owner_closed) if o not in (None, who)), None)
+
+    @property
+    def owners(self) -> tuple[int | None, int | None, int | None]:
+        return self.owner, self.owner_db, self.owner_closed
 
 
 def ours(pairs: Iterable[tuple[int, int]]) -> Pairs:
@@ -142,7 +167,15 @@ def after_setting(now: Model, who: int, db: float) -> Model:
     return replace(now, db=db, found_db=found, owner_db=None if db == found else who)
 
 
+def after_shutters(now: Model, who: int, closed: frozenset[int]) -> Model:
+    found = now.found_closed if now.owner_closed else now.closed
+    owner = None if closed == found else who
+    return replace(now, closed=closed, found_closed=found, owner_closed=owner)
+
+
 def after_restore(now: Model, who: int) -> Model:
+    if now.owner_closed == who:
+        now = replace(now, closed=now.found_closed, owner_closed=None)
     mine, mine_db = now.owner == who, now.owner_db == who
     circuits = ours(now.found) | (now.circuits - ours(now.circuits)) if mine else now.circuits
     now = replace(now, db=now.found_db if mine_db else now.db, circuits=circuits)
@@ -169,8 +202,10 @@ def drawn(dice: random.Random, now: Model, who: int) -> Step:
     """Draw a command, and say by the model how it ends."""
     kind = dice.choice(("connect", "connect", "disconnect", "set", "apply", "ask", "restore"))
     if kind == "restore":
-        other = next((o for o in (now.owner, now.owner_db) if o not in (None, who)), None)
+        other = next((o for o in now.owners if o not in (None, who)), None)
         return Step(who, ("restore",), 3 if other else 0, after_restore(now, who), other)
+    if kind == "set" and dice.random() < 0.5:
+        return _shuttered(dice, now, who)
     if kind == "set":
         db = float(dice.randint(0, 6))
         words = ("set", f"voa.1.attenuation={db:g}dB")
@@ -179,10 +214,30 @@ def drawn(dice: random.Random, now: Model, who: int) -> Step:
         return Step(who, words, 0, after_setting(now, who, db))
     words, status, circuits = _of_switch(dice, now, kind)
     there = kind == "connect" and circuits == now.circuits  # nothing is to be done
-    if now.owner not in (None, who) and status == 0 and not there:
-        return Step(who, words, 3, now, now.owner)
+    if now.other(who) and status == 0 and not there:
+        return Step(who, words, 3, now, now.other(who))
+    if kind == "ask" and words[-1].startswith(("OPR", "RLS")):
+        port = int(words[-1].split(":")[2])
+        after = after_shutters(now, who, _with(now.closed, port, closes=words[-1][0] == "O"))
+        return Step(who, words, 0, after, asks=True)
     after = after_circuits(now, who, circuits) if status == 0 and not there else now
     return Step(who, words, status, after, asks=kind == "ask" and circuits != now.circuits)
+
+
+def _shuttered(dice: random.Random, now: Model, who: int) -> Step:
+    """Draw a shutter to close or open; one in eight is of a port that is not the testbed's."""
+    port = dice.choice([*INGRESS, *EGRESS] if dice.random() < 7 / 8 else [6, 7, 15, 16])
+    closes = dice.random() < 0.5
+    words = ("set", f"ocs.{port}.shutter={'closed' if closes else 'open'}")
+    if port not in (*INGRESS, *EGRESS):
+        return Step(who, words, 2, now)
+    if now.other(who):
+        return Step(who, words, 3, now, now.other(who))
+    return Step(who, words, 0, after_shutters(now, who, _with(now.closed, port, closes=closes)))
+
+
+def _with(closed: frozenset[int], port: int, *, closes: bool) -> frozenset[int]:
+    return closed | {port} if closes else closed - {port}
 
 
 def _of_switch(dice: random.Random, now: Model, kind: str) -> tuple[tuple[str, ...], int, Pairs]:
@@ -209,11 +264,14 @@ def _of_switch(dice: random.Random, now: Model, kind: str) -> tuple[tuple[str, .
 
 
 def _asked(dice: random.Random, circuits: Pairs) -> tuple[tuple[str, ...], int, Pairs]:
-    """Draw a query, or one command in ten that makes or unmakes a circuit."""
+    """Draw a query, or one command in ten that changes a circuit or a shutter of the testbed's."""
     words = ("ask", "--yes", "ocs")
     if dice.random() >= 0.1:
         query = dice.choice(("RTRV-PATCH:::1:;", "RTRV-NETYPE:::1:;"))
         return (*words, query), 0, circuits
+    if dice.random() < 1 / 3:
+        verb, port = dice.choice(("OPR", "RLS")), dice.choice([*INGRESS, *EGRESS])
+        return (*words, f"{verb}-PORT-SHUTTER::{port}:1:;"), 0, circuits
     foreign = dice.random() < 0.5
     sides = (range(5, 9), range(13, 17)) if foreign else (INGRESS, EGRESS)
     used = {port for pair in circuits for port in pair}
@@ -282,6 +340,7 @@ class Bench:
             ("connect", "ocs.1", "ocs.10"),
             ("disconnect", "ocs.5", "ocs.14"),
             ("set", "voa.1.attenuation=3dB"),
+            ("set", "ocs.1.shutter=closed"),
             ("apply", "straight"),
             ("ask", "--yes", "ocs", "RTRV-PATCH:::1:;"),
             ("restore",),
@@ -290,17 +349,19 @@ class Bench:
             with redirect_stdout(text), redirect_stderr(text), suppress(SystemExit):
                 self._command(Step(0, words, 0, Model(frozenset())))
 
-    def owners(self) -> tuple[int | None, int | None]:
-        """Return whose saved states there are, of the switch and of the attenuator."""
+    def owners(self) -> tuple[int | None, int | None, int | None]:
+        """Return whose saved states there are: of circuits, the attenuator and shutters."""
         found: dict[str, int] = {}
         for path in (self.folder / "state").rglob("*.found.json"):
-            name = str(json.loads(path.read_text())["origin"]["instrument"])
+            state = json.loads(path.read_text())
+            name = "circuits" if "cabling" in state else str(state["origin"]["instrument"])
             found[name] = path.stat().st_uid
-        return found.get("ocs"), found.get("voa")
+        return found.get("circuits"), found.get("voa"), found.get("ocs")
 
     def judge(self, step: Step, before: Model, status: int | None) -> Model:
         """Compare what is there with the model; return the model of what is there."""
         circuits, db = self.client.circuits(), self.client.attenuation()
+        closed = self.client.closed()
         if LATE in self.printed:  # the lab is on this machine, which may be busy
             self.counts["answered too late"] += 1
             status = None
@@ -316,20 +377,26 @@ class Bench:
                 wrong.append(f"{step.refused} is not named")
             if (circuits, db) != (after.circuits, after.db):
                 wrong.append(f"found {sorted(circuits)} {db}, not {sorted(after.circuits)}")
-            if owners != (after.owner, after.owner_db) and not before.doubt:
-                wrong.append(f"states of {owners}, not {(after.owner, after.owner_db)}")
+            if closed != after.closed:
+                wrong.append(f"closed {sorted(closed)}, not {sorted(after.closed)}")
+            if owners != after.owners and not before.doubt:
+                wrong.append(f"states of {owners}, not {after.owners}")
             self.problems += [f"{step.who} {' '.join(step.words)}: {one}" for one in wrong]
             if wrong:
                 self.problems.append(self.printed[-600:])
         elif not before.circuits & step.after.circuits <= circuits <= (
             before.circuits | step.after.circuits
-        ) or db not in (before.db, step.after.db):
-            self.problems.append(f"killed {step.words}: {sorted(circuits)} {db}")
-        owner, owner_db = owners
+        ) or (db, closed) not in [(a.db, a.closed) for a in (before, step.after)]:
+            self.problems.append(f"killed {step.words}: {sorted(circuits)} {db} {sorted(closed)}")
+        owner, owner_db, owner_closed = owners
         found = before.found if before.owner else before.circuits
         found_db = before.found_db if before.owner_db else before.db
         doubt = after.doubt or before.doubt or killed
-        return Model(circuits, db, found, found_db, owner, owner_db, doubt and any(owners))
+        found_closed = before.found_closed if before.owner_closed else before.closed
+        return Model(
+            *(circuits, db, found, found_db, owner, owner_db),
+            *(closed, found_closed, owner_closed, doubt and any(owners)),
+        )
 
 
 def set_of(rest: list[str], options: list[str]) -> Iterator[str]:
@@ -357,10 +424,8 @@ def sequence(bench: Bench, number: int, steps: int, seed: int) -> list[str]:
         bench.counts["refused for the other account"] += step.refused is not None
         bench.counts["asks that change"] += step.asks
         if status is None:
-            kind = (
-                "changed" if before.circuits != lab.circuits or before.db != lab.db else "did not"
-            )
-            bench.counts[f"killed, {kind}"] += 1
+            was, now = ((each.circuits, each.db, each.closed) for each in (before, lab))
+            bench.counts[f"killed, {'changed' if was != now else 'did not'}"] += 1
     for who in bench.accounts:
         finish(bench, lab, who)
     circuits = bench.client.circuits()
@@ -368,6 +433,8 @@ def sequence(bench: Bench, number: int, steps: int, seed: int) -> list[str]:
         bench.problems.append(f"left changed at the end: {sorted(changed)}")
     if bench.client.attenuation() != begin.db:
         bench.problems.append(f"left at {bench.client.attenuation()} dB")
+    if bench.client.closed() != CLOSED:
+        bench.problems.append(f"left with {sorted(bench.client.closed())} closed")
     if any(bench.owners()):
         bench.problems.append(f"states are left of {bench.owners()}")
     return bench.problems
@@ -379,8 +446,10 @@ def finish(bench: Bench, lab: Model, who: int) -> None:
     if status == 3 and who in bench.owners():
         differing = ours(bench.client.circuits()) ^ ours(lab.found)
         printed = bench.printed
-        if not any(f"{i}>{e}" in printed for i, e in differing):
-            bench.problems.append(f"restore names none of {sorted(differing)}: {printed[-600:]}")
+        shut = bench.client.closed() ^ lab.found_closed if lab.owner_closed else ()
+        names = [*(f"{i}>{e}" for i, e in differing), *(f"shutter {port} " for port in shut)]
+        if not any(name in printed for name in names):
+            bench.problems.append(f"restore names none of {sorted(names)}: {printed[-600:]}")
         bench.run(Step(who, ("restore", "--force"), 0, lab))
 
 

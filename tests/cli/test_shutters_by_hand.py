@@ -4,12 +4,14 @@ What the switch does is read by a session of the test's own, over TL1.
 """
 
 import contextlib
+import os
 import re
 import signal
 import subprocess
 import sys
 
 import pytest
+from bench.accounts import ANN, needs_accounts
 from bench.served_lab import FOREIGN, LEFT, ServedLab, set_circuits
 from typer.testing import CliRunner
 
@@ -183,6 +185,28 @@ def test_a_raw_command_that_closes_a_shutter_is_undone(lab):
     assert closed(lab) == FOUND_CLOSED | {4}
     assert run("restore", lab.file).exit_code == 0
     assert closed(lab) == FOUND_CLOSED
+
+
+@needs_accounts
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        (("set", "ocs.3.shutter=closed"), ("connect", "ocs.4", "ocs.10")),
+        (("connect", "ocs.4", "ocs.10"), ("set", "ocs.3.shutter=closed")),
+    ],
+    ids=["shutters", "circuits"],
+)
+def test_a_switch_that_one_account_has_changed_is_not_changed_by_another(lab, first, second):
+    """Each would keep the other one from restoring what it has changed."""
+    assert run(first[0], lab.file, *first[1:]).exit_code == 0
+    (state,) = stored(lab)
+    os.chown(state, ANN, -1)
+    before = lab.switch.circuits(), closed(lab)
+    result = run(second[0], lab.file, *second[1:])
+    assert result.exit_code == 3, result.output
+    assert f"ask account {ANN} to run `lightrig restore`" in result.stderr
+    assert (lab.switch.circuits(), closed(lab)) == before
+    assert stored(lab) == [state]
 
 
 BRIGHT = """
