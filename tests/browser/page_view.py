@@ -8,6 +8,9 @@ from pathlib import Path
 from playwright.sync_api import Browser, ConsoleMessage, Page
 
 READY = "document.documentElement.dataset.ready === 'yes'"
+"""What the script of a page says when it has drawn everything."""
+LOADED = "document.readyState === 'complete'"
+"""The same of a page without a script."""
 PHONE = 390
 """Width of a telephone, in CSS pixels."""
 
@@ -18,6 +21,7 @@ class PageView:
 
     page: Page
     path: Path
+    ready: str = READY
     errors: list[str] = field(default_factory=list)
     requests: list[str] = field(default_factory=list)
 
@@ -30,7 +34,7 @@ class PageView:
         self.errors.clear()
         self.requests.clear()
         self.page.goto(self.path.resolve().as_uri())
-        self.page.wait_for_function(READY)
+        self.page.wait_for_function(self.ready)
 
     def note_console(self, message: ConsoleMessage) -> None:
         if message.type in {"error", "assert"}:
@@ -52,16 +56,22 @@ class PageView:
 
 @contextlib.contextmanager
 def opened_page(
-    browser: Browser, path: Path, *, width: int = 1280, height: int = 900, dark: bool = False
+    browser: Browser,
+    path: Path,
+    *,
+    width: int = 1280,
+    height: int = 900,
+    dark: bool = False,
+    ready: str = READY,
 ) -> Iterator[PageView]:
-    """Open a file on a screen of that size, and wait until its script is ready."""
+    """Open a file on a screen of that size, and wait until it is `ready`."""
     context = browser.new_context(
         viewport={"width": width, "height": height},
         is_mobile=width <= PHONE,
         color_scheme="dark" if dark else "light",
     )
     with contextlib.closing(context):
-        view = PageView(context.new_page(), path)
+        view = PageView(context.new_page(), path, ready)
         view.page.on("pageerror", lambda error: view.errors.append(str(error)))
         view.page.on("console", view.note_console)
         view.page.on("request", lambda request: view.requests.append(request.url))

@@ -165,6 +165,45 @@ def slowdowns(rate_bps: float, models: Sequence[str]) -> Sequence[Curve]:
     return curves
 
 
+def breakdown(rate_bps: float, model: str) -> Sequence[Curve]:
+    """Return the time in ns of the parts of an iteration, by fabric (Fig. 10b).
+
+    The pipeline's bubble lengthens each part but the reduction of gradients.
+    """
+    one = MODELS[model]
+    fabrics = {
+        "switch": [SWITCH],
+        "ACOS": [FabricTimes(1.0, tax) for tax in _expanders()],
+        "3D torus": [FabricTimes(TORUS_SHARE, _torus_exchange(one))],
+    }
+    curves = []
+    for name, each in fabrics.items():
+        parts = [_parts(one, fabric, rate_bps) for fabric in each]
+        drawn = {part: [found[part] for found in parts] for part in parts[0]}
+        if len(each) > 1:
+            curves.append(_drawn(name, drawn))
+        else:
+            curves.append(exact_curve(name, {part: found[0] for part, found in drawn.items()}))
+    return curves
+
+
+def _parts(model: Model, fabric: FabricTimes, rate_bps: float) -> Mapping[str, float]:
+    """Return the parts of an iteration as what it is shorter by without them, in ns."""
+
+    def time(one: Model, ring: float, exchange: float) -> float:
+        return 1e9 * iteration_seconds(one, FabricTimes(ring, exchange), rate_bps)
+
+    computed = time(model, 0.0, 0.0)
+    rings = time(model, fabric.ring, 0.0)
+    activations = time(replace(model, parameters=0.0), fabric.ring, 0.0)
+    return {
+        "computation": computed,
+        "TP and PP": activations - computed,
+        "EP": time(model, fabric.ring, fabric.all_to_all) - rings,
+        "DP": rings - activations,
+    }
+
+
 def slowdowns_by_sequence() -> Sequence[Curve]:
     """Return Qwen-2's iteration time on ACOS over a switch's, by tokens (Table 9)."""
     models = {
@@ -261,6 +300,7 @@ FIGURES: Figures = {
     "generated-halls": generated_halls,
     "iteration-times": iteration_times,
     "slowdowns": slowdowns,
+    "breakdown": breakdown,
     "slowdowns-by-sequence": slowdowns_by_sequence,
     "exchanges-by-size": exchanges_by_size,
     "degraded-exchanges": degraded_exchanges,
