@@ -88,3 +88,20 @@ def test_series_that_the_text_names_are_in_the_order_of_the_text(tmp_path):
         "MixNet",
     ]
     assert "TopoOpt" in drawn("mixnet", "11", tmp_path).panels[0].absent
+
+
+def test_parts_of_an_iteration_make_it_up(tmp_path):
+    """Llama 4 Maverick: 17e9 parameters at work, 6 FLOPs each, 1,024 x 4,096 tokens on 1,024 H200
+    at 40 % of 989 TFLOPS, longer by 7 stages of 16 micro-batches that wait. Each GPU reduces its
+    part of 400e9 parameters of 2 bytes, of 64 x 32 GPUs, twice 15 / 16, at 100 bytes a ns."""
+    figure = drawn("acos", "10", tmp_path)
+    whole = {one.curve.name: one.curve.y[0] for one in figure.panels[0].series}
+    parts = {one.curve.name: one.curve for one in figure.panels[-1].series}
+    assert {name: sum(one.y) for name, one in parts.items()} == pytest.approx(whole)
+    computed = 6 * 17e9 * 1024 * 4096 / (1024 * 0.4 * 989e12) * 1e9 * (1 + 7 / 16)
+    reduced = 2 * 15 / 16 * 2 * 400e9 / 64 / 32 / 100
+    assert parts["switch"].at("computation").value == pytest.approx(computed)
+    assert parts["switch"].at("DP").value == pytest.approx(reduced)
+    assert parts["3D torus"].at("DP").value == pytest.approx(3 * reduced)
+    assert parts["ACOS"].at("TP and PP").value == parts["switch"].at("TP and PP").value
+    assert parts["ACOS"].at("EP").value > parts["switch"].at("EP").value
