@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import numpy as np
 
@@ -11,9 +12,53 @@ from lightrig.harness.report.escaping import text
 from lightrig.harness.report.frames import Series, TestFrame
 from lightrig.harness.report.reconfiguration_section import timeline
 from lightrig.harness.report.style import figure_style
+from lightrig.instruments.clock import Span
+from lightrig.instruments.core.stages import StageName
 
-if TYPE_CHECKING:
-    from lightrig.harness.measure.stages import Reconfiguration
+
+class SeenStage(Protocol):
+    """A stage of an event at one port."""
+
+    @property
+    def subject(self) -> str:
+        """The port."""
+
+    @property
+    def stage(self) -> str:
+        """The stage."""
+
+
+class TimedEvent(Protocol):
+    """An event as `harness.measure.stages.Reconfiguration` has it; times are in ns."""
+
+    @property
+    def plan(self) -> str:
+        """The plan that was applied."""
+
+    @property
+    def moved(self) -> int:
+        """How many circuits were made."""
+
+    @property
+    def simulated(self) -> bool:
+        """Whether any part of it is simulated."""
+
+    @property
+    def seen(self) -> Sequence[SeenStage]:
+        """Every stage of every port."""
+
+    @property
+    def seen_after(self) -> Sequence[Span]:
+        """How long after the command each of `seen` was."""
+
+    def points_after(self) -> Iterator[int]:
+        """Return the most likely time of each of `seen`."""
+
+    def stages(self) -> Mapping[StageName, Span]:
+        """Return each stage of the event as a whole."""
+
+    def points(self) -> Mapping[StageName, int]:
+        """Return the most likely time of each stage as a whole."""
 
 
 class Picture:
@@ -40,7 +85,7 @@ class Picture:
         return self.html
 
 
-def event_timeline(event: Reconfiguration) -> Picture:
+def event_timeline(event: TimedEvent) -> Picture:
     """Draw when each stage of an event came at each port, after the command."""
     series: dict[str, Series] = {}
     points = event.points()

@@ -273,11 +273,17 @@ class _Family:
 def _width(one: NightSeries) -> Numbers:
     """Return the width of the interval of each night's level, by what differs from night to night.
 
-    How far apart observers look is the same every night: it shifts all levels of a time alike. A
-    single sample does not show its scatter.
+    How far apart observers look is the same every night: it shifts all levels of a time alike, and
+    where in it each sample lies differs. So the level is as uncertain as its samples scatter, and
+    no less than the median of n values that are uniform over the width: that has a standard
+    deviation of width / (2 sqrt(n)) (Cramer, Mathematical Methods of Statistics, 28.5), which few
+    samples show too small by chance.
     """
     width = one.upper - one.lower
-    return np.where(one.n > 1, one.sampling, width) if one.unit == "ns" else width
+    if one.unit != "ns":
+        return width
+    uniform = _INTERVAL_OF_SD * width / (2 * np.sqrt(np.maximum(one.n, 1)))
+    return np.maximum(one.sampling, np.minimum(width, uniform))
 
 
 def change_of(rule: Rule, unit: str, before: float, level: float) -> float | None:

@@ -7,20 +7,34 @@ Sources: ethtool(8), which prints the kernel's ETHTOOL_A_LINKSTATE_EXT_STATE in 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Protocol
 
+from lightrig.instruments.servers.host.commands import Reading
+from lightrig.instruments.servers.tools.ethtool_driver import DriverReading
+from lightrig.instruments.servers.tools.ethtool_link import LinkSettings
 from lightrig.instruments.servers.tools.mlxlink import MlxlinkReport
 from lightrig.testbeds import LightrigError
 
-if TYPE_CHECKING:
-    from lightrig.instruments.servers.ports.nic import Nic
+
+class AskedNic(Protocol):
+    """The tools of a server that may give a reason: see `instruments.servers.ports.nic.Nic`."""
+
+    def driver(self, netdev: str) -> Reading[DriverReading]:
+        """The port's driver."""
+
+    def link(self, netdev: str) -> Reading[LinkSettings]:
+        """Whether the driver has a link, and why not."""
+
+    def firmware(self, device: str) -> Reading[MlxlinkReport]:
+        """Firmware readings."""
+
 
 _SECTION, _TOOL = "Troubleshooting Info", "Tool Information"
 _KEYS = ("Status Opcode", "Group Opcode", "Recommendation")
 _FINE = "No issue was observed"
 
 
-def down_reasons(nic: Nic, netdev: str, device: str | None) -> tuple[str, ...]:
+def down_reasons(nic: AskedNic, netdev: str, device: str | None) -> tuple[str, ...]:
     """Return what the vendor's software says about a link that is down, a sentence a tool.
 
     device: the RDMA device, of which firmware is asked where its driver is of Mellanox. A driver
