@@ -131,6 +131,25 @@ def instruments(context: typer.Context, incomplete: str) -> list[str]:
     return [name for name in names if name.startswith(incomplete)]
 
 
+def settings(context: typer.Context, incomplete: str) -> list[str]:
+    """Return what `instruments` does, and the shutters of a switch whose name stands there."""
+    from lightrig.instruments.core.registry import driver  # noqa: PLC0415 - as above
+    from lightrig.testbeds import LightrigError, load  # noqa: PLC0415 - as above
+
+    name, dot, _ = incomplete.partition(".")
+    if not dot:
+        return instruments(context, incomplete)
+    try:
+        testbed = load(Path(context.params.get("file") or ""))
+        if not hasattr(driver(testbed.switches[name].model), "set_shutters"):
+            return []
+    except (LightrigError, OSError, KeyError):
+        return []
+    numbers = sorted(frozenset().union(*testbed.cabling.cabled_ports(name)))
+    found = [f"{name}.{number}.shutter" for number in numbers]
+    return [each for each in found if each.startswith(incomplete)]
+
+
 def ports(context: typer.Context, incomplete: str) -> list[str]:
     """Return the cabled ports of the testbed file that stands in the line."""
     from lightrig.testbeds import LightrigError, load  # noqa: PLC0415 - as above

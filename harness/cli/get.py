@@ -18,7 +18,7 @@ Subjects = Annotated[
     typer.Argument(
         metavar="[SUBJECT]...",
         help="An instrument, a port or a value: laser, ocs.3, laser.power, server0.nic0.p0.",
-        autocompletion=completion.instruments,
+        autocompletion=completion.settings,
     ),
 ]
 

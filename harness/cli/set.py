@@ -35,7 +35,7 @@ Assignments = Annotated[
     typer.Argument(
         metavar="NAME=VALUE...",
         help="A setting and its value with unit: laser.power=0dBm, ocs.17.shutter=closed.",
-        autocompletion=completion.instruments,
+        autocompletion=completion.settings,
     ),
 ]
 

@@ -74,6 +74,19 @@ def test_systems_subcommands_options_and_quantities_are_completed(completions, l
     assert completions(line)[: len(found)] == found
 
 
+@pytest.mark.parametrize("command", ["get", "set"])
+def test_shutters_of_a_switch_that_stands_in_the_line_are_completed(completions, command):
+    line = f"lightrig {command} testbeds/workbench.yaml "
+    assert completions(f"{line}oc") == ["ocs"]
+    assert completions(f"{line}ocs.2") == [
+        "ocs.2.shutter",
+        "ocs.20.shutter",
+        "ocs.21.shutter",
+    ]
+    assert completions(f"{line}laser.2") == [""]
+    assert completions("lightrig set nowhere.yaml ocs.2") == [""]
+
+
 def test_runs_of_the_folder_in_the_line_are_completed(completions, tmp_path):
     for name in ("20260101-1", "20260102-2"):
         (tmp_path / "runs" / name).mkdir(parents=True)
