@@ -136,7 +136,17 @@ class Interlocks:
             )
         # Behind a closed shutter a monitor may see less than will come when it is open.
         closed = frozenset((port,))
-        self._check_circuits(refused, switch, made, frozenset(), circuits, {}, closed)
+        try:
+            self._check_circuits(refused, switch, made, frozenset(), circuits, {}, closed)
+        except InterlockError as error:
+            fiber = self._testbed.cabling.fiber_to(Port(switch, str(port)))
+            if fiber is None or not self._is_unstated(fiber.source):
+                raise
+            source = fiber.source.owner
+            raise InterlockError(
+                f"{error}; `lightrig set` with {source} off before the shutter, in one command, "
+                "knows that no light comes"
+            ) from error
 
     def check_setting(self, name: str, setting: str, value: float) -> None:
         """Raise `InterlockError` if `value` of a setting would let too much light at a receiver.

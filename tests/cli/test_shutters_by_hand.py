@@ -292,6 +292,24 @@ def test_a_shutter_is_closed_whatever_the_light(bright, port):
     assert switch.shutters([port]) == {port: False}
 
 
+def test_restore_names_a_shutter_before_a_source_whose_power_is_not_known(bright):
+    file, switch = bright
+    shine(file, 0.0)
+    assert run("set", file, "ocs.1.shutter=closed").exit_code == 0
+    result = run("restore", file, "--keep-trying", "0")
+    assert result.exit_code == 6, result.output
+    assert "NOT as found: ocs" in result.stderr
+    assert "`lightrig set` with laser off before the shutter, in one command" in result.stderr
+    assert switch.shutters([1]) == {1: False}
+    result = run("set", file, "laser.emission=off", "ocs.1.shutter=open")
+    assert result.exit_code == 0, result.output
+    assert switch.shutters([1]) == {1: True}
+    assert run("restore", file).exit_code == 0
+    with contextlib.closing(bind_only(load(file), {"laser"}, "a test")) as bench:
+        assert bench.instruments["laser"].emission(1)
+    assert not list(file.parent.glob("state/*.found.json"))
+
+
 def test_an_ingress_whose_source_is_named_too_is_judged_by_its_settings(bright):
     file, switch = bright
     switch.set_shutters([1], is_open=False)
