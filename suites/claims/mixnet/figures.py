@@ -22,8 +22,19 @@ from lightrig.harness.systems.mixnet.planning.costs import (
 )
 from lightrig.suites.claims.mixnet.claims import copper_costs
 from lightrig.suites.claims.mixnet.gating import Gating
+from lightrig.suites.claims.mixnet.optical_ports import optical_ports
 from lightrig.suites.claims.mixnet.prediction import top_k_accuracy
+from lightrig.suites.claims.mixnet.prototype import prototype_steps
 from lightrig.suites.claims.mixnet.released import ITERATION_TIMES
+from lightrig.suites.claims.mixnet.simulated_steps import (
+    efficiency_by_size,
+    failures,
+    ratios_by_rate,
+    steps_by_degree,
+    steps_by_latency,
+    steps_by_rate,
+    throughput_by_size,
+)
 
 NETWORKS = {"TopoOpt": "topoopt", "Fat-tree": "fat_tree", "Rail-optimized": "rail_optimized"}
 SERVERS = (128, 256, 512, 1024, 2048, 4096)
@@ -275,5 +286,14 @@ FIGURES: Figures = {
     "link-costs": link_costs,
     "link-cost-ratios": link_cost_ratios,
     "prediction-accuracy": prediction_accuracy,
+    "optical-ports": optical_ports,
+    "prototype-steps": prototype_steps,
+    "failures": failures,
+    "steps-by-rate": steps_by_rate,
+    "ratios-by-rate": ratios_by_rate,
+    "throughput-by-size": throughput_by_size,
+    "efficiency-by-size": efficiency_by_size,
+    "steps-by-degree": steps_by_degree,
+    "steps-by-latency": steps_by_latency,
 }
 """Functions that return series, by the names that results/published/figures uses."""

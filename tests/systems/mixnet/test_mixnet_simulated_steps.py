@@ -8,7 +8,14 @@ import pytest
 from typer.testing import CliRunner
 
 from lightrig.harness.cli.app import application
-from lightrig.harness.systems.mixnet.planning.simulated_fabric import exchange_time, expert_load
+from lightrig.harness.systems.mixnet.planning.simulated_fabric import (
+    Regions,
+    exchange_time,
+    expert_load,
+)
+from lightrig.harness.workloads.collectives import Timing
+from lightrig.harness.workloads.description import Described
+from lightrig.harness.workloads.fabrics import Rates
 
 ROOT = Path(__file__).parents[3]
 MOE = """\
@@ -125,3 +132,25 @@ def test_the_testbed_file_is_its_region(job):
     assert found["step_s"] == named["step_s"]
     assert found["step_s"] != document(job, "mixnet:link=100G,scale_out=50G")["step_s"]
     assert "links of 100 Gbit/s and 8 ranks a server" in found["assumptions"][0]
+
+
+def test_servers_have_nics_of_their_own_and_loads_of_their_own(job):
+    """Without circuits all goes over packets: what a server sends to three, a quarter each, over
+    1.25 bytes a ns. Draws differ, and so do servers whose loads scatter."""
+    workload = Described(job).workload(fold_data=False)
+    rates = Rates(1.25, 1e6, Timing())
+
+    def waited(optical, packet=1.0, skew=0.0, **more):
+        fabric = Regions(rates, 1.25, optical, packet, skew, **more)
+        return fabric.simulate(workload, "static", 0).waits[0]["ep"]
+
+    part = 256 * 1024 * 2 / 4
+    assert waited(0) == pytest.approx(8 * 3 * part / 1.25, rel=1e-2)
+    assert waited(0, packet=1.5) == pytest.approx(8 * 2 * part / 1.25, rel=1e-2)
+    assert waited((0, 2, 2, 2)) == pytest.approx(8 * 3 * part / 1.25, rel=1e-2)
+    assert waited((3, 3, 3, 3)) == pytest.approx(8 * part / 1.25, rel=1e-2)
+    assert waited(3, skew=0.5) != waited(3, skew=0.5, draw=1)
+    assert waited(3) < waited(3, scatter=0.3)
+    assert Regions(rates, 1.25, (0, 3), 1, 0).bill(workload, "block") is None
+    assert Regions(rates, 12.5, 3, 1.5, 0).bill(workload, "block") is None
+    assert Regions(rates, 12.5, 3, 1, 0).bill(workload, "block") is not None

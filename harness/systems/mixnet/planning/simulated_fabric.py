@@ -7,7 +7,7 @@ group have ended the one before.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import inf
 from typing import cast
@@ -30,6 +30,9 @@ from lightrig.harness.workloads.fabrics import Bill, FabricError, Options, Rates
 from lightrig.harness.workloads.graph import Group, Kind, Node, Pattern, Workload, WorkloadError
 from lightrig.harness.workloads.networks import DedicatedLinks, Switching
 from lightrig.harness.workloads.simulator import Simulator, StepTimes
+
+_SEEDS_OF_A_DRAW = 1_000_000
+"""More than there are simulated ranks."""
 
 
 def expert_load(experts: int, skew: float, seed: int) -> Matrix:
@@ -62,7 +65,7 @@ class _Region:
     """The servers of one group of experts."""
 
     def __init__(self, fabric: Regions, servers: int, layers: int, first: str, seed: int) -> None:
-        self._fabric, self._servers = fabric, servers
+        self._fabric, self._servers, self._seed = fabric, servers, seed
         self._placement = Placement(tuple(range(servers)), servers)
         strategy = None if first == "static" else cast("FirstExchange", first)
         self.control = CircuitControl(self._placement, layers, strategy)
@@ -88,8 +91,17 @@ class _Region:
         """Return what each server sends to each in the next all-to-all, in bytes."""
         layer, phase = self.order[self.number]
         if phase == "dispatch":
-            return np.rint(dispatched(amount, self.loads[layer], self._servers))
+            return np.rint(amount * self._shares(layer))
         return self.control.traffic(0, layer, phase)
+
+    def _shares(self, layer: int) -> Matrix:
+        """Return the share of each expert in what each server sends, of a layer."""
+        shares = dispatched(1, self.loads[layer], self._servers)
+        if self._fabric.scatter:
+            random = np.random.default_rng((self._seed, layer, 1))
+            shares = shares * np.exp(self._fabric.scatter * random.standard_normal(shares.shape))
+            shares /= shares.sum(axis=1, keepdims=True)
+        return shares
 
     def planned(self, demand: Matrix) -> LinkCounts:
         """Return the circuits for a demand of pairs."""
@@ -128,9 +140,8 @@ class RegionalCircuits(DedicatedLinks):
         region = self._regions.get(group)
         if region is None:
             layers = self._layers(group)
-            region = _Region(
-                self._fabric, len(group.members), layers, self._first, group.members[0]
-            )
+            seed = group.members[0] + self._fabric.draw * _SEEDS_OF_A_DRAW
+            region = _Region(self._fabric, len(group.members), layers, self._first, seed)
             self._regions[group] = region
         if not region.expects(node):
             raise WorkloadError(
@@ -213,15 +224,19 @@ class RegionalCircuits(DedicatedLinks):
 class Regions:
     """Servers with `optical` NICs on circuits and `packet` NICs on packet switches.
 
-    link: bytes a nanosecond of a NIC. rates: those of a rank where all goes over packets.
+    link: bytes a nanosecond of a NIC. rates: those of a rank where all goes over packets. optical:
+    of all servers, or of each of a region. packet: also a part, of NICs of another rate. draw: the
+    number of the draw of loads. scatter: spread of a server's own loads about those of all.
     """
 
     rates: Rates
     link: float
-    optical: int
-    packet: int
+    optical: int | Sequence[int]
+    packet: float
     skew: float
     modes: tuple[str, ...] = ("block", "predict", "reuse", "static", "packet")
+    draw: int = 0
+    scatter: float = 0.0
 
     def folds(self, mode: str) -> bool:
         """Each server of a region has traffic of its own."""
@@ -246,7 +261,7 @@ class Regions:
             circuits,
             f"loads of experts are drawn, as exp({self.skew:g} x) with x normal: not measured",
             "a server is a tensor-parallel group, with an expert of each layer; what goes over no "
-            f"circuit has its {self.packet} packet NICs",
+            f"circuit has its {self.packet:g} packet NICs",
         )
 
     def scaled(self, factor: float) -> Regions:
@@ -261,25 +276,28 @@ class Regions:
     def bill(self, workload: Workload, mode: str) -> Bill | None:
         """Return the network's cost by the paper's prices (Table 4); it prints no power."""
         prices = PRICES.get(round(self.link * 8))
-        if prices is None:
+        if prices is None or not isinstance(self.optical, int) or self.packet % 1:
             return None
         servers = len(workload.graph_of) * workload.folded.get("DP", 1)
         if mode == "packet":
-            each = fat_tree_cost(prices, self.optical + self.packet)
+            each = fat_tree_cost(prices, self.optical + int(self.packet))
             return Bill(float(each * servers), None, "a fat tree of three tiers, with NICs")
-        each = mixnet_cost(prices, self.optical, self.packet)
+        each = mixnet_cost(prices, self.optical, int(self.packet))
         return Bill(float(each * servers), None, "circuits beside a fat tree, with NICs")
 
-    def simulate(self, workload: Workload, mode: str, switching: Switching) -> StepTimes:
-        """Return the step."""
+    def network(self, workload: Workload, mode: str, switching: Switching) -> DedicatedLinks:
+        """Return the network of a step of that workload."""
         bandwidths, timing = dict(self.rates.bandwidths), self.rates.timing
         if mode == "packet":
-            return Simulator(workload, DedicatedLinks(bandwidths, timing, switched=True)).run()
+            return DedicatedLinks(bandwidths, timing, switched=True)
         ranks = workload.ranks // len(workload.graph_of)
         bandwidths["circuit"] = self.link
         bandwidths["dp"] = bandwidths["pp"] = self.link * self.packet / ranks
-        network = RegionalCircuits(self, workload, bandwidths, timing, switching, mode)
-        return Simulator(workload, network).run()
+        return RegionalCircuits(self, workload, bandwidths, timing, switching, mode)
+
+    def simulate(self, workload: Workload, mode: str, switching: Switching) -> StepTimes:
+        """Return the step."""
+        return Simulator(workload, self.network(workload, mode, switching)).run()
 
 
 def regions(options: Options) -> Regions:
