@@ -283,7 +283,8 @@ def _width(one: NightSeries) -> Numbers:
     if one.unit != "ns":
         return width
     uniform = _INTERVAL_OF_SD * width / (2 * np.sqrt(np.maximum(one.n, 1)))
-    return np.maximum(one.sampling, np.minimum(width, uniform))
+    found: Numbers = np.maximum(one.sampling, np.minimum(width, uniform))
+    return found
 
 
 def change_of(rule: Rule, unit: str, before: float, level: float) -> float | None:
