@@ -83,6 +83,12 @@ figures:
         series: [{computed: prices, basis: printed}]
         printed:
           - {printed: "7", holds: {from: 7, to: 7}, source: Table 1, series: price, at: {x: large}}
+      - title: paid
+        x: {title: size}
+        y: {title: price, unit: "1"}
+        series:
+          - rows: {series: paid, testbed: bench, quantities: {one: experts.step_speedup}}
+            run: "pytest suites"
   "9":
     title: Time on the authors' machines
     section: §7 Costs
@@ -352,3 +358,13 @@ def test_a_terminal_without_utf_8_is_no_error(tmp_path):
     assert ended.returncode == 0, ended.stderr
     assert b"Figure 9. Time line of a reconfiguration" in ended.stdout
     assert b"Traceback" not in ended.stderr
+
+
+def test_a_panel_that_no_run_has_measured_is_left_out_and_said(fabric, tmp_path):
+    target = tmp_path / "8.svg"
+    ended = run("--figure", "8", "--output", str(target))
+    assert ended.exit_code == 0, ended.output
+    assert "Without paid (paid): no run here measured it: pytest suites" in ended.output
+    titles = [each.text for each in ElementTree.parse(target).iter() if each.text]
+    assert "by size" in titles
+    assert "paid" not in titles

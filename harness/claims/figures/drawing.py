@@ -45,7 +45,7 @@ def svg_of(figure: DrawnFigure) -> str:
     mark = " (ours: simulated)" if figure.simulated else ""
     parts.append(word(0, 12, heading + mark, kind="lr-said"))
     top, column, row = 24.0, 0, 0.0
-    for panel in figure.panels:
+    for panel in figure.shown_panels:
         plot = plot_of(panel, names)
         left = column * (WIDTH + _GAP)
         parts.append(word(left, top + 9, panel.panel.part.title, kind="lr-said"))
@@ -53,9 +53,9 @@ def svg_of(figure: DrawnFigure) -> str:
         legend, below = _legend(panel, names, left, top + 16 + plot.height + 8)
         parts += legend
         row, column = max(row, below), column + 1
-        if column == 2 or panel is figure.panels[-1]:
+        if column == 2 or panel is figure.shown_panels[-1]:
             top, row, column = row + 10, 0.0, 0
-    width = WIDTH * 2 + _GAP if len(figure.panels) > 1 else WIDTH
+    width = WIDTH * 2 + _GAP if len(figure.shown_panels) > 1 else WIDTH
     for sentence in notes(figure):
         for line in textwrap.wrap(sentence, round(width / 4.6)):
             parts.append(word(0, top + 8, line))

@@ -1,5 +1,6 @@
 """A figure with its series and its printed values, each compared with ours."""
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -114,6 +115,15 @@ class DrawnFigure:
     def is_drawn(self) -> bool:
         """Whether there is a series of ours."""
         return any(panel.series for panel in self.panels)
+
+    @property
+    def shown_panels(self) -> tuple[DrawnPanel, ...]:
+        """The panels with anything to draw; what the rest lacks is stated below the figure."""
+        return tuple(
+            panel
+            for panel in self.panels
+            if panel.series or any(math.isfinite(one.value.middle) for one in panel.compared)
+        )
 
     def names(self) -> tuple[str, ...]:
         """Return the names of all series in the order of the declaration."""

@@ -53,7 +53,7 @@ def _shown(one: DrawnFigure) -> Mapping[str, object]:
             "legend": [(names.index(each.curve.name), legend_text(each)) for each in panel.series],
             "printed": PRINTED if panel.compared else "",
         }
-        for panel in one.panels
+        for panel in one.shown_panels
     ]
     csv = csv_of([one]) if one.is_drawn else ""
     return {
