@@ -9,11 +9,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated, NamedTuple, NoReturn
 
 import typer
 
 from lightrig.harness.bench import Bench, Fabric, bind_only
+from lightrig.harness.bench.port_shutters import SHUTTER
 from lightrig.harness.cli import completion
 from lightrig.harness.cli.common import (
     BAD_INPUT,
@@ -120,11 +121,12 @@ def connect(request: ConnectRequest) -> None:
             lab_or_limit(lambda: fabric.power_budget.check(Plan(command, {switch: wanted})))
         return blocking, missing
 
-    unmade, made, restorable = _set(
-        testbed, switch, command, request.queue, changed, watch if request.watch else None
+    done = _set(
+        testbed, switch, command, request.queue, changed, watch if request.watch else None, wanted
     )
+    made, unmade, closed = done.made, done.unmade, done.closed
     if as_json:
-        _print(switch, made, unmade, wanted - made, watched)
+        _print(switch, made, unmade, wanted - made, closed, watched)
     elif not made:
         out.print(f"{switch}: {_listed(wanted)} is there already", markup=False)
     else:
@@ -136,7 +138,14 @@ def connect(request: ConnectRequest) -> None:
         out.print(f"{switch}: {_listed(made)} made; before, {before}", markup=False)
         for line in (line for each in watched for line in each.lines):
             out.print(line, soft_wrap=True)
-    _say_state(file, switch, restorable, bool(made))
+    for port in closed or ():
+        err.print(
+            f"the shutter of port {port} of {switch} is closed, so no light passes\n"
+            f"  try       lightrig set {file} {switch}.{port}.{SHUTTER}=open",
+            soft_wrap=True,
+            markup=False,
+        )
+    _say_state(file, switch, done.restorable, bool(made))
     if any(each.problem for each in watched):
         raise typer.Exit(NO)
 
@@ -158,12 +167,21 @@ def disconnect(file: File, a: A, b: B, queue: Queue = "", as_json: AsJson = Fals
         return wanted & ours, frozenset()
 
     command = f"lightrig disconnect {a} {b}"
-    unmade, _, restorable = _set(testbed, switch, command, queue, changed)
+    done = _set(testbed, switch, command, queue, changed)
     if as_json:
-        _print(switch, (), unmade, ())
+        _print(switch, (), done.unmade, ())
     else:
-        out.print(f"{switch}: {_listed(unmade)} unmade", markup=False)
-    _say_state(file, switch, restorable, changed=True)
+        out.print(f"{switch}: {_listed(done.unmade)} unmade", markup=False)
+    _say_state(file, switch, done.restorable, changed=True)
+
+
+class _Done(NamedTuple):
+    """What a command changed: circuits, whether they can be restored, and shutters in the way."""
+
+    unmade: frozenset[Circuit]
+    made: frozenset[Circuit]
+    restorable: bool
+    closed: list[int] | None
 
 
 def _set(
@@ -173,18 +191,27 @@ def _set(
     queue: str,
     changed: Callable[[Fabric], tuple[frozenset[Circuit], frozenset[Circuit]]],
     watch: Callable[[Bench, Fabric, Plan], None] | None = None,
-) -> tuple[frozenset[Circuit], frozenset[Circuit], bool]:
-    """Unmake and make what `changed` returns; return both, and whether it can be restored.
+    lit: Iterable[Circuit] = (),
+) -> _Done:
+    """Unmake and make what `changed` returns.
 
-    watch: makes the change while servers watch it.
+    Args:
+        testbed: has the switch.
+        switch: name of it.
+        command: as typed, the reason of the lease and of the saved state.
+        queue: how long to wait for a lease.
+        changed: returns the circuits to unmake and to make.
+        watch: makes the change while servers watch it.
+        lit: circuits that light should pass, whose closed shutters are returned.
     """
     names = {switch, *(testbed.servers if watch else ())}
     bench = in_turn(testbed, queue, lambda: bind_only(testbed, names, command), names=names)
     with closing(bench):
         fabric = Fabric(bench)
         unmade, made = changed(fabric)
+        closed = _closed_shutters(bench, switch, lit)
         if not unmade and not made:
-            return unmade, made, False
+            return _Done(unmade, made, restorable=False, closed=closed)
         ours, _ = lab(lambda: fabric.present(switch))
         plan = Plan(command, {switch: ours - unmade | made})
         try:
@@ -197,7 +224,18 @@ def _set(
             raise
         if watch is None:
             lab(transition.apply)
-        return unmade, made, bool(lab(lambda: fabric.leave(command)))
+        restorable = bool(lab(lambda: fabric.leave(command)))
+        return _Done(unmade, made, restorable, closed)
+
+
+def _closed_shutters(bench: Bench, switch: str, circuits: Iterable[Circuit]) -> list[int] | None:
+    """Return the ports of circuits whose shutter is closed; None where the switch has none."""
+    shutters = bench.shutters.get(switch)
+    ports = sorted({port for each in circuits for port in (each.ingress, each.egress)})
+    if shutters is None or not ports or lab(lambda: shutters.refusal):
+        return None
+    found = lab(lambda: shutters.read_settings(ports))
+    return [port for port in ports if not found[f"{SHUTTER} {port}"]]
 
 
 def _circuits(testbed: Testbed, a: str, b: str) -> tuple[str, frozenset[Circuit]]:
@@ -280,6 +318,7 @@ def _print(
     made: Iterable[Circuit],
     unmade: Iterable[Circuit],
     present: Iterable[Circuit],
+    closed: list[int] | None = None,
     watched: Sequence[WatchedChange] = (),
 ) -> None:
     events = [
@@ -293,6 +332,7 @@ def _print(
                 "made": [str(c) for c in sorted(made)],
                 "unmade": [str(c) for c in sorted(unmade)],
                 "present": [str(c) for c in sorted(present)],
+                "closed_shutters": closed,
                 **({"event": events[0]} if events else {}),
             }
         ]

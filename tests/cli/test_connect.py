@@ -64,7 +64,13 @@ def test_a_link_is_both_of_its_circuits(lab):
     result = run("connect", lab.file, "server1.nic0.p1", "server0.nic0.p0", "--json")
     assert result.exit_code == 0, result.output
     (row,) = json.loads(result.stdout)
-    assert row == {"switch": "ocs", "made": ["1>12", "4>9"], "unmade": [], "present": []}
+    assert row == {
+        "switch": "ocs",
+        "made": ["1>12", "4>9"],
+        "unmade": [],
+        "present": [],
+        "closed_shutters": [],
+    }
     assert lab.switch.circuits() == FOREIGN | circuits("1>12", "4>9")
 
 

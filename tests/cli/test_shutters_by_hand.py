@@ -4,6 +4,7 @@ What the switch does is read by a session of the test's own, over TL1.
 """
 
 import contextlib
+import json
 import os
 import re
 import signal
@@ -68,6 +69,22 @@ def test_a_shutter_is_closed_and_opened_and_undone(lab):
     assert run("restore", lab.file).exit_code == 0
     assert closed(lab) == FOUND_CLOSED
     assert not stored(lab)
+
+
+@pytest.mark.parametrize(
+    ("ports", "dark"), [(("ocs.1", "ocs.12"), [12]), (("ocs.2", "ocs.12"), [2, 12])]
+)
+def test_connect_names_the_closed_shutters_of_its_circuit(lab, ports, dark):
+    # Made anew, or there already: a person waits for light that cannot come.
+    result = run("connect", lab.file, *ports, "--replace")
+    assert result.exit_code == 0, result.output
+    named = re.findall(r"shutter of port (\d+) of ocs is closed, so no light passes", result.stderr)
+    assert [int(port) for port in named] == dark
+    for port in dark:
+        assert f"lightrig set {lab.file} ocs.{port}.shutter=open" in result.stderr
+    answer = run("connect", lab.file, *ports, "--json")
+    assert json.loads(answer.stdout)[0]["closed_shutters"] == dark
+    assert closed(lab) == FOUND_CLOSED
 
 
 def test_what_is_set_back_by_hand_leaves_nothing_to_restore(lab):
