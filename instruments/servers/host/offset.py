@@ -5,7 +5,7 @@ import warnings
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from lightrig.instruments.clock import Span
 from lightrig.instruments.core.errors import ClockError
@@ -83,12 +83,6 @@ def _wander(distance: int) -> float:
     return seconds * (_WALK * math.sqrt(seconds) + _RAMP * seconds)
 
 
-def _alone(point: _Point, at: int) -> float:
-    """Return the bound that a point sets at the server's stamp `at` whatever the clock's rate."""
-    distance = abs(point.at - at)
-    return point.least + MAXIMUM_RATE * distance + _wander(distance)
-
-
 class _Line:
     """All lines from server time to bench time that a few exchanges allow.
 
@@ -114,7 +108,8 @@ class _Line:
             replies.append(_Point(at, exchange.received - self._bench - at + doubt))
         self._stamps = sorted(point.at for point in (*requests, *replies))
         self._requests, self._replies = requests, replies
-        self._deciding: dict[tuple[int, int], _Deciding] = {}
+        self._count = len(self._stamps)
+        self._deciding: dict[int, dict[int, _Deciding]] = {-1: {}, 1: {}}
 
     def bound(self, stamp: int, side: int) -> int:
         """Return when a stamp was at the earliest (`side` -1) or latest (1), on the bench's clock.
@@ -124,13 +119,40 @@ class _Line:
         outside of them ones that double with the distance.
         """
         at, doubt = self.place(stamp)
-        place = bisect_right(self._stamps, at)
-        last = place == len(self._stamps)
-        if place > 0 and not last:
-            least = self._within(place, at, side)
-        else:
-            outside = abs(at - self._stamps[-1 if last else 0]).bit_length()
-            least = self._within(place + outside if last else -outside, at, side)
+        return self._bound(at, doubt, side)
+
+    def span(self, earliest: int, latest: int) -> tuple[int, int]:
+        """Return the bound of the first stamp from below and that of the second from above."""
+        at, doubt = self.place(earliest)
+        before = self._bound(at, doubt, -1)
+        if latest != earliest:
+            at, doubt = self.place(latest)
+        return before, self._bound(at, doubt, 1)
+
+    def _bound(self, at: int, doubt: int, side: int) -> int:
+        # Some hundreds an event: all is written out, and what decides in an interval is known.
+        interval = bisect_right(self._stamps, at)
+        if interval == self._count:
+            interval += (at - self._stamps[-1]).bit_length()
+        elif interval == 0:
+            interval = -(self._stamps[0] - at).bit_length()
+        known = self._deciding[side]
+        deciding = known[interval] if interval in known else self._decide(interval, side)
+        least = math.inf
+        if deciding.pair is not None:
+            one, two = deciding.pair
+            first, second = one.at - at, two.at - at
+            near = (first if first > 0 else -first) * 1e-9
+            far = (second if second > 0 else -second) * 1e-9
+            near = one.least + near * (_WALK * math.sqrt(near) + _RAMP * near)
+            far = two.least + far * (_WALK * math.sqrt(far) + _RAMP * far)
+            least = (second * near - deciding.sign * first * far) / (second - first)
+        for point in deciding.points:
+            distance = point.at - at if point.at > at else at - point.at
+            seconds = distance * 1e-9
+            alone = point.least + MAXIMUM_RATE * distance
+            alone += seconds * (_WALK * math.sqrt(seconds) + _RAMP * seconds)
+            least = min(least, alone)
         return self._bench + at + side * (math.ceil(least) + doubt)
 
     def allows(self, new: _Exchange) -> bool:
@@ -170,7 +192,7 @@ class _Line:
         Number n lies before stamp n of the exchanges; from their number on, n doublings after the
         last, and from 0 down, n doublings before the first.
         """
-        count = len(self._stamps)
+        count = self._count
         if 0 < number < count:
             return self._stamps[number - 1], self._stamps[number]
         doubled = 1 << (number - count if number > 0 else -number)
@@ -178,66 +200,73 @@ class _Line:
             return self._stamps[-1] + doubled // 2, self._stamps[-1] + doubled
         return self._stamps[0] - doubled, self._stamps[0] - doubled // 2
 
-    def _within(self, interval: int, at: int, side: int) -> float:
-        deciding = self._deciding.get((interval, side))
-        if deciding is None:
-            before, after = self._interval(interval)
-            points = self._kinds(side)[0]
-            alone = [
-                [each.least + MAXIMUM_RATE * abs(each.at - at) for each in points]
-                for at in (before, after)
-            ]
-            nearest = {points[bounds.index(min(bounds))] for bounds in alone}
-            pair, sign = self._decide((before + after) // 2, side)
-            deciding = self._deciding[interval, side] = _Deciding(tuple(nearest), pair, sign)
-        if deciding.pair is None:
-            return min([_alone(point, at) for point in deciding.points])
-        one, two = deciding.pair
-        first, second = one.at - at, two.at - at
-        near, far = one.least + _wander(first), two.least + _wander(second)
-        least = (second * near - deciding.sign * first * far) / (second - first)
+    def _decide(self, interval: int, side: int) -> _Deciding:
+        """Return what bounds the stamps of an interval, and know it from now on."""
+        before, after = self._interval(interval)
+        same, other = self._kinds(side)
+        pair, sign = _deciding_pair(same, other, (before + after) // 2)
         # Between two points of one kind both are as near as can be.
-        return (
-            least
-            if deciding.sign > 0
-            else min([least, *[_alone(each, at) for each in deciding.points]])
-        )
+        nearest: set[_Point] = set()
+        if pair is None or sign < 0:
+            for at in (before, after):
+                bounds = [
+                    each.least + MAXIMUM_RATE * (each.at - at if each.at > at else at - each.at)
+                    for each in same
+                ]
+                nearest.add(same[bounds.index(min(bounds))])
+        found = _Deciding(tuple(nearest), pair, sign)
+        self._deciding[side][interval] = found
+        return found
 
     def _kinds(self, side: int) -> tuple[list[_Point], list[_Point]]:
         """Return the points that bound from one side, and those that bound from the other."""
         return (self._replies, self._requests) if side > 0 else (self._requests, self._replies)
 
-    def _decide(self, at: int, side: int) -> tuple[tuple[_Point, _Point] | None, int]:
-        """Return the pair of points that decides the bound at a stamp, with its sign.
 
-        A point alone bounds only for a given rate of the clock. On two sides of `at`, one of two
-        points of one kind allows a fast clock what the other denies it; on one side, a far point of
-        the other kind bounds the rate at which a near one is extrapolated.
-        """
-        before, after, opposite_before, opposite_after = (
-            [
-                (each, distance := abs(each.at - at), each.least + _wander(distance))
-                for each in kind
-                if (each.at < at) == is_before
-            ]
-            for kind in self._kinds(side)
-            for is_before in (True, False)
+def _deciding_pair(
+    same: Sequence[_Point], other: Sequence[_Point], at: int
+) -> tuple[tuple[_Point, _Point] | None, int]:
+    """Return the pair of points that decides the bound at a stamp, with its sign.
+
+    A point alone bounds only for a given rate of the clock. On two sides of `at`, one of two
+    points of one kind allows a fast clock what the other denies it; on one side, a far point of
+    the other kind bounds the rate at which a near one is extrapolated.
+    """
+    before, after = _placed(same, at, -1), _placed(same, at, 1)
+    opposite_before, opposite_after = _placed(other, at, -1), _placed(other, at, 1)
+    least = min([near + MAXIMUM_RATE * distance for _, distance, near in before + after])
+    pair, pair_sign = None, 1
+    for one, first, near in before:
+        for two, second, far in after:
+            bound = (second * near + first * far) / (second + first)
+            if bound < least:
+                least, pair, pair_sign = bound, (one, two), 1
+    for bounds, opposite in ((before, opposite_before), (after, opposite_after)):
+        for one, first, near in bounds:
+            for two, second, far in opposite:
+                if first < second:
+                    bound = (second * near + first * far) / (second - first)
+                    if bound < least:
+                        least, pair, pair_sign = bound, (one, two), -1
+    return pair, pair_sign
+
+
+_Placed: TypeAlias = tuple[_Point, int, float]
+"""A point, its distance from a stamp, and its bound there for a clock of a steady rate."""
+
+
+def _placed(points: Sequence[_Point], at: int, side: int) -> list[_Placed]:
+    """Return the points before a stamp (`side` -1), or those at it or after (1)."""
+    return [
+        (
+            point,
+            distance := side * (point.at - at),
+            point.least
+            + (seconds := distance * 1e-9) * (_WALK * math.sqrt(seconds) + _RAMP * seconds),
         )
-        least = min([near + MAXIMUM_RATE * distance for _, distance, near in before + after])
-        pair, pair_sign = None, 1
-        for one, first, near in before:
-            for two, second, far in after:
-                bound = (second * near + first * far) / (second + first)
-                if bound < least:
-                    least, pair, pair_sign = bound, (one, two), 1
-        for bounds, opposite in ((before, opposite_before), (after, opposite_after)):
-            for one, first, near in bounds:
-                for two, second, far in opposite:
-                    if first < second:
-                        bound = (second * near + first * far) / (second - first)
-                        if bound < least:
-                            least, pair, pair_sign = bound, (one, two), -1
-        return pair, pair_sign
+        for point in points
+        if (point.at < at) == (side < 0)
+    ]
 
 
 def _jump(line: _Line, stamp: int, earliest: int, latest: int) -> tuple[int, int]:
@@ -366,7 +395,7 @@ class ClockMap:
             raise ValueError("no exchange bounds the offset yet")
         if jump is not None and earliest <= jump[0]:
             raise self._error(jump[1])
-        before, after = line.bound(earliest, -1), line.bound(latest, 1)
+        before, after = line.span(earliest, latest)
         if before > after:
             raise self._error("changes its rate by more than 0.1 ppm per root second")
         return _new_tuple(Span, (before, after))

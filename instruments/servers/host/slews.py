@@ -2,12 +2,24 @@
 
 import math
 from bisect import bisect_left, bisect_right, insort
+from typing import NamedTuple
 
 _HISTORY = 64
 """Replies whose slews are used: of some reconfigurations, each of which has a long wait."""
 
 _RATES = 2
 """Waits that must agree on a rate. One is not enough: it may hold a part of a slew."""
+
+
+class _Wait(NamedTuple):
+    """The time between two replies: their stamps, their slews, and the rates that it allows."""
+
+    begin: int
+    end: int
+    slew_before: int
+    slew_after: int
+    slowest: float
+    fastest: float
 
 
 class Slews:
@@ -25,7 +37,7 @@ class Slews:
     def __init__(self) -> None:
         self._replies: list[tuple[int, int]] = []
         self._stamps: list[int] = []
-        self._rates_of: dict[int, list[float]] = {}
+        self._waits: dict[int, _Wait] = {}
 
     def __bool__(self) -> bool:
         """Whether the slew differs between replies."""
@@ -42,30 +54,42 @@ class Slews:
     def at(self, stamp: int) -> tuple[int, int]:
         """Return the slew at a stamp and its doubt to either side, in ns."""
         after = bisect_left(self._stamps, stamp)
-        known = after < len(self._stamps)
-        if known and self._stamps[after] == stamp:
-            return self._replies[after][1], 2
-        found = []
-        for rate in self._rates(after, stamp):
-            for reply in range(max(after - 1, 0), min(after + 1, len(self._stamps))):
-                at, slew = self._replies[reply]
-                found.append(slew + rate * (stamp - at))
-        least, most = math.floor(min(found)), math.ceil(max(found))
+        # Between two replies lie most stamps, some hundreds an event: no call, no list there.
+        wait = self._waits[after] if after in self._waits else self._wait(after)
+        if wait is None:
+            least, most = self._outside(after, stamp)
+        elif stamp == wait.end:
+            return wait.slew_after, 2
+        else:
+            since, until = stamp - wait.begin, stamp - wait.end
+            low, low_after = wait.slew_before + wait.slowest * since, wait.fastest * until
+            high, high_after = wait.slew_before + wait.fastest * since, wait.slowest * until
+            low_after += wait.slew_after
+            high_after += wait.slew_after
+            least = math.floor(low if low < low_after else low_after)
+            most = math.ceil(high if high > high_after else high_after)
         return (least + most) // 2, (most - least + 1) // 2 + 2
 
-    def _rates(self, after: int, stamp: int) -> list[float]:
-        """Return the rates of correction that waits near reply number `after` allow before it."""
-        stamps, count = self._stamps, len(self._stamps)
-        if 0 < after < count:
-            rates = self._rates_of.get(after)
-            if rates is None:
-                length = stamps[after] - stamps[after - 1]
-                rates = self._rates_of[after] = self._rates_near(after, length)
-                if len(rates) < _RATES:
-                    rates.append(0.0)
-            return rates
-        length = stamp - stamps[-1] if after else stamps[0] - stamp
-        return [*self._rates_near(after, length), 0.0]
+    def _outside(self, after: int, stamp: int) -> tuple[int, int]:
+        """Return the least and the greatest slew before the first reply or after the last."""
+        at, slew = self._replies[-1 if after else 0]
+        if stamp == at:
+            return slew, slew
+        rates = [*self._rates_near(after, abs(stamp - at)), 0.0]
+        found = [slew + rate * (stamp - at) for rate in rates]
+        return math.floor(min(found)), math.ceil(max(found))
+
+    def _wait(self, after: int) -> _Wait | None:
+        """Return the wait that ends with reply number `after`; None where no two enclose it."""
+        if not 0 < after < len(self._stamps):
+            return None
+        (begin, slew_before), (end, slew_after) = self._replies[after - 1 : after + 1]
+        rates = self._rates_near(after, end - begin)
+        if len(rates) < _RATES:
+            rates.append(0.0)
+        found = _Wait(begin, end, slew_before, slew_after, min(rates), max(rates))
+        self._waits[after] = found
+        return found
 
     def _rates_near(self, after: int, length: int) -> list[float]:
         """Return the rates of up to two waits of half of `length`, rather before than after."""
