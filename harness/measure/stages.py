@@ -138,13 +138,23 @@ class Reconfiguration:
 
     def watch_of(self, stage: EventStage, subject: str) -> Watch:
         """Return for how long a subject was watched; an acknowledgement is awaited."""
-        owner = subject.partition(".")[0]
-        awaited = stage.signal == "acknowledged"
-        until = _ENDLESS if awaited else self.watched.get(owner, _ENDLESS)
-        return Watch(self.sent.earliest, until)
+        if stage.signal == "acknowledged":
+            return Watch(self.sent.earliest, _ENDLESS)
+        known = self._watches
+        if subject not in known:
+            until = self.watched.get(subject.partition(".")[0], _ENDLESS)
+            known[subject] = Watch(self.sent.earliest, until)
+        return known[subject]
+
+    @cached_property
+    def _watches(self) -> dict[str, Watch]:
+        """By subject, of stages that are not awaited."""
+        return {}
 
     def spans_flaps(self, port: str, began: Span, ended: Span) -> int:
         """Return how many later flaps of a port lie in an interruption."""
+        if not self.flaps:
+            return 0
         return sum(flap.port == port and flap.within(began, ended) for flap in self.flaps)
 
     def after(self, at: Span) -> Span:
@@ -157,37 +167,45 @@ class Reconfiguration:
         """For each of `seen`, how long after the command it happened."""
         return tuple(self.after(seen.at) for seen in self.seen)
 
+    @cached_property
+    def _numbers_of_stages(self) -> dict[StageName, list[int]]:
+        """Places in `seen` of each stage that is known of the event as a whole."""
+        found: dict[StageName, list[int]] = {seen.stage: [] for seen in self.seen}
+        for number, seen in enumerate(self.seen):
+            found[seen.stage].append(number)
+        for _, stage in self.unseen:
+            found.pop(stage, None)
+        return found
+
     def stages(self) -> dict[StageName, Span]:
         """Each stage of the event as a whole (see `EventStage`), after the command."""
-        spans: dict[StageName, list[Span]] = {}
-        for seen, after in zip(self.seen, self.seen_after, strict=True):
-            spans.setdefault(seen.stage, []).append(after)
-        for _, stage in self.unseen:
-            spans.pop(stage, None)
-        whole = {}
-        for stage, parts in spans.items():
+        after, whole = self.seen_after, {}
+        for stage, numbers in self._numbers_of_stages.items():
             pick = max if STAGES[stage].up else min
             whole[stage] = Span(
-                pick(part.earliest for part in parts), pick(part.latest for part in parts)
+                pick([after[n].earliest for n in numbers]), pick([after[n].latest for n in numbers])
             )
         return whole
 
-    def points_after(self) -> Iterator[int]:
+    def points_after(self) -> Sequence[int]:
         """For each of `seen`, the most likely time after the command."""
+        return self._points_after
+
+    @cached_property
+    def _points_after(self) -> Sequence[int]:
         sent = sum(self.sent) // 2
+        found = []
         for seen, (earliest, latest) in zip(self.seen, self.seen_after, strict=True):
-            middle = (earliest + latest) // 2
-            point = middle if seen.point is None else seen.point - sent
-            yield min(max(point, earliest), latest)
+            point = (earliest + latest) // 2 if seen.point is None else seen.point - sent
+            found += [earliest if point < earliest else latest if point > latest else point]
+        return found
 
     def points(self) -> dict[StageName, int]:
         """Most likely time of each stage of the event as a whole."""
-        found: dict[StageName, int] = {}
-        for seen, point in zip(self.seen, self.points_after(), strict=True):
-            pick = max if STAGES[seen.stage].up else min
-            found[seen.stage] = pick(point, found.get(seen.stage, point))
-        for _, stage in self.unseen:
-            found.pop(stage, None)
+        points, found = self._points_after, {}
+        for stage, numbers in self._numbers_of_stages.items():
+            pick = max if STAGES[stage].up else min
+            found[stage] = pick([points[n] for n in numbers])
         return found
 
     def measured(self, stage: str = "") -> Measured:
@@ -231,15 +249,22 @@ class Reconfiguration:
         shown = self.measured()._repr_html_() if self.stages() else "nothing was seen"
         return f"{shown}{self.plot().html}"
 
-    def outages(self) -> Iterator[Outage]:
+    def outages(self) -> Sequence[Outage]:
         """Return each port's time without carrier, and without datagrams, that is over."""
-        moments = {(seen.subject, seen.stage): seen.at for seen in self.seen}
+        return self._outages
+
+    @cached_property
+    def _outages(self) -> Sequence[Outage]:
+        found = []
         for kind in OUTAGES:
-            for (subject, stage), lost in moments.items():
-                recovered = moments.get((subject, kind.up.name))
-                if stage == kind.down.name and recovered is not None:
-                    flaps = self.spans_flaps(subject, lost, recovered)
-                    yield Outage(subject, kind, _not_negative(recovered.since(lost)), flaps)
+            ends = {seen.subject: seen.at for seen in self.seen if seen.stage == kind.up.name}
+            losses = {seen.subject: seen.at for seen in self.seen if seen.stage == kind.down.name}
+            for subject, lost in losses.items():
+                if subject in ends:
+                    flaps = self.spans_flaps(subject, lost, ends[subject])
+                    length = _not_negative(ends[subject].since(lost))
+                    found.append(Outage(subject, kind, length, flaps))
+        return found
 
 
 class OutageKind(NamedTuple):
@@ -440,7 +465,11 @@ def _happened(flap: Flap, event: Reconfiguration, truth: GroundTruth) -> bool:
 
 def overlaps(true: Sequence[Span], seen: Span) -> bool:
     """Whether any of the true moments or durations may be what was seen."""
-    return any(one.latest >= seen.earliest and one.earliest <= seen.latest for one in true)
+    earliest, latest = seen
+    for one in true:  # noqa: SIM110  # some hundreds an event: no generator
+        if one.latest >= earliest and one.earliest <= latest:
+            return True
+    return False
 
 
 def cost_rows(event: Reconfiguration, fabric: Fabric, number: int) -> Iterator[Row]:

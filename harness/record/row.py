@@ -3,6 +3,7 @@
 Every value is checked when it is made, so that a journal holds nothing that cannot be read back.
 """
 
+import functools
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -104,9 +105,17 @@ class Row:
     conditions: Mapping[str, Scalar] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        check_text("subject", self.subject)
-        check_text("quantity", self.quantity)
-        check_text("unit", self.unit)
+        subject, quantity, unit = self.subject, self.quantity, self.unit
+        # Texts come again and again: one look-up each says that all is well.
+        if not (
+            type(subject) is type(quantity) is type(unit) is str
+            and _is_text(subject)
+            and _is_text(quantity)
+            and _is_text(unit)
+        ):
+            check_text("subject", subject)
+            check_text("quantity", quantity)
+            check_text("unit", unit)
         value, lower, upper = self.value, self.lower, self.upper
         # Nearly all rows are times with both bounds: one comparison says that all is well.
         if not (
@@ -173,15 +182,20 @@ class Context:
 
 def check_text(name: str, text: object) -> None:
     """Raise `RowError` unless `text` is a str that is not empty and that UTF-8 can hold."""
-    if type(text) is str and text and text.isascii():
-        return
     if not isinstance(text, str) or not text:
         raise RowError(f"{name}: found {text!r}, expected text")
-    if not text.isascii():
-        try:
-            text.encode()
-        except UnicodeEncodeError as error:
-            raise RowError(f"{name}: found {text!r}, which is not Unicode text") from error
+    if not _is_text(text):
+        raise RowError(f"{name}: found {text!r}, which is not Unicode text")
+
+
+@functools.lru_cache(maxsize=10_000)
+def _is_text(text: str) -> bool:
+    """Whether `text` is not empty, and UTF-8 can hold it."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return bool(text)
 
 
 def check_number(name: str, number: object) -> None:
@@ -204,8 +218,11 @@ def check_scalars(name: str, values: object) -> None:
     if type(values) is not dict and not isinstance(values, Mapping):
         raise RowError(f"{name}: found {values!r}, expected a mapping")
     for key, value in values.items():
-        check_text(name, key)
+        if not (type(key) is str and _is_text(key)):
+            check_text(name, key)
         if type(value) is int and -_MOST <= value <= _MOST:  # as good as always
+            continue
+        if type(value) is str and (not value or _is_text(value)):
             continue
         if isinstance(value, str):
             if value:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -51,7 +51,7 @@ class TimedEvent(Protocol):
     def seen_after(self) -> Sequence[Span]:
         """How long after the command each of `seen` was."""
 
-    def points_after(self) -> Iterator[int]:
+    def points_after(self) -> Sequence[int]:
         """Return the most likely time of each of `seen`."""
 
     def stages(self) -> Mapping[StageName, Span]:

@@ -19,6 +19,12 @@ Closure judges an event as soon as it is over, and a night of a testbed has mill
 """
 
 
+_LAST = 2**63 - 1
+"""A moment after all others, in ns."""
+
+_new_tuple = tuple.__new__
+"""Makes a named tuple of a sequence in less than half of the time that its class takes."""
+
 _ALIKE = 10_000_000
 """Interruptions whose lengths differ by less, in ns: either may count as the longest."""
 
@@ -59,6 +65,15 @@ class _Moments:
 
     def span(self, index: int) -> Span:
         return Span(self.earliest[index], self.latest[index])
+
+    def between(self, since: int, until: int) -> tuple[Span, ...]:
+        """Return those that may have been after `since` and until `until`."""
+        if self.dropped is not None:
+            self.check(since)
+        begin = bisect_left(self.latest, since)
+        end = bisect_right(self.earliest, until)
+        spans = zip(self.earliest[begin:end], self.latest[begin:end], strict=True)
+        return tuple([_new_tuple(Span, ends) for ends in spans])
 
 
 class GroundTruth:
@@ -145,26 +160,25 @@ class GroundTruth:
 
     def all_moments(self, signal: str, subject: str, watch: Watch, *, up: bool) -> tuple[Span, ...]:
         """Return each moment at which a signal of `subject` came up or went down in an event."""
-        moments = self._moments[subject, signal, up]
-        moments.check(watch.since)
-        begin = bisect_left(moments.latest, watch.since)
-        end = bisect_right(moments.earliest, watch.until.latest)
-        return tuple(map(moments.span, range(begin, end)))
+        return self._moments[subject, signal, up].between(watch.since, watch.until.latest)
 
     def interruptions(self, subject: str, signal: str, watch: Watch) -> list[tuple[Span, Span]]:
         """Return each fall of a signal in an event, and the rise after it, oldest first."""
-        falls = self._moments[subject, signal, False]
-        rises = self._moments[subject, signal, True]
-        falls.check(watch.since)
+        falls = self._moments[subject, signal, False].between(watch.since, _LAST)
+        if not falls:
+            return []
+        rises = self._moments[subject, signal, True].between(falls[0].earliest, _LAST)
         found: list[tuple[Span, Span]] = []
-        fall = bisect_left(falls.latest, watch.since)
-        while fall < len(falls.latest):
-            rises.check(falls.earliest[fall])
-            rise = bisect_left(rises.latest, falls.earliest[fall])
-            if rise == len(rises.latest) or rises.earliest[rise] > watch.until.latest:
+        until, ended, place = watch.until.latest, watch.since, 0
+        for fall in falls:
+            if fall.latest < ended:
+                continue
+            while place < len(rises) and rises[place].latest < fall.earliest:
+                place += 1
+            if place == len(rises) or rises[place].earliest > until:
                 break
-            found.append((falls.span(fall), rises.span(rise)))
-            fall = bisect_left(falls.latest, rises.latest[rise] + 1)
+            found.append((fall, rises[place]))
+            ended = rises[place].latest + 1
         return found
 
     def _longest(self, subject: str, signal: str, watch: Watch) -> list[tuple[Span, Span]]:
