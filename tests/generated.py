@@ -29,6 +29,7 @@ from lightrig.instruments.core.models import models, shipped_drivers
 from lightrig.instruments.core.registry import driver
 from lightrig.testbeds import json_schema
 from lightrig.testbeds.baselines import baselines_schema
+from lightrig.testbeds.exceptions import exceptions_schema
 from lightrig.testbeds.references import references_schema
 
 ROOT = Path(__file__).parents[1]
@@ -264,6 +265,7 @@ GENERATED: dict[str, Callable[[str], str]] = {
     "tests/structure/public_modules.txt": public_modules,
     "testbeds/schema.json": partial(_schema, json_schema),
     "testbeds/baselines.schema.json": partial(_schema, baselines_schema),
+    "testbeds/exceptions.schema.json": partial(_schema, exceptions_schema),
     "testbeds/references.schema.json": partial(_schema, references_schema),
 }
 """Content of each file, made from the present one: pages have parts that are written by hand."""
