@@ -56,6 +56,7 @@ class Finding:
     value, lower, upper: its size with its 95 % interval, in `unit`; None where it has none.
     next_step: how the components can be told apart, or the finding be settled.
     where: to find the components, as far as the testbed file says.
+    meanwhile: lines of the servers' kernels from the time of the test; they explain nothing alone.
     """
 
     kind: str
@@ -68,6 +69,7 @@ class Finding:
     unit: str = ""
     next_step: str = ""
     where: tuple[str, ...] = ()
+    meanwhile: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         return self.evidence
@@ -98,7 +100,8 @@ class Finding:
         elif self.components:
             found.append(f"  because   {' or '.join(map(str, self.components))}")
         found += [f"  at        {place}" for place in self.where]
-        return [*found, *([f"  next      {self.next_step}"] if self.next_step else [])]
+        found += [f"  next      {self.next_step}"] if self.next_step else []
+        return [*found, *(f"  kernel    {line}" for line in self.meanwhile)]
 
     def document(self) -> dict[str, Any]:
         """Return it as plain values, for a journal or an event."""
@@ -110,6 +113,7 @@ class Finding:
         fields = {name: given[name] for name in cls.__dataclass_fields__ if name in given}
         fields["subjects"] = tuple(fields.get("subjects", ()))
         fields["where"] = tuple(fields.get("where", ()))
+        fields["meanwhile"] = tuple(fields.get("meanwhile", ()))
         components = (LabComponent(one["kind"], one["name"]) for one in given.get("components", ()))
         return cls(**{**fields, "components": tuple(components)})
 

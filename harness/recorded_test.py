@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from lightrig.harness.bench import Bench
+from lightrig.harness.bench.kernel_messages import FAMILY, LOST, TOTAL
 from lightrig.harness.doctor import examine_by_reading
 from lightrig.harness.findings import Finding
 from lightrig.harness.measure.closure import unclosed
@@ -88,6 +89,7 @@ class RecordedTest:
             test=name,
         )
         counters.begin()
+        self._logged = bench.kernel.counts()
 
     @property
     def measured(self) -> bool:
@@ -99,8 +101,27 @@ class RecordedTest:
         try:
             if self.measured:
                 self._counters.record(self.recording)
+                self._record_kernel_messages()
         finally:
             self.recording.end(self._bench.clock.now())
+
+    def _record_kernel_messages(self) -> None:
+        """Record how many lines the kernels have logged; simulated time would pass meanwhile."""
+        if self._bench.clock.virtual:
+            return
+        kernel = self._bench.kernel
+        kernel.read()
+        at, event = self._bench.clock.now(), {"event": self.recording.next_event()}
+        counts = kernel.counts() - self._logged
+        rows = []
+        for log in kernel.logs.keys() - kernel.unreadable.keys():
+            found = {kind: count for (where, kind), count in counts.items() if where == log}
+            seen = {TOTAL: sum(found.values()) - found.get(LOST, 0), **found}
+            rows += [
+                Row(log, f"{FAMILY}.{kind}", count, count, count, "1", at)
+                for kind, count in seen.items()
+            ]
+        self.recording.record(rows, event)
 
     def _add_findings(self, findings: Iterable[Finding]) -> None:
         self.found.extend(findings)

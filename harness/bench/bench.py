@@ -9,6 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from lightrig.harness.bench.interlocks import Interlocks
+from lightrig.harness.bench.kernel_messages import KernelMessages
 from lightrig.harness.bench.lease import Lease
 from lightrig.harness.bench.port_shutters import PortShutters
 from lightrig.harness.bench.saved_state import SavedStates
@@ -52,6 +53,7 @@ class Bench:
         neighbours: benches of other parts of the testbed that this process has open.
         setting_notes: called with a setting and its value before it is sent, by instrument.
         shutters: those of the testbed's ports, of each switch whose driver has them.
+        kernel: the kernel messages of the servers.
     """
 
     testbed: Testbed
@@ -74,6 +76,7 @@ class Bench:
     def __post_init__(self) -> None:
         """Let every setting of an instrument pass the interlocks before it is sent."""
         self.interlocks = Interlocks(self)
+        self.kernel = KernelMessages(self.servers, self.clock)
         self.shutters = {
             name: PortShutters(switch, self.channels(name))
             for name, switch in self.switches.items()

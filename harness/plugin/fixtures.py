@@ -163,6 +163,8 @@ def bench(lightrig_testbed: Testbed, pytestconfig: pytest.Config) -> Iterator[Be
         pytest.exit(str(error), LAB_ERROR)
     pytestconfig.stash[BENCHES][testbed.name] = bound
     pytestconfig.stash[OPENED][testbed.name] = opened
+    if not bound.clock.virtual:
+        bound.kernel.read()
     by_reading = pytestconfig.option.profile == "night"
     for note in (*by_hand, *opening_notes(bound, run.folder, by_reading=by_reading)):
         run.note(testbed.name, note, in_report=True)

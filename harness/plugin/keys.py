@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -51,6 +52,9 @@ LAB = "lab"
 
 FINDING = "finding"
 """Property of a test in which something was found wrong, once for each finding."""
+
+MEANWHILE = pytest.StashKey[tuple[int, Counter[tuple[str, str]]]]()
+"""Of an item: when it began on the bench's clock, and how many kernel messages had come then."""
 
 FAULTS = pytest.StashKey[list[str]]()
 """Of an item: the faults that are injected while it runs, and those that outlast another."""

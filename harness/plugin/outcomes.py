@@ -1,6 +1,8 @@
 """Outcome of each test: reason of a failure, wire traces, command to repeat it."""
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -20,6 +22,7 @@ from lightrig.harness.plugin.keys import (
     FOUND,
     INCONCLUSIVE,
     LAB,
+    MEANWHILE,
     MEASURED,
     RUN,
 )
@@ -89,7 +92,8 @@ class Reports:
     """Writes into a test's reports why it did not pass, and what was on the wires then.
 
     In the process that runs the tests. `report.lightrig` holds plain values, so that pytest-xdist
-    can send it: `command`, `why`, `wire`, `findings` and, from a worker, what it has to show.
+    can send it: `command`, `why`, `wire`, `findings`, `kernel` and, from a worker, what it has to
+    show.
     """
 
     def __init__(self, config: pytest.Config, repeats: Repeats) -> None:
@@ -101,6 +105,8 @@ class Reports:
         """Take off what an earlier attempt of the test has left among its properties."""
         ours = {CAUSE, FINDING}
         item.user_properties[:] = [each for each in item.user_properties if each[0] not in ours]
+        if (bench := self._bench(item)) is not None:
+            item.stash[MEANWHILE] = bench.clock.now(), bench.kernel.counts()
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(
@@ -129,10 +135,17 @@ class Reports:
                 ours = isinstance(error, LightrigError | pytest.fail.Exception)
                 text = details["why"] if ours else crash.message
                 crash.message = text.partition("\n")[0]
+        kernel = self._kernel_messages(item, failed=report.failed, last=report.when == "teardown")
+        if kernel:
+            details["kernel"] = kernel
+            if report.failed:
+                report.sections.append(("kernel messages", "\n".join(kernel)))
         if report.failed and error is not None:
             sentence = details["why"].partition("\n")[0].removeprefix("AssertionError: ")
             found = [*found, *findings_of(error)] or [Finding(FAILED, sentence)]
         if found:
+            if report.failed:
+                found[0] = replace(found[0], meanwhile=tuple(kernel))
             self._findings(item, report, details, found)
         if report.failed and error is not None:
             benches = self._config.stash[BENCHES]
@@ -145,6 +158,22 @@ class Reports:
             details["shown"] = run.shown()
         report.lightrig = details
         return report  # type: ignore[no-any-return]
+
+    def _bench(self, item: pytest.Item) -> Bench | None:
+        testbed = testbed_of(item)
+        return self._config.stash[BENCHES].get(testbed.name) if testbed else None
+
+    def _kernel_messages(self, item: pytest.Item, *, failed: bool, last: bool) -> list[str]:
+        """Return the kernel messages from the time of a test.
+
+        Simulated time passes while servers answer, so that a test that passes is left alone.
+        """
+        bench = self._bench(item)
+        if bench is None or not (failed or (last and not bench.clock.virtual)):
+            return []
+        bench.kernel.read()
+        origin, before = item.stash.get(MEANWHILE, (bench.kernel.began, Counter()))
+        return bench.kernel.since(origin, before).sentences()
 
     @staticmethod
     def _findings(

@@ -189,6 +189,23 @@ port_counter.send_errors
     packets that one NIC port could not send during a test
 port_counter.send_drops
     packets to be sent that one NIC port dropped during a test
+[Kernel messages] 1 lower none effect=difference hidden
+kernel_messages.total  unjudged
+    lines of one machine's kernel log during a test that a pattern describes
+kernel_messages.link  unjudged
+    lines about links, which changes of plan are part of
+kernel_messages.module  unjudged
+    lines about transceivers
+kernel_messages.nic
+    lines about firmware and queues of NICs
+kernel_messages.pcie
+    lines about errors and links of PCI Express
+kernel_messages.gpu
+    lines about errors of GPUs
+kernel_messages.machine
+    lines about processors, memory and tasks
+kernel_messages.lost  unjudged
+    lines that were overwritten, or too many, before they were read
 [Optical power] none unjudged hidden
 optical_power dBm
     mean power of several readings at one port or channel, read by hand or by a test

@@ -114,6 +114,12 @@ class Cause:
         return tuple(dict.fromkeys(one.command for one in self.evidence if one.command))
 
     @property
+    def meanwhile(self) -> tuple[str, ...]:
+        """Lines of the servers' kernels from the times of the tests, once each."""
+        lines = (line for one in self.evidence for line in one.finding.meanwhile)
+        return tuple(dict.fromkeys(lines))
+
+    @property
     def title(self) -> str:
         """The components as text."""
         if not self.components:

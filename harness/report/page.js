@@ -65,6 +65,12 @@
     return made("details", "lr-wire", undefined, made("summary", "", words), box);
   }
 
+  function kernel(lines) {
+    const box = made("pre", "lr-log", lines.join("\n"));
+    box.tabIndex = 0;
+    return made("details", "lr-wire", undefined, made("summary", "", "meanwhile in the kernels' logs, from the test's beginning"), box);
+  }
+
   function extra({name, format_type: kind, content}) {
     const box = made("div", "lr-extra");
     if (kind === "html") box.innerHTML = content;
@@ -85,7 +91,7 @@
 
   function body(test) {
     const box = made("div", "lr-test-body");
-    const {command: words, wire: wires, card} = test.added;
+    const {command: words, wire: wires, kernel: logged, card} = test.added;
     if (words) box.append(command(words));
     if (test.why) box.append(made("p", "lr-why-whole", test.why));
     const facts = made("p", "lr-test-facts");
@@ -105,6 +111,7 @@
     }
     for (const one of test.extras ?? []) box.append(extra(one));
     if (test.log && test.log !== "No log output captured.") box.append(log(test.log));
+    if (logged) box.append(kernel(logged));
     for (const [name, lines] of Object.entries(wires ?? {})) box.append(wire(name, lines));
     return box;
   }

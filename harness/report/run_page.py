@@ -49,8 +49,8 @@ class Results:
     data: JSON as pytest-html keeps it: `tests` by node id, `environment`.
     added: by node id, what Lightrig knows of a test: `command` repeats it, `why` says in a
         sentence why it did not pass, `wire` holds the last lines of each instrument's wire,
-        `card` is the id of what it measured on this page, `attempts` is their number where it
-        was tried again. Each may be absent.
+        `kernel` lines of the servers' kernels, `card` is the id of what it measured on this page,
+        `attempts` is their number where it was tried again. Each may be absent.
     """
 
     outcomes: Mapping[str, int]
@@ -96,7 +96,9 @@ def title_of(run: str, testbeds: Iterable[str]) -> str:
 
 def added(outcome: str, details: Mapping[str, Any]) -> dict[str, Any]:
     """Return the additions to the log of a test, from the `details` in the journal."""
-    found = {name: details[name] for name in ("command", "why", "wire") if details.get(name)}
+    found = {
+        name: details[name] for name in ("command", "why", "wire", "kernel") if details.get(name)
+    }
     if details.get("cause"):
         first, end, rest = str(found.get("why", "")).partition("\n")
         found["why"] = f"{first} (lightrig.cause = {details['cause']}){end}{rest}"

@@ -233,6 +233,50 @@ class Reconnectable(Protocol):
         """Open a connection that has ended anew; what was watched or started there has ended."""
 
 
+class KernelLine(NamedTuple):
+    """A line of a server's kernel log.
+
+    Attributes:
+        text: as the kernel wrote it; what looks like a secret is masked.
+        level: 0 (the system is unusable) to 7 (debugging), as syslog(2) counts.
+        at: when it was written, on the bench's clock.
+    """
+
+    text: str
+    level: int
+    at: Span
+
+
+@dataclass(frozen=True, slots=True)
+class KernelReading:
+    """What a server's kernel has logged since the last reading.
+
+    Attributes:
+        lines: in their order.
+        lost: how many lines the kernel has overwritten before they were read.
+        left_out: how many came that the server's program had no space for.
+    """
+
+    lines: tuple[KernelLine, ...] = ()
+    lost: int = 0
+    left_out: int = 0
+
+
+@runtime_checkable
+class HasKernelMessages(Protocol):
+    """A server whose kernel's log can be read."""
+
+    @property
+    def boot(self) -> str:
+        """What tells this boot of its machine from all others: servers with one share a log."""
+
+    def kernel_messages(self) -> KernelReading:
+        """Return what has been logged since the last call; the first one begins.
+
+        Raises `DeniedError` where this account may not read the log.
+        """
+
+
 class CountGrowth(NamedTuple):
     """What a counter has counted between two readings.
 

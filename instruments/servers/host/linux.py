@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from lightrig.instruments.clock import Clock, Span
 from lightrig.instruments.core.capabilities import (
@@ -13,19 +13,27 @@ from lightrig.instruments.core.capabilities import (
     FecSide,
     Gap,
     Identity,
+    KernelReading,
     LateDatagram,
     LinkEvent,
     PortWatch,
     Settled,
     Stage,
 )
-from lightrig.instruments.core.errors import CANNOT, ClockError, DeniedError, GarbledError
+from lightrig.instruments.core.errors import (
+    CANNOT,
+    ClockError,
+    DeniedError,
+    GarbledError,
+    InstrumentError,
+)
 from lightrig.instruments.servers.host.commands import (
     DEFAULT_TIMEOUT,
     Commands,
     ToolFailedError,
     ToolMissingError,
 )
+from lightrig.instruments.servers.host.kernel_messages import LocalClock, kernel_lines
 from lightrig.instruments.servers.host.offset import ClockMap, clock_error, jump_text
 from lightrig.instruments.servers.host.program import GRACE, Program, ProgramRequest, ProgramRun
 from lightrig.instruments.servers.ports.fec_errors import FecErrors
@@ -55,6 +63,7 @@ PROBE = Program(
         "replies",
         "kernel_stamps",
         "probe_events",
+        "probe_kernel",
         "probe_links",
         "probe_datagrams",
         "probe",
@@ -63,6 +72,9 @@ PROBE = Program(
 )
 
 UDP_PORT = 47_000
+
+_NOT_READABLE = "not_readable"
+"""The kind of the probe's error, docs/probe.md."""
 
 _NOTICED_TRANSIT = 1_000_000
 """Time on its way from which on a datagram may be lost long after it was sent, in ns."""
@@ -118,6 +130,8 @@ class LinuxServer:
         self._clocks = ClockMap(name=self.name)
         self._neighbours = neighbours
         self._identity: Identity | None = None
+        self.boot = ""
+        self._kernel: _KernelLog | None = None
         self._commands: Commands | None = None
 
     def identity(self) -> Identity:
@@ -126,7 +140,7 @@ class LinuxServer:
             request = self._submit("hello", {}, self._first_answer - self._answer)
             hello = request.result()
             try:
-                boot: str = hello["boot"]
+                self.boot = boot = str(hello["boot"])
                 self._identity = Identity(
                     "Linux",
                     f"kernel {hello['kernel']}",
@@ -253,15 +267,63 @@ class LinuxServer:
         lines = (f"cat /sys/class/net/{n}/carrier >&2 || echo {n}" for n in netdevs)
         return frozenset(self.commands.run(["sh", "-c", "; ".join(lines)]).stdout.split())
 
+    def kernel_messages(self) -> KernelReading:
+        """Return what the kernel has logged since the last call; see `HasKernelMessages`.
+
+        The probe reads it; where it may not and the server has `become`, another one by sudo.
+        """
+        if self._run is None:
+            self.identity()
+        log = self._kernel
+        if log is None or (not log.separate and log.run is not self._run):
+            self._close_kernel()
+            log, request = self._open_kernel()
+            self._kernel = log
+        else:
+            request = log.run.submit("messages", {}, self._answer - GRACE)
+        answer = request.result()
+        try:
+            return kernel_lines(answer, log.local, self._clocks)
+        except (KeyError, ValueError, TypeError) as error:
+            raise log.run.garbled("no kernel messages", request, answer) from error
+
+    def _open_kernel(self) -> "tuple[_KernelLog, ProgramRequest]":
+        """Begin to read the kernel's log, by the account that may; raises `DeniedError`."""
+        assert self._run is not None
+        request = self._run.submit("messages", {}, self._first_answer - GRACE)
+        try:
+            request.result()
+        except InstrumentError as error:
+            if _NOT_READABLE not in str(error) or not self._become:
+                raise _log_denied(self.name, error, become=self._become) from error
+        else:
+            return _KernelLog(self._run, LocalClock(), separate=False), request
+        run = self.start(PROBE, self._trace, self._clocks, become=("sudo", "-n"))
+        request = run.submit("messages", {}, self._first_answer - GRACE)
+        try:
+            request.result()
+        except InstrumentError as error:
+            run.close()
+            raise _log_denied(self.name, error, become=True) from error
+        return _KernelLog(run, LocalClock(), separate=True), request
+
+    def _close_kernel(self) -> None:
+        log, self._kernel = self._kernel, None
+        if log is not None and log.separate:
+            log.run.close()
+
     def start(
         self,
         program: Program,
         trace: Trace,
         clocks: ClockMap,
         on_event: Callable[[dict[str, Any], int], None] | None = None,
+        become: Sequence[str] = (),
     ) -> ProgramRun:
         """Send `program` to the server and start it; see `ProgramRun`."""
-        return ProgramRun(self.name, self._shell, self._clock, trace, clocks, program, on_event)
+        return ProgramRun(
+            self.name, self._shell, self._clock, trace, clocks, program, on_event, become
+        )
 
     def local_shell(self) -> LocalShell | None:
         """Return the shell with which a launcher here starts programs; None on another machine."""
@@ -319,6 +381,7 @@ class LinuxServer:
 
     def close(self) -> None:
         """End the probe and close the connection to the server."""
+        self._close_kernel()
         run, self._run = self._run, None
         if run is not None:
             run.close()
@@ -334,6 +397,35 @@ class LinuxServer:
             )  # the server may have rebooted, and its clock with it
             self._run = run = self.start(PROBE, self._trace, self._clocks)
         return run.submit(verb, body, duration + self._answer - GRACE)
+
+
+class _KernelLog(NamedTuple):
+    """What reads a server's kernel log. separate: whether it was started for that alone."""
+
+    run: ProgramRun
+    local: LocalClock
+    separate: bool
+
+
+def _log_denied(server: str, error: InstrumentError, *, become: bool) -> InstrumentError:
+    """Return the error of a server whose kernel log cannot be read; others as they are."""
+    text = str(error)
+    if _NOT_READABLE not in text and not become:
+        return error
+    lines = [line.split(maxsplit=1) for line in text.splitlines()]
+    labels = ("answered", "because", "printed")
+    details = [(line[0], line[1]) for line in lines if len(line) > 1 and line[0] in labels]
+    advice = (
+        "`sysctl kernel.dmesg_restrict` there: where it is 1 this needs CAP_SYSLOG, as by "
+        "`become: true` of the server in the testbed file"
+    )
+    return DeniedError(
+        server,
+        code=CANNOT,
+        text="the log of its kernel is not readable by this account",
+        command="messages",
+        details=[*details[:2], ("try", advice)],
+    )
 
 
 class PendingSettlement:

@@ -14,7 +14,7 @@ import json
 import re
 import threading
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
 from typing import Any
@@ -109,6 +109,7 @@ class ProgramRun:
         program: the program to run.
         on_event: called with each event and its stamp on the server's clock, on the reader
             thread: it must not wait.
+        become: prefix with which it is started, such as `sudo -n`.
 
     Attributes:
         printed: first lines before the program's first answer: its login shell's.
@@ -123,6 +124,7 @@ class ProgramRun:
         clocks: ClockMap,
         program: Program,
         on_event: Callable[[dict[str, Any], int], None] | None = None,
+        become: Sequence[str] = (),
     ) -> None:
         self._on_event = on_event
         self.name = name
@@ -138,7 +140,7 @@ class ProgramRun:
         self.printed: list[str] = []
         self._numbers = itertools.count(1)
         command = [shell.python, "-u", "-c", program.bootstrap, program.name, str(program.version)]
-        self._channel = shell.start(supervised(command, reads=True), self)
+        self._channel = shell.start([*become, *supervised(command, reads=True)], self)
         self._send(program.packed())
 
     @property

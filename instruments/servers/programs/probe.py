@@ -30,6 +30,7 @@ from typing import IO, Any
 
 from lightrig.instruments.servers.programs.probe_datagrams import DatagramStream, open_stream
 from lightrig.instruments.servers.programs.probe_events import EventLog, Refused
+from lightrig.instruments.servers.programs.probe_kernel import KernelLogFile
 from lightrig.instruments.servers.programs.probe_links import (
     NET,
     RDMA,
@@ -236,12 +237,14 @@ class Probe:
         self._open_watch = watch
         self._boot = boot_id()
         self._watch: Watch | None = None
+        self._kernel: KernelLogFile | None = None
         self._replies = Replies(out)
         self._verbs = {
             "hello": self._hello,
             "ports": self._ports,
             "watch": self._start_watch,
             "unwatch": self._end_watch,
+            "messages": self._messages,
         }
 
     def serve(self, requests: Iterable[bytes]) -> None:
@@ -251,6 +254,8 @@ class Probe:
         self._replies.end()
         if self._watch is not None:
             self._watch.close()
+        if self._kernel is not None:
+            self._kernel.close()
 
     def _take(self, line: bytes, received: int) -> None:
         number: Any = None
@@ -326,6 +331,11 @@ class Probe:
         self._watching().close()
         self._watch = None
         return {}
+
+    def _messages(self, _: dict[str, Any]) -> dict[str, Any]:
+        if self._kernel is None:
+            self._kernel = KernelLogFile()
+        return self._kernel.messages()
 
     def _begin_settle(self, number: Any, received: int, request: dict[str, Any]) -> None:
         watch = self._watching()

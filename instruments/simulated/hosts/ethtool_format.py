@@ -30,9 +30,14 @@ def settings(port: SimulatedPort) -> str:
     )
 
 
+def pci_address(index: int) -> str:
+    """Return the address of the server's port `index` on PCI."""
+    return f"0000:{_FIRST_BUS + index:02x}:00.0"
+
+
 def driver(index: int, name: str) -> str:
     """`ethtool -i IF` for the server's port `index`, as its driver `name` answers."""
-    return render("ethtool_driver", name=name, bus=_FIRST_BUS + index)
+    return render("ethtool_driver", name=name, address=pci_address(index))
 
 
 def pause(port: SimulatedPort) -> str:

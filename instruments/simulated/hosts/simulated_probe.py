@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from lightrig.instruments.clock import Clock, Scheduled
+from lightrig.instruments.simulated.hosts.ethtool_format import pci_address
 from lightrig.instruments.simulated.hosts.simulated_clock import SimulatedServerClock
 from lightrig.instruments.simulated.world.links import LinkTimeline, NicLinks, Transition
 from lightrig.instruments.simulated.world.randomness import Stream
@@ -21,6 +22,15 @@ SILENT_PERIODS = 5
 """After how many datagram periods without a datagram a port is declared silent."""
 
 _SHORTEST_SILENCE = 5_000_000
+_KERNEL_PERIOD = 10_000_000
+_KERNEL_LATENCY = 100_000
+"""Time after which a line of the kernel is read, in ns."""
+
+_LOCAL_CLOCK = 246_513_042
+"""The kernel's local clock less CLOCK_MONOTONIC_RAW, in ns."""
+
+_INFO = 6
+"""Priority of the kernel's lines: its facility, level "info" (syslog(2))."""
 _LONGEST_PERIOD = 1_000_000_000
 _STAGES = ("carrier", "firmware", "datagram")
 
@@ -147,6 +157,8 @@ class SimulatedProbe:
         self._reported = 0
         self._news: dict[str, list[_Observed]] = {}
         self._settling: _Settling | None = None
+        self._logged = 0
+        self._messages_until = self._log_began = clock.now()
         self._client_left = False
         roster[server] = self
 
@@ -284,6 +296,33 @@ class SimulatedProbe:
         if settling := self._end_settling():
             self._refuse(settling.number, settling.received, "not_watching", "unwatched meanwhile")
         return {}
+
+    def _do_messages(self, _: dict[str, Any], now: int) -> dict[str, Any]:
+        """Answer with the lines of its NICs' driver; the log of its kernel begins with it."""
+        since, self._messages_until = self._messages_until, now
+        changes = sorted(
+            (change.at, netdev, change.up)
+            for netdev, spec in self._ports.items()
+            for change in self._links.timeline(spec.port).transitions
+            if change.stage == "carrier" and since < change.at <= now
+        )
+        polls, indices = _Grid(self._log_began, _KERNEL_PERIOD), list(self._ports)
+        records = []
+        for at, netdev, up in changes:
+            self._logged += 1
+            address = pci_address(indices.index(netdev))
+            text = f"mlx5_core {address} {netdev}: Link {'up' if up else 'down'}"
+            slewed = self.server_clock.slewed(at)
+            stamp_us = (self._reads(at) - slewed + _LOCAL_CLOCK) // 1000
+            bounds = self._reads(polls.last_before(at)), self._reads(at + _KERNEL_LATENCY)
+            records.append([self._logged, _INFO, stamp_us, *bounds, slewed, text])
+        return {
+            "records": records,
+            "lost": 0,
+            "left_out": 0,
+            "since": self._reads(since),
+            "read": self._reads(now),
+        }
 
     def _do_settle(self, request: dict[str, Any], now: int) -> dict[str, Any] | None:
         wanted = {n: list(stages) for n, stages in _mapping(request["ports"]).items()}
