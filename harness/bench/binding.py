@@ -109,11 +109,13 @@ def bind(
     purpose: str = "a measurement",
     hold_ns: int = 0,
     optional: Collection[str] = (),
+    on_clock: Callable[[Clock], None] | None = None,
 ) -> Bench:
     """Open every instrument of `testbed`, on hardware or in a simulated world.
 
     optional: servers without which hardware is used all the same; one that did not answer raises
-    `NotThereError` where it is used, and has no identity.
+    `NotThereError` where it is used, and has no identity. on_clock: called with the clock of the
+    bench before anything on it is opened; twice where hardware was looked for and is not used.
 
     `auto` uses the hardware of each optical domain all of whose members answer, and simulates the
     others; `hardware` requires all of them; `simulated` contacts nothing outside this machine.
@@ -135,6 +137,8 @@ def bind(
     notes: list[str] = []
     real: set[str] = set()
     clock: Clock = SystemClock()
+    if on_clock is not None:
+        on_clock(clock)
     clocks: Clocks = {}
     lease: Lease | None = None
     if mode != "simulated":
@@ -168,6 +172,8 @@ def bind(
     if not real and not namespaces:
         clock.close()
         clock = VirtualClock()
+        if on_clock is not None:
+            on_clock(clock)
         closers += [_pin_cpu(), exclude_present()]
     assembly = Assembly(testbed, clock, opened, identities, closers)
     world = None

@@ -99,6 +99,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="fault plan: faults that are injected into simulated testbeds while tests run",
     )
     group.addoption(
+        "--traces",
+        choices=("failed", "all", "none"),
+        default="failed",
+        help="keep what went over the wires of tests that failed (default), of all tests, or of "
+        "none, at most 1 MB an instrument and test",
+    )
+    group.addoption(
         "--publish",
         default=None,
         metavar="PLACE",

@@ -141,6 +141,7 @@ def bench(lightrig_testbed: Testbed, pytestconfig: pytest.Config) -> Iterator[Be
     from lightrig.harness.bench.lease import LeaseConflictError
     from lightrig.harness.bench.opened_bench import OpenBench
     from lightrig.harness.plugin.ending import LAB_ERROR
+    from lightrig.harness.plugin.traces import OPENING, TRAFFIC, about_instruments
     from lightrig.harness.plugin.waiting import take_bench
     from lightrig.harness.recorded_test import opening_notes
     from lightrig.testbeds import LightrigError
@@ -154,13 +155,17 @@ def bench(lightrig_testbed: Testbed, pytestconfig: pytest.Config) -> Iterator[Be
     except UnsupportedHostError as error:
         pytest.skip(str(error))
     except (LabUnavailableError, LeaseConflictError, LabFolderError) as error:
+        pytestconfig.stash[TRAFFIC].write(testbed, OPENING)
         pytest.exit(str(error), LAB_ERROR)
     opened = OpenBench(bound)
     try:
         by_hand = opened.save_settings()
     except LightrigError as error:
         bound.close()
+        pytestconfig.stash[TRAFFIC].write(testbed, OPENING)
         pytest.exit(str(error), LAB_ERROR)
+    if (traffic := pytestconfig.stash[TRAFFIC].of(testbed)) is not None:
+        traffic.opened(about_instruments(bound))
     pytestconfig.stash[BENCHES][testbed.name] = bound
     pytestconfig.stash[OPENED][testbed.name] = opened
     if not bound.clock.virtual:

@@ -37,6 +37,7 @@ from lightrig.instruments.core.errors import (
     UnreachableError,
 )
 from lightrig.testbeds import LightrigError
+from lightrig.testbeds.secret_masking import mask_document
 
 INCONCLUSIVE_OUTCOME = "inconclusive"
 """Of a test that has measured, and whose samples do not decide a limit."""
@@ -303,6 +304,7 @@ class Outcomes:
     def _finished(
         self, nodeid: str, outcome: str, duration: float, details: Mapping[str, Any]
     ) -> None:
+        details = mask_document(details)
         self.added[nodeid] = added(outcome, details)
         with ending_unrecorded(self._config):
             self._run.test_finished(nodeid, outcome, duration, details)

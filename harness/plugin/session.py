@@ -35,10 +35,12 @@ from lightrig.harness.plugin.page import Page
 from lightrig.harness.plugin.repeating import Repeats
 from lightrig.harness.plugin.soaks import prepare_soak
 from lightrig.harness.plugin.timeouts import Timeouts
+from lightrig.harness.plugin.traces import TRAFFIC, Traces
 from lightrig.harness.plugin.worker_run import WorkerRun
 from lightrig.harness.plugin.workers import MainProcess, is_worker
 from lightrig.harness.quantities.registry import names_in_files
 from lightrig.harness.record import RecordError, store_quantities
+from lightrig.harness.record.run_folder import TRACES
 from lightrig.harness.report import summary_lines
 from lightrig.harness.report.run_page import not_applicable
 from lightrig.harness.run import ObservedRun
@@ -88,6 +90,8 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(Undecided(), "lightrig-undecided")
     config.pluginmanager.register(Reports(config, repeats), "lightrig-reports")
     config.pluginmanager.register(Faults(config), "lightrig-faults")
+    config.stash[TRAFFIC] = Traces(config)
+    config.pluginmanager.register(config.stash[TRAFFIC], "lightrig-traces")
     config.pluginmanager.register(Timeouts(config), "lightrig-timeouts")
     for number in (signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) is signal.SIG_DFL:
@@ -373,3 +377,5 @@ def _show(config: pytest.Config, reporter: Any) -> None:
     if page.path is not None and page.is_to_come:
         reporter.write_line(escape_control(f"report   {page.path}"))
     reporter.write_line(escape_control(f"journal  {run.folder / 'journal.jsonl'}"))
+    if (traces := run.folder / TRACES).is_dir():
+        reporter.write_line(escape_control(f"traces   {traces}"))

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lightrig.harness.plugin.keys import RUN
+from lightrig.harness.plugin.traces import TRAFFIC
 from lightrig.testbeds.escaping import escape_control
 
 if TYPE_CHECKING:
@@ -23,7 +24,9 @@ def take_bench(config: pytest.Config, testbed: "Testbed", mode: "Mode", purpose:
     from lightrig.harness.bench import bind  # noqa: PLC0415
 
     seed, hold = config.getoption("seed"), config.getoption("hold")
-    attempt = partial(bind, testbed, mode, seed, purpose, hold)
+    traffic = config.stash[TRAFFIC].of(testbed)
+    on_clock = None if traffic is None else traffic.watch
+    attempt = partial(bind, testbed, mode, seed, purpose, hold, on_clock=on_clock)
     wait = config.getoption("queue")
     if not wait or mode == "simulated":
         return attempt()

@@ -46,6 +46,8 @@ FACTS_SCHEMA = 1
 FACTS = "run.json"
 PORTS = "ports.json"
 FINDINGS = "findings.json"
+TRACES = "traces"
+"""Folder of the traffic of tests, one folder a test in it, with a recording an instrument."""
 
 State: TypeAlias = Literal["complete", "interrupted", "recovered", "ended", "killed", "running"]
 SETTLED: frozenset[State] = frozenset(("complete", "interrupted", "recovered"))

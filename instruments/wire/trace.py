@@ -12,12 +12,13 @@ from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator
 from io import FileIO
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, Protocol
 from weakref import WeakKeyDictionary
 
 from lightrig.instruments.clock import Clock, wall_time
 from lightrig.instruments.core.transcript import Kind, Piece, about_line, first_line
 from lightrig.testbeds.escaping import escape_line
+from lightrig.testbeds.secret_masking import mask_secrets
 
 Direction = Literal[">", "<", "!"]
 """To the instrument, from the instrument, or a remark of the wire layer."""
@@ -41,7 +42,8 @@ class Traced(NamedTuple):
     text: str
 
     def __str__(self) -> str:
-        return f"{self.at / 1e9:14.6f} {self.direction} {escape_line(self.text)}"
+        shown = escape_line(mask_secrets(self.text))
+        return f"{self.at / 1e9:14.6f} {self.direction} {shown}"
 
 
 class Trace:
@@ -58,7 +60,7 @@ class Trace:
         self._pieces: deque[tuple[int, Direction, str]] = deque()
         self._length, self._size, self._turn = length, 0, threading.Lock()
         self._secrets: set[str] = set()
-        self._recorder: Recorder | None = None
+        self._recorder: PieceRecorder | None = None
         self._session = 0
 
     @property
@@ -152,6 +154,19 @@ def _size(text: str) -> int:
     return sys.getsizeof(text) + _OVERHEAD
 
 
+class PieceRecorder(Protocol):
+    """Takes every piece of the traffic of the instruments on a clock."""
+
+    def session(self, instrument: str) -> int:
+        """Return the number of a new session with an instrument."""
+
+    def note(self, instrument: str, piece: Piece) -> None:
+        """Take one piece."""
+
+    def suspended(self) -> contextlib.AbstractContextManager[None]:
+        """Take nothing meanwhile: what is read again and again for days would fill a disk."""
+
+
 class Recorder:
     """Writes transcripts into a folder, line by line, so that a killed run leaves them too.
 
@@ -195,8 +210,7 @@ class Recorder:
 
     def close(self) -> None:
         """Stop recording and close the files."""
-        if recorder_of(self._clock) is self:
-            del _recorders[self._clock]
+        stop_recording(self._clock, self)
         with self._lock:
             for file in self._files.values():
                 file.close()
@@ -221,24 +235,40 @@ class Recorder:
             except FileExistsError:
                 number += 1
                 path = self._folder / f"{name}-{number}.jsonl"
-        about = {
-            "instrument": instrument,
-            "when": f"{wall_time():%Y-%m-%dT%H:%M:%SZ}",
-            "clock": "virtual" if self._clock.virtual else "system",
-        }
-        file.write(f"{first_line(about)}\n".encode())
+        file.write(f"{first_line(described(instrument, self._clock))}\n".encode())
         return file
 
 
-_recorders: WeakKeyDictionary[Clock, Recorder] = WeakKeyDictionary()
+def described(instrument: str, clock: Clock) -> dict[str, str]:
+    """Return what the first line of a recording that begins now says."""
+    return {
+        "instrument": instrument,
+        "when": f"{wall_time():%Y-%m-%dT%H:%M:%SZ}",
+        "clock": "virtual" if clock.virtual else "system",
+    }
+
+
+_recorders: WeakKeyDictionary[Clock, PieceRecorder] = WeakKeyDictionary()
 
 
 def record(clock: Clock, folder: Path) -> Recorder:
     """Start recording the traffic of the instruments on `clock` in `folder`."""
-    recorder = _recorders[clock] = Recorder(clock, folder)
+    recorder = Recorder(clock, folder)
+    record_with(clock, recorder)
     return recorder
 
 
-def recorder_of(clock: Clock) -> Recorder | None:
+def record_with(clock: Clock, recorder: PieceRecorder) -> None:
+    """Have the traffic of the sessions that are opened on `clock` from now on recorded."""
+    _recorders[clock] = recorder
+
+
+def stop_recording(clock: Clock, recorder: PieceRecorder) -> None:
+    """Record with `recorder` no more, where it is the one of `clock`."""
+    if recorder_of(clock) is recorder:
+        del _recorders[clock]
+
+
+def recorder_of(clock: Clock) -> PieceRecorder | None:
     """Return the recorder of the instruments on `clock`, if there is one."""
     return _recorders.get(clock)
