@@ -9,9 +9,11 @@ import typer
 
 from lightrig.harness.cli import SUITES
 from lightrig.harness.cli.common import BAD_INPUT, NO, AsJson, echo, give_up, print_json
+from lightrig.harness.cli.init_cabling import placeholder_address, write_cabled
 from lightrig.harness.vocabulary import InstalledNames
 from lightrig.instruments.core.models import models
 from lightrig.testbeds import LightrigError, Testbed, TestbedError, load
+from lightrig.testbeds.cabled_testbed import Defaults
 from lightrig.testbeds.findings import did_you_mean
 
 _SIZE = re.compile(r"([1-9]\d*)x([1-9]\d*)")
@@ -96,15 +98,38 @@ def init(
     rate: Annotated[str | None, typer.Option(help="Rate of a port, such as 100G.")] = None,
     defaults: Annotated[bool, typer.Option("--defaults", help="Ask nothing.")] = False,
     probe: Annotated[bool, typer.Option(help="Contact what was named.")] = True,
+    cabling: Annotated[
+        Path | None,
+        typer.Option(metavar="CSV", help="List of cables of NetBox or sonic-mgmt; with --names."),
+    ] = None,
+    names: Annotated[
+        Path | None,
+        typer.Option(metavar="CSV", help="device,name,kind[,port,model,address,size,...]."),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Ask for switch and servers, probe them, and write a commented file that passes `check`.
 
-    Exit 0; 1 if something was probed and did not answer, the file is written all the same; 2 for
-    an answer that makes no testbed or a file that exists.
+    With a list of cables it asks and contacts nothing: it writes the fibers of the devices that
+    --names maps, and lists the cables that it left out. Exit 0; 1 if something was probed and did
+    not answer, the file is written all the same; 2 for an answer that makes no testbed, lists with
+    mistakes or a file that exists.
     """
     if file.exists():
         give_up(f"{file} exists; give another name, or change it by hand", BAD_INPUT)
+    if cabling is not None or names is not None:
+        if cabling is None or names is None:
+            give_up("--cabling and --names are given together", BAD_INPUT)
+        stated = Defaults(
+            model=model or "polatis",
+            address=lambda found: address or placeholder_address(found),
+            server_address=server_address or "ssh://bench@{name}.invalid",
+            login=login or "",
+            size=size or "",
+            rate=rate or "100G",
+        )
+        write_cabled(file, name or file.stem, cabling, names, stated, as_json=as_json)
+        return
 
     def asked(given: str | None, question: str, default: str) -> str:
         if given is not None or defaults:
