@@ -3,6 +3,7 @@
 import datetime
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from lightrig.harness.bench.assembly import spec_of
@@ -18,6 +19,7 @@ from lightrig.harness.bench.fabric import Fabric
 from lightrig.harness.bench.lab_folder import LabFolderError
 from lightrig.harness.bench.lease import identity_key
 from lightrig.harness.bench.light_reach import on_path
+from lightrig.harness.bench.restore_order import SavedBench, restore_steps
 from lightrig.harness.bench.restoring import (
     RESTORE_TIME,
     InitialStates,
@@ -309,23 +311,23 @@ def restore(
 ) -> Restoration:
     """Restore the saved states of `benches`, each of one instrument, which names it.
 
-    First what was found off is switched off, whatever conflicts. Then circuits are moved, then
-    the rest is set, and at last light is switched on or raised: only where all that is on its path
-    is as it was found. not_as_found: instruments that are not open, or not to be restored.
-    by_hand: as `restore_left` takes it.
+    In the order of `restore_steps`; what was found off is switched off first, whatever conflicts.
+    not_as_found: instruments that are not open, or not to be restored. by_hand: as `restore_left`
+    takes it.
     """
     done = Restoration()
     unsafe = set(not_as_found)
     await_last_commands(benches)
     for bench in benches.values():
         bench.neighbours = benches
-    settings = {name: SavedInstruments(bench) for name, bench in benches.items()}
-    fabrics = {name: Fabric(bench) for name, bench in benches.items()}
-    servers = {name: SavedServers(bench) for name, bench in benches.items()}
+    saved = {
+        name: SavedBench(SavedInstruments(bench), Fabric(bench), SavedServers(bench))
+        for name, bench in benches.items()
+    }
 
-    def attempt(name: str, step: Callable[[str], None]) -> None:
+    def attempt(name: str, step: Callable[[SavedBench], None]) -> None:
         try:
-            step(name)
+            step(saved[name])
         except StateConflictError as error:
             done.conflicts.append(str(error))
             unsafe.add(name)
@@ -341,28 +343,24 @@ def restore(
     def obstacles(name: str) -> list[str]:
         return on_path(benches[name].testbed, name, switches, unsafe)
 
-    trying: dict[str, Any] = {"keep_trying": keep_trying, "notify": notify}
-
-    def begin(kind: InitialStates[Any]) -> None:
-        kind.save_initial_state(force=force)
+    def begin(kind: str, of_bench: SavedBench) -> None:
+        states: InitialStates[Any] = getattr(of_bench, kind)
+        states.save_initial_state(force=force)  # which switches off what conflicts
         if by_hand:
-            kind.end_as_found()
+            states.end_as_found()
 
-    steps: list[Callable[[str], None]] = [
-        # What conflicts is switched off here.
-        lambda name: begin(settings[name]),
-        lambda name: settings[name].restore_off(**trying),
-        lambda name: begin(fabrics[name]),
-        lambda name: fabrics[name].restore(force=force, **trying),
-        lambda name: settings[name].restore_without_light(**trying),
-        lambda name: settings[name].restore(obstacles=obstacles, **trying),
-        lambda name: servers[name].save_initial_state(force=force),
-        lambda name: servers[name].restore(**trying),
-    ]
-    for step in steps:
-        for name in benches:
-            if name not in unsafe:
-                attempt(name, step)
+    begun = set[str]()
+    for kind, carry_out in restore_steps(
+        obstacles, several=True, force=force, keep_trying=keep_trying, notify=notify
+    ):
+        steps: list[Callable[[SavedBench], None]] = [carry_out]
+        if kind not in begun:
+            steps.insert(0, partial(begin, kind))
+            begun.add(kind)
+        for step in steps:
+            for name in benches:
+                if name not in unsafe:
+                    attempt(name, step)
     return done
 
 

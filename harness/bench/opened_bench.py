@@ -6,12 +6,14 @@ all of them.
 
 import contextlib
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 from lightrig.harness.bench.bench import Bench
 from lightrig.harness.bench.fabric import Fabric
 from lightrig.harness.bench.leftovers import by_hand_notes
 from lightrig.harness.bench.light_reach import on_path
+from lightrig.harness.bench.restore_order import SavedBench, restore_steps
 from lightrig.harness.bench.restoring import Notify, NotRestoredError, RestoreCutError, ignore
 from lightrig.harness.bench.settings import SavedInstruments
 from lightrig.harness.signals import uninterrupted
@@ -72,9 +74,9 @@ class OpenBench:
     def restore(self, notify: Notify = ignore) -> list[LightrigError]:
         """Restore what was found, uninterrupted; return why something is not as found.
 
-        Light that was found off is off before a circuit is moved. Light is switched on or raised
-        last, and only where the switches on its path are as they were found. An error of one step
-        keeps no later one from being tried.
+        In the order of `restore_steps`: light is switched on or raised last, and only where the
+        switches on its path are as they were found. An error of one step keeps no later one from
+        being tried.
         """
         problems: list[LightrigError] = []
         changed = self._unsaved
@@ -88,13 +90,12 @@ class OpenBench:
             return on_path(self.bench.testbed, name, self.bench.switches, changed)
 
         with uninterrupted():
-            if self.fabric.states:
-                attempt(lambda: self.settings.restore_off(notify=notify))
-            problem = attempt(lambda: self.fabric.restore(notify=notify))
-            if problem is not None:
-                failed = problem.failures if isinstance(problem, NotRestoredError) else None
-                changed |= frozenset(self.bench.switches if failed is None else failed)
-            attempt(lambda: self.settings.restore(obstacles=obstacles, notify=notify))
+            saved = SavedBench(self.settings, self.fabric)
+            for step in restore_steps(obstacles, moving=bool(self.fabric.states), notify=notify):
+                problem = attempt(partial(step.carry_out, saved))
+                if problem is not None and step.kind == "fabric":
+                    failed = problem.failures if isinstance(problem, NotRestoredError) else None
+                    changed |= frozenset(self.bench.switches if failed is None else failed)
         return problems
 
     def close(self) -> None:
