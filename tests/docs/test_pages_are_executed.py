@@ -29,11 +29,10 @@ ORCHESTRATES = "lightrig orchestrate *"
 
 ELSEWHERE = {
     # command, as a pattern: a file that runs it, or a reason
-    "make night": ".ci/run",
-    "make test": ".ci/run",
     "make install": ".ci/run",
     "make install lint test": ".ci/run",
     "make test-clients": ".github/workflows/nightly.yml",
+    "python3 -m venv .venv": "the shell of this test has the environment",
     ". .venv/bin/activate": "the shell of this test has the environment",
     "pip install 'lightrig[[]*[]]'": "needs a package index with a release",
     "pip install '.[[]torch[]]'": "two gigabytes; `make test-torch` installs it in CI",

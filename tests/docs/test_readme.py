@@ -1,6 +1,8 @@
 """The README, and pages that began in it, are true: testbed, suite, options, links."""
 
+import os
 import re
+from html import unescape
 from pathlib import Path
 
 import duckdb
@@ -8,6 +10,7 @@ import preloaded
 import pytest
 
 from lightrig.harness.record import Context, Journal, Row, write_dataset
+from lightrig.harness.report.nights import write_nights
 from lightrig.testbeds import load
 
 ROOT = Path(__file__).parents[2]
@@ -56,12 +59,45 @@ def test_every_link_leads_somewhere(link):
     assert (ROOT / link).exists()
 
 
-def test_it_has_two_screens_with_a_picture_and_a_screenshot():
-    assert len(README.splitlines()) <= 100
-    assert re.findall(r"!\[.*\]\((.*)\)", README) == [
-        "docs/pictures/architecture.svg",
-        "docs/pictures/report.png",
-    ]
+def test_the_first_screens_have_installation_suite_and_card():
+    lines = README.splitlines()
+    assert len(lines) <= 100
+    first = "\n".join(lines[:60])
+    assert "pip install ." in first
+    assert _block("python", first) == _block("python", SUITE)
+    assert "Next: " in _block("text", first)
+    assert re.findall(r"!\[.*\]\((.*)\)", README) == ["docs/pictures/report.png"]
+
+
+def test_the_table_is_short_and_leads_to_one_page_a_row():
+    rows = [line for line in README.splitlines() if line.startswith("| ")][2:]
+    assert 0 < len(rows) <= 8
+    assert {len(re.findall(r"\]\(", row)) for row in rows} == {1}
+
+
+@pytest.mark.long
+def test_the_card_is_that_of_a_planted_fault(tmp_path):
+    """Three nights without it and three with it, of the README's own testbed."""
+    environment = {**os.environ, "LIGHTRIG_STATE": str(tmp_path)}
+    file = tmp_path / "mine.yaml"
+    fault = "{fault: dirty connector, at: [server0.nic0.p1], loss: 1.2 dB}"
+    for night in range(1, 7):
+        planted = f"simulation:\n  faults:\n    - {fault}\n" if night > 3 else ""
+        file.write_text(_block("yaml", README) + planted)
+        command = (
+            *("pytest", ROOT / "suites" / "test_insertion_loss.py", "--rootdir", tmp_path),
+            *("--testbed", file, "--instruments", "simulated", "--seed", night),
+            *("--results", tmp_path / "results", "--run-name", f"2026030{night}-020000-mine"),
+        )
+        ended = preloaded.run([*map(str, command)], cwd=tmp_path, env=environment)
+        assert ended.returncode == (night > 3), ended.stdout
+    page = write_nights(tmp_path / "results", tmp_path / "nights.html").read_text()
+    found = re.search(r'<section class="lr-head lr-causes".*?</section>', page, re.DOTALL)
+    assert found is not None
+    card = " ".join(unescape(re.sub("<[^>]+>", " ", found[0])).split()).replace(" ,", ",")
+    title, since, evidence, *step = _block("text", README).splitlines()[:5]
+    for shown in (*re.split(r"  +|, ", title), since, *evidence.split("  "), " ".join(step)):
+        assert " ".join(shown.split()) in card
 
 
 def test_the_query_of_the_results_readme_runs(tmp_path, monkeypatch):

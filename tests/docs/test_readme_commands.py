@@ -28,16 +28,19 @@ PAGES = (pages.README, DOCS / "how-to" / "measure.md", DOCS / "published-systems
 COMMANDS = list(dict.fromkeys(each for page in PAGES for each in pages.shell_commands(page)))
 
 RULES = (
-    # Minutes long, and other tests and CI run it: only that there is such a target.
-    (r"make \w+", "make"),
     # Makes the others findable; here they are started by their paths.
     (r"\. \.venv/bin/activate", "activate"),
+    # Into an environment of its own: tests/packaging/test_wheel.py.
+    (r"python3 -m venv \.venv|pip install \.", "install"),
+    # Overwrites nothing, so it has a folder to itself.
+    (r"lightrig init mine\.yaml --defaults", "init"),
     # Wants PyTorch and minutes of namespaces: only that it is collected.
     (r"pytest suites/claims/test_opus_training\.py .*", "collect"),
     # Wants instruments that answer: ends by naming those that do not.
     (r"lightrig (doctor|apply|connect|disconnect|get|set|live) .*", "hardware"),
     (r"pytest .* --instruments hardware", "hardware"),
     (r"pytest suites --testbed testbeds/mine\.yaml", "measure"),
+    (r"pytest --pyargs lightrig\.suites --testbed mine\.yaml --instruments simulated", "suites"),
     (r"lightrig serve .*", "serve"),
     (r"lightrig (check|plan|restore|who|note) .*", "run"),
     # Read what was measured before.
@@ -72,7 +75,8 @@ def checkout(tmp_path_factory):
     shutil.copytree(
         ROOT / "testbeds", folder / "testbeds", ignore=shutil.ignore_patterns("*.py", "__pyc*")
     )
-    (folder / "testbeds" / "mine.yaml").write_text(block("yaml", README))
+    for mine in (folder / "mine.yaml", folder / "testbeds" / "mine.yaml"):
+        mine.write_text(block("yaml", README))
     return folder
 
 
@@ -81,8 +85,8 @@ def run(checkout, tmp_path_factory):
     state = tmp_path_factory.mktemp("state")
     environment = {**os.environ, "LIGHTRIG_STATE": str(state), "COLUMNS": "200"}
 
-    def run(command, *more):
-        return preloaded.run([*command.split(), *more], cwd=checkout, env=environment)
+    def run(command, *more, cwd=checkout):
+        return preloaded.run([*command.split(), *more], cwd=cwd, env=environment)
 
     return run
 
@@ -115,14 +119,21 @@ def test_there_are_commands():
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_a_command_of_the_readme_does_as_it_says(command, run, serve, checkout, request):
+def test_a_command_of_the_readme_does_as_it_says(command, run, serve, checkout, request, tmp_path):
     kind = kind_of(command)
-    if kind == "make":
-        target = command.split()[1]
-        assert re.search(rf"^{target}:", (ROOT / "Makefile").read_text(), re.MULTILINE)
-    elif kind == "activate":
+    if kind == "activate":
         printed = (ROOT / "Makefile").read_text().replace("$(BIN)", ".venv/bin")
         assert command in printed
+    elif kind == "install":
+        assert request.config.rootpath.joinpath("tests", "packaging", "test_wheel.py").is_file()
+    elif kind == "init":
+        ended = run(command, cwd=tmp_path)
+        assert ended.returncode == 0, ended.stdout + ended.stderr
+        assert "pytest --pyargs lightrig.suites --testbed mine.yaml" in ended.stdout
+    elif kind == "suites":
+        ended = run(command, "--collect-only", "-q")
+        assert ended.returncode == 0, ended.stdout
+        assert "test_between_plans[mine/straight-to-crossed]" in ended.stdout
     elif kind == "completion":
         assert request.config.rootpath.joinpath("tests", "cli", "test_completion.py").is_file()
     elif kind == "serve":
