@@ -231,14 +231,19 @@ class TimeLeft:
         seconds = self.seconds()
         if seconds is None:
             return ""
-        if seconds < 1:
-            return "less than a second left"
-        if seconds < 100:
-            return f"about {seconds:.0f} s left"
-        minutes = seconds / 60
-        if minutes < 100:
-            return f"about {minutes:.0f} min left"
-        return f"about {minutes / 60:.1f} h left"
+        return f"{rough_duration(seconds)} left"
+
+
+def rough_duration(seconds: float) -> str:
+    """Format an expected duration for a person: "about 12 min"."""
+    if seconds < 1:
+        return "less than a second"
+    if seconds < 100:
+        return f"about {seconds:.0f} s"
+    minutes = seconds / 60
+    if minutes < 100:
+        return f"about {minutes:.0f} min"
+    return f"about {minutes / 60:.1f} h"
 
 
 def _cut(text: str) -> str:

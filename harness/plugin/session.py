@@ -16,6 +16,7 @@ from lightrig.harness.bench.restoring import NOT_AS_FOUND
 from lightrig.harness.plugin.collection import DESELECTED
 from lightrig.harness.plugin.ending import EndShield
 from lightrig.harness.plugin.events import Events
+from lightrig.harness.plugin.expected_duration import ExpectedDuration
 from lightrig.harness.plugin.faults import Faults
 from lightrig.harness.plugin.junit import add_outcomes
 from lightrig.harness.plugin.keys import (
@@ -106,17 +107,18 @@ def pytest_configure(config: pytest.Config) -> None:
         make_stated_folder()
         results = config.getoption("results") or config.rootpath / "results"
         soak = prepare_soak(config, testbeds, results)
+        header = {
+            "seed": config.getoption("seed"),
+            "instruments": config.option.instruments,
+            "command": shlex.join(["pytest", *config.invocation_params.args]),
+            "testbeds": {t.name: str(t.path) for t in testbeds},
+            "testbed_order": [t.name for t in testbeds],
+            **soak,
+            **({"by_hand": True} if config.getoption("by_hand") else {}),
+        }
         run = ObservedRun(
             results,
-            {
-                "seed": config.getoption("seed"),
-                "instruments": config.option.instruments,
-                "command": shlex.join(["pytest", *config.invocation_params.args]),
-                "testbeds": {t.name: str(t.path) for t in testbeds},
-                "testbed_order": [t.name for t in testbeds],
-                **soak,
-                **({"by_hand": True} if config.getoption("by_hand") else {}),
-            },
+            header,
             config.getoption("publish"),
             config.getoption("run_name"),
             common_zone((testbed.name, testbed.timezone) for testbed in testbeds),
@@ -137,6 +139,7 @@ def pytest_configure(config: pytest.Config) -> None:
         "ends": Ends(config, outcomes),
         "main": MainProcess(config, run),
         "live": Live(config, run),
+        "expected-duration": ExpectedDuration(config, run, header),
         **({"events": events} if events else {}),
     }.items():
         config.pluginmanager.register(part, f"lightrig-{name}")

@@ -60,6 +60,7 @@ class Beginning:
             "Ends",
             "MainProcess",
             "Live",
+            "ExpectedDuration",
         )
         for name in names:
             parts[name] = partial(self._part, name)
@@ -117,6 +118,7 @@ def test_the_parts_of_a_run_are_registered_and_its_header_is_complete(begun: Beg
         "lightrig-ends": ("Ends", outcomes),
         "lightrig-main": ("MainProcess", run),
         "lightrig-live": ("Live", run),
+        "lightrig-expected-duration": ("ExpectedDuration", run, header),
         "lightrig-events": events,
     }
     assert (stash[RUN], stash[session.PAGE], stash[session.EVENTS]) == (run, page, events)
