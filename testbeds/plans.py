@@ -127,6 +127,18 @@ def port_of_lane(subject: str) -> str | None:
     return port if separated and number.isdecimal() else None
 
 
+_FIRST_PORT = re.compile(r"(?<=\.)([^\s.,]+)\.p0(?![^\s.,])")
+
+
+def without_first_port(subject: str) -> str:
+    """Return a subject in which each NIC's first port has the name of its NIC.
+
+    The only port of a NIC is "server0.nic0", and "server0.nic0.p0" once the NIC has a second one:
+    subjects that are equal here are of one port.
+    """
+    return _FIRST_PORT.sub(r"\1", subject)
+
+
 def is_about(subject: str, part: str) -> bool:
     """Whether a row's subject is a part of the lab, contains it, or is inside it.
 
@@ -142,7 +154,11 @@ def is_about(subject: str, part: str) -> bool:
         names = [f"{switch}.{circuit.ingress}", f"{switch}.{circuit.egress}"]
         if part == circuit_subject(switch, circuit):
             return True
-    return any(name == part or name.startswith(f"{part}.") for name in names)
+    if any(name == part or name.startswith(f"{part}.") for name in names):
+        return True
+    # The port as it is called where its NIC has no other.
+    only = part.removesuffix(".p0")
+    return only != part and any(re.fullmatch(rf"{re.escape(only)}(\.lane\d+)?", n) for n in names)
 
 
 @dataclass(frozen=True, slots=True)

@@ -98,8 +98,10 @@ def _nic_port(server: ServerSpec, name: str) -> Port:
     if nic is None:
         hint = did_you_mean(nic_name, server.nics)
         raise EndError(f"{server.name} has no NIC {nic_name!r}{hint}", "nic")
-    port = Port(server.name, name)
     known = [spec.port for spec in nic.ports]
+    # A file goes on to be right when a NIC gets a second port, or loses it.
+    is_first = name in {nic_name, f"{nic_name}.p0"}
+    port = known[0] if is_first else Port(server.name, name)
     if port not in known:
         listed = f"{known[0]}" if len(known) == 1 else f"{known[0]} to {known[-1].name}"
         raise EndError(f"found no port {str(port)!r}, expected {listed}", "nic port")

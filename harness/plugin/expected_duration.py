@@ -140,14 +140,14 @@ def _same_kind(header: Mapping[str, Any], run: Path) -> Iterator[RunFacts]:
 def _kind(header: Mapping[str, Any]) -> tuple[object, ...]:
     """Return what runs of similar duration have in common."""
     try:
-        words = shlex.split(str(header.get("command", "")))
+        parsed = shlex.split(str(header.get("command", "")))
     except ValueError:
-        words = []
+        parsed = []
     stated = {}
-    for index, word in enumerate(words):
-        name, equals, value = word.partition("=")
+    for index, each in enumerate(parsed):
+        name, equals, value = each.partition("=")
         if name in _OPTIONS:
-            stated[_OPTIONS[name]] = value if equals else "".join(words[index + 1 : index + 2])
+            stated[_OPTIONS[name]] = value if equals else "".join(parsed[index + 1 : index + 2])
     testbeds = frozenset(header.get("testbeds", {}))
     return testbeds, header.get("instruments"), header.get("soak"), frozenset(stated.items())
 

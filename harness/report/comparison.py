@@ -30,6 +30,7 @@ from lightrig.harness.statistics.departures import FEWEST_BEFORE, POWER, Departu
 from lightrig.harness.statistics.quantiles import NotEnough, Quantile
 from lightrig.testbeds import format_share
 from lightrig.testbeds.intervals import interval
+from lightrig.testbeds.plans import without_first_port
 
 Outcome: TypeAlias = Word | Literal["unchanged", "cannot tell", "not enough data"]
 
@@ -117,6 +118,9 @@ def compare(results: Results, before: str, after: str, quantity: str = "*") -> l
     """
     first, second = results.find(before), results.find(after)
     was, has = (_medians(results, one.run) for one in (first, second))
+    # Of a port whose NIC has got a second one since, or lost it, the later name is shown.
+    later = {_of_port(case): case for case in has if case not in was}
+    was = {case if case in has else later.get(_of_port(case), case): was[case] for case in was}
     testbeds = {case.testbed for case in was.keys() & has.keys()}
     source = Source(
         results.place, NIGHTS, until=second.night, through=second.run, testbeds=testbeds
@@ -151,6 +155,10 @@ def _case(lab: Lab, one: NightSeries) -> Case:
     conditions = json.dumps(dict(one.conditions), sort_keys=True)
     shown = one.test, one.quantity, one.subject, one.case, one.statistic, one.unit
     return Case(lab.testbed, *shown, conditions, lab.simulated)
+
+
+def _of_port(case: Case) -> Case:
+    return case._replace(subject=without_first_port(case.subject))
 
 
 def _median(series: NightSeries) -> Quantile | NotEnough:

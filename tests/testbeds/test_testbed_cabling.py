@@ -9,6 +9,7 @@ from lightrig.testbeds import (
     NoLightPathError,
     Plan,
     Port,
+    load,
 )
 
 
@@ -99,3 +100,25 @@ def test_no_port_has_two_fibers_in_one_direction():
         cabling("a.nic0 -> ocs.1", "a.nic0 -> ocs.2")
     with pytest.raises(CablingError, match=r"ocs\.1 is the sink of two fibers"):
         cabling("a.nic0 -> ocs.1", "b.nic0 -> ocs.1")
+
+
+@pytest.mark.parametrize("ports", [1, 2])
+@pytest.mark.parametrize("written", ["nic0", "nic0.p0"])
+def test_the_first_port_of_a_nic_has_two_names(tmp_path, ports, written):
+    """A file of fibers and plans stays right when the NIC gets a second port."""
+    (tmp_path / "lab.yaml").write_text(
+        f"""\
+name: lab
+switches: {{ocs: {{model: polatis, address: tl1://ocs.invalid, size: 4x4}}}}
+servers:
+  server[0-1]:
+    address: ssh://{{name}}.invalid
+    nics: {{nic0: {{ports: {ports}, netdev: "ens{{p}}", rate: 100G, transceiver: lr4}}}}
+transceivers: {{lr4: {{pmd: 100GBASE-LR4}}}}
+fibers: ["server[0-1].{written} <-> ocs"]
+plans: {{one: ["server0.{written} <-> server1.nic0"]}}
+"""
+    )
+    testbed = load(tmp_path / "lab.yaml")
+    first = "nic0" if ports == 1 else "nic0.p0"
+    assert list(map(str, testbed.links("one"))) == [f"server0.{first} <-> server1.{first}"]

@@ -25,6 +25,7 @@ from lightrig.harness.report.nights.cells import (
     COLUMNS,
     TEXTS,
     Cells,
+    Key,
     Numbers,
     cells_of,
     night_number,
@@ -32,6 +33,7 @@ from lightrig.harness.report.nights.cells import (
 )
 from lightrig.harness.report.nights.source import Source
 from lightrig.harness.statistics.quantiles import NotEnough, quantile, samples_needed
+from lightrig.testbeds.plans import without_first_port
 
 MEDIAN_NEEDS = samples_needed(0.5, CONFIDENCE)
 """With fewer samples a median has no interval."""
@@ -245,8 +247,11 @@ def _series(
         row = np.array([places[key] for key in part.keys])[part.series]
         for name, found in part.estimates.items():
             estimates[name][row, np.searchsorted(numbers, part.night)] = found
+    joined = _join_renamed_ports(keys, estimates)
     by_mode: dict[bool, list[NightSeries]] = {}
     for index, key in enumerate(keys):
+        if index in joined:
+            continue
         one = NightSeries(
             quantity=key.quantity,
             subject=key.subject,
@@ -258,6 +263,30 @@ def _series(
         )
         by_mode.setdefault(key.simulated, []).append(one)
     return by_mode
+
+
+def _join_renamed_ports(keys: Sequence[Key], estimates: Mapping[str, Numbers]) -> set[int]:
+    """Join series of one port under two names, that of its NIC and that with ".p0".
+
+    They are of one port where no night has both. The nights are those of the name of the last
+    night then; returns the places of the series that are now empty.
+    """
+    alike: dict[Key, list[int]] = {}
+    for place, key in enumerate(keys):
+        name = key._replace(subject=without_first_port(key.subject))
+        alike.setdefault(name, []).append(place)
+    joined = set()
+    for places in alike.values():
+        there = estimates["n"][places] > 0
+        if len(places) == 1 or (there.sum(axis=0) > 1).any():
+            continue
+        last = places[int(there[:, np.flatnonzero(there.any(axis=0))[-1]].argmax())]
+        for place, nights in zip(places, there, strict=True):
+            if place != last:
+                for found in estimates.values():
+                    found[last, nights] = found[place, nights]
+                joined.add(place)
+    return joined
 
 
 @cache
