@@ -43,6 +43,9 @@ _CONNECT_NS = 30_000_000
 """Time from the start of a client to its first packet, in ns."""
 
 
+_LOOPBACK = frozenset(("127.0.0.1", "::1", "localhost"))
+
+
 @dataclass(frozen=True, slots=True)
 class Listener:
     """A server program that waits for its client.
@@ -70,6 +73,10 @@ class Listeners:
         pending = PendingOutcome()
         self._listening[server, port] = Listener(argv, pending)
         return ProgramOutcome("", pending=pending)
+
+    def servers(self, port: int) -> list[str]:
+        """Return the servers on which a program waits at a TCP port, the latest last."""
+        return [server for server, at in self._listening if at == port]
 
     def connect(
         self,
@@ -127,6 +134,17 @@ class FabricTraffic:
     def server(self, host: str) -> str | None:
         """Return the server of a host name: its name, or that of its address."""
         return self._servers.get(host)
+
+    def server_of_listener(self, client: str, host: str, port: int) -> str | None:
+        """Return the server that a program of `client` reaches at a host name and TCP port.
+
+        `lightrig serve` has all servers at one address of loopback; there it is the one that
+        began to listen last, another than the client where any does.
+        """
+        if host not in _LOOPBACK:
+            return self.server(host)
+        there = self.listeners.servers(port)
+        return next((one for one in reversed(there) if one != client), next(iter(there), None))
 
     def up(self) -> frozenset[Link]:
         """Return the links that pass traffic now, in both directions."""

@@ -73,17 +73,18 @@ def run(traffic: FabricTraffic, host: str, launch: Launch) -> ProgramOutcome:
         busy = f"bind() failed: Address already in use\n Couldn't listen to port {asked.port}\n"
         return traffic.listeners.listen(host, asked.port, launch.argv, busy)
 
+    server = traffic.server_of_listener(host, asked.host, asked.port)
     return traffic.listeners.connect(
         host,
-        traffic.server(asked.host),
+        server,
         asked.port,
         asked.program,
-        lambda listener: _meet(traffic, asked, source, listener),
+        lambda listener: _meet(traffic, asked, source, server or "", listener),
     )
 
 
 def _meet(
-    traffic: FabricTraffic, asked: _Asked, source: Port, listener: Listener | None
+    traffic: FabricTraffic, asked: _Asked, source: Port, server: str, listener: Listener | None
 ) -> tuple[ProgramOutcome, ProgramOutcome]:
     """Return the outcomes of client and server."""
     if listener is None:
@@ -93,7 +94,7 @@ def _meet(
         )
         return ProgramOutcome("", refused, 1), ProgramOutcome("")
     server_arguments = _arguments(listener.argv)
-    sink = _device(traffic, traffic.server(asked.host) or "", server_arguments)
+    sink = _device(traffic, server, server_arguments)
     try:
         table, took = printed_table(traffic, asked, source, sink)
     except NoRouteError:
