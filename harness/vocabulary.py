@@ -12,7 +12,7 @@ from lightrig.instruments.core.registry import driver
 from lightrig.packs import missing
 from lightrig.testbeds.credentials import CredentialError, look_up
 from lightrig.testbeds.limits import QuantityNames
-from lightrig.testbeds.parts import InstrumentPart, OpticalSwitchPart
+from lightrig.testbeds.parts import InstrumentPart, OpticalSwitchPart, WavelengthRange
 from lightrig.testbeds.yaml_positions import Keys
 
 
@@ -64,6 +64,11 @@ class InstalledNames:
     def shares_address(self, model: str) -> bool:
         """Whether other instruments have the address of this model."""
         return bool(getattr(driver(model), "shares_address", False))
+
+    def wavelengths(self, model: str) -> WavelengthRange | None:
+        """Return to what a light source of `model` tunes where the file does not state it."""
+        found: tuple[float, float] | None = getattr(driver(model), "wavelengths_nm", None)
+        return WavelengthRange(*found) if found else None
 
     def options(self, model: str) -> Collection[str] | None:
         """Return the options that `model` knows, or None where its driver does not state them."""

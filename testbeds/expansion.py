@@ -28,10 +28,11 @@ from lightrig.testbeds.parts import (
     ServerPart,
     TemperatureRange,
     TransceiverPart,
+    WavelengthRange,
 )
 from lightrig.testbeds.plans import Port
 from lightrig.testbeds.pmds import Pmd, find_pmd, is_both_ways, pmds
-from lightrig.testbeds.quantities import Dbm
+from lightrig.testbeds.quantities import Dbm, format_wavelength
 from lightrig.testbeds.ranges import RangeError, expand
 from lightrig.testbeds.schema import Document
 from lightrig.testbeds.yaml_positions import Keys, Located
@@ -186,6 +187,8 @@ class _Expansion:
                 self._check_temperature(part, withstood, keys)
             if document.overrides and document.overrides.temperature:
                 withstood = None
+            if part.wavelengths is not None:
+                self._check_wavelengths(part, part.wavelengths, keys)
             for name in self._expand(keys):
                 stated = {**vars(part), "temperature": withstood}
                 stated["address"] = self._address(part.address, name, keys)
@@ -207,6 +210,17 @@ class _Expansion:
                 (*keys, "temperature"),
                 f"found min {withstood.min:g} °C above max {withstood.max:g} °C",
             )
+
+    def _check_wavelengths(self, part: InstrumentPart, stated: WavelengthRange, keys: Keys) -> None:
+        problem = ""
+        if part.kind != "light_source":
+            kind = part.kind.replace("_", " ")
+            problem = f"found them at a {kind}, expected them at a light source"
+        elif stated.min > stated.max:
+            ends = map(format_wavelength, (stated.min, stated.max))
+            problem = f"found min {next(ends)} above max {next(ends)}"
+        if problem:
+            self._findings.add((*keys, "wavelengths"), problem)
 
     def _servers(self, document: Document) -> None:
         for key, part in document.servers.items():

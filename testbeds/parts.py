@@ -393,6 +393,17 @@ class TemperatureRange(Stated):
     max: Celsius
 
 
+@dataclass(frozen=True, slots=True)
+class WavelengthRange(Stated):
+    """The least and the greatest wavelength, in nm."""
+
+    min: Wavelength
+    max: Wavelength
+
+    def __contains__(self, nm: float) -> bool:
+        return self.min <= nm <= self.max
+
+
 @dataclass(frozen=True, kw_only=True)
 class InstrumentPart(Controlled):
     """A bench instrument; its channels are fiber ends NAME.1, NAME.2, ..."""
@@ -405,6 +416,10 @@ class InstrumentPart(Controlled):
     temperature: Annotated[
         TemperatureRange | None,
         Field(description="What the devices in a climate chamber withstand"),
+    ] = None
+    wavelengths: Annotated[
+        WavelengthRange | None,
+        Field(description="To what a light source tunes; left out: what its model is known for"),
     ] = None
 
 

@@ -23,6 +23,7 @@ def implausible(testbed: Testbed, document: Document, vocabulary: Vocabulary) ->
     yield from _credentials(testbed, document, vocabulary)
     yield from _addresses(testbed, vocabulary)
     yield from _instruments(testbed)
+    yield from _lasers(testbed, vocabulary)
     yield from _plans(testbed)
     yield from _faults(testbed, document)
 
@@ -59,6 +60,37 @@ def _instruments(testbed: Testbed) -> Iterator[Note]:
     for name, spec in testbed.instruments.items():
         if spec.kind != "climate_chamber" and name not in ends:
             yield ("instruments", name), True, f"no fiber leads to {name} or from it"
+
+
+def _lasers(testbed: Testbed, vocabulary: Vocabulary) -> Iterator[Note]:
+    """Yield the lasers that cannot be tuned to the transmitters of NICs on the same switch.
+
+    Losses are measured at the wavelength of most of those.
+    """
+    for name, spec in testbed.instruments.items():
+        if spec.kind != "light_source":
+            continue
+        reach = spec.wavelengths or vocabulary.wavelengths(spec.model)
+        switches = {f.sink.owner for f in testbed.fibers if f.source.owner == name}
+        senders = [
+            (port, switch, kind.wavelength_nm)
+            for port, switch in ((f.source, f.sink.owner) for f in testbed.fibers)
+            if port.owner in testbed.servers and switch in switches
+            if (kind := testbed.transceiver_of(port)) is not None
+        ]
+        apart = [each for each in senders if reach and each[2] not in reach]
+        if reach is None or not apart or len(apart) < len(senders):
+            continue
+        port, switch, sent = apart[0]
+        tunes = f"{format_wavelength(reach.min)} to {format_wavelength(reach.max)}"
+        known = "" if spec.wavelengths else f", as a {spec.model} is known to"
+        yield (
+            ("instruments", name, "wavelengths" if spec.wavelengths else "model"),
+            False,
+            f"{name} tunes from {tunes}{known}, and {port} on {switch} sends at "
+            f"{format_wavelength(sent)}: {name} refuses that wavelength; another laser of its "
+            "family has e.g. `wavelengths: {min: 1240 nm, max: 1380 nm}`",
+        )
 
 
 def _plans(testbed: Testbed) -> Iterator[Note]:

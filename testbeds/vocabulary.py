@@ -7,7 +7,7 @@ from typing import Protocol
 
 from lightrig.testbeds.findings import Findings, did_you_mean
 from lightrig.testbeds.limits import QuantityNames
-from lightrig.testbeds.parts import InstrumentPart, OpticalSwitchPart
+from lightrig.testbeds.parts import InstrumentPart, OpticalSwitchPart, WavelengthRange
 from lightrig.testbeds.schema import Document
 from lightrig.testbeds.yaml_positions import Keys
 
@@ -39,6 +39,9 @@ class Vocabulary(Protocol):
 
     def shares_address(self, model: str) -> bool:
         """Whether other instruments have the address of this model, as modules of a mainframe."""
+
+    def wavelengths(self, model: str) -> WavelengthRange | None:
+        """Return to what a light source of `model` tunes where the file does not state it."""
 
 
 def check_names(document: Document, vocabulary: Vocabulary, findings: Findings) -> None:

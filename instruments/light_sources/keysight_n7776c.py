@@ -36,6 +36,9 @@ class KeysightN7776c(RestorableScpiInstrument):
         -284: ("a wavelength sweep is running", "stop it, or wait for its end"),
     }
     channels = range(1, 2)
+    wavelengths_nm = (1480.0, 1620.0)
+    """Range of PyMeasure's driver; `wavelengths:` of the file states that of another laser of the
+    family, such as one around 1310 nm."""
     launch_max_dbm: Option[float | None] = Option(
         float,
         None,

@@ -27,11 +27,13 @@ from lightrig.instruments.simulated.protocols.scpi_values import (
     Choice,
     Flag,
     Number,
+    Range,
     ScpiError,
     boolean,
     number_and_unit,
 )
 from lightrig.instruments.simulated.registry import DeviceContext
+from lightrig.testbeds import InstrumentSpec
 
 PASSWORD = "1234"  # noqa: S105 - the lock that every unit leaves the factory with
 LASER_ON = 500_000_000
@@ -94,6 +96,13 @@ class SimulatedKeysightN7776c(KeysightDevice):
     def __init__(self, context: DeviceContext) -> None:
         identity = f"Keysight Technologies,N7776C,{context.serial},V2.01"
         super().__init__(context.spec.name, context.clock, identity)
+        # A sweep keeps the limits of the class.
+        self._range = type(self).wavelength.range
+        stated = context.spec.wavelengths if isinstance(context.spec, InstrumentSpec) else None
+        if stated is not None:
+            middle = (stated.min + stated.max) / 2
+            self._range = Range(stated.min * _NM, stated.max * _NM, middle * _NM, METRES)
+        self.wavelength = self._range.default
         self._light = context.light
         self._draws = context.chance.stream(f"{self.name}/level")
         self._error_db = LEVEL_DB * self._draws.normal()
@@ -109,6 +118,7 @@ class SimulatedKeysightN7776c(KeysightDevice):
     def reset(self) -> None:
         """Set all parameters to their defaults, end a sweep, switch the laser off."""
         self.reset_parameters()
+        self.wavelength = self._range.default
         self._end_sweep()
         self._in_watt, self._on = False, False
         self._emit()
@@ -183,13 +193,13 @@ class SimulatedKeysightN7776c(KeysightDevice):
         if self._sweep is not None:
             raise ScpiError(*BUSY)
         before = self.wavelength
-        self.wavelength = type(self).wavelength.parse(self, text)
+        self.wavelength = self._range.parse(self, text)
         self._light.tune(1, self.wavelength / _NM, self.clock.now())
         return DelayedReply(TUNING + round(abs(self.wavelength - before) / _NM * TUNING_PER_NM))
 
     @command(*(f"SOURce#[:CHANnel#]:WAVelength{word}?" for word in ("", ":CW", ":FIXED")))
     def _query_wavelength(self, *limit: str) -> str:
-        return type(self).wavelength.query(self, limit)
+        return self._range.query(self, self.wavelength, limit)
 
     # -------------------------------------------------------------------------- sweeps
 
