@@ -60,7 +60,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks",
         description=f"Ratios to a peer or a limit, printed.\n\n{listing()}",
-        epilog="`python -m benchmarks.figures [NAME ...]` writes docs/benchmarks.md.",
+        epilog="`python -m benchmarks.figures [NAME ...]` writes docs/appendix/benchmarks.md.",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("names", nargs="*", metavar="NAME", help="benchmarks to run")

@@ -1,8 +1,8 @@
 """Nominal and observed error rates of every statistic and gate, beside other packages' results.
 
-Writes docs/error-rates.md. Where statsmodels is not installed (extra `peers`), the comparison
-with it is left out and said so. lifelines, which estimates from polled samples as well, needs
-an older pandas than Lightrig's.
+Writes docs/appendix/error-rates.md. Where statsmodels is not installed (extra `peers`), the
+comparison with it is left out and said so. lifelines, which estimates from polled samples as well,
+needs an older pandas than Lightrig's.
 """
 
 import importlib
@@ -32,7 +32,7 @@ from lightrig.harness.statistics.sequential import SequentialTest
 from lightrig.harness.statistics.uncertainty import Component, combine, pooled
 from lightrig.harness.statistics.verdicts import judge_quantile
 
-PAGE = Path(__file__).parents[1] / "docs" / "error-rates.md"
+PAGE = Path(__file__).parents[1] / "docs" / "appendix" / "error-rates.md"
 HEAD = """# Error rates
 
 Written by `python -m benchmarks error_rates`, from simulated samples with fixed seeds. An error

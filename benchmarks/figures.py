@@ -1,9 +1,9 @@
 """Figures of benchmarks, and the page of them.
 
-    python -m benchmarks.figures [--page docs/benchmarks.md] [NAME ...]
+    python -m benchmarks.figures [--page docs/appendix/benchmarks.md] [NAME ...]
 
 runs benchmarks that give figures, all or those named, and writes the page. Figures of benchmarks
-that are not run stay as they were measured last: `docs/benchmarks.json` beside the page has them.
+that are not run stay as they were measured last: `docs/appendix/benchmarks.json` has them.
 """
 
 import datetime
@@ -24,7 +24,7 @@ BENCHMARKS = (
     "results_at_size",
     "nights_over_hosts",
 )
-PAGE = Path(__file__).parents[1] / "docs" / "benchmarks.md"
+PAGE = Path(__file__).parents[1] / "docs" / "appendix" / "benchmarks.md"
 
 _HEAD = """# Benchmarks
 

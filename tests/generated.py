@@ -1,6 +1,6 @@
 """Files that are made from the code: `make generated` writes them, and a test names stale ones.
 
-The table of docs/conformance.md is the outcome of the conformance suite, which writes it.
+The table of docs/appendix/conformance.md is the outcome of the conformance suite, which writes it.
 """
 
 import contextlib
@@ -253,7 +253,7 @@ def _schema(schema: Callable[[], object], _: str) -> str:
 
 
 GENERATED: dict[str, Callable[[str], str]] = {
-    "docs/closure.md": closure_page,
+    "docs/appendix/closure.md": closure_page,
     "docs/devices.md": devices_page,
     "docs/dialects.md": dialects_page,
     "docs/figures.md": figures_page,

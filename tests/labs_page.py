@@ -1,4 +1,4 @@
-"""The table of docs/closure.md, from the stored summary of the campaign `labs`."""
+"""The table of docs/appendix/closure.md, from the stored summary of the campaign `labs`."""
 
 import json
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ _HEAD = "lab | quantity | n | missed | coverage, 95 % bounds | width, of informe
 
 
 def closure_page(page: str) -> str:
-    """Return docs/closure.md with the table of all labs."""
+    """Return docs/appendix/closure.md with the table of all labs."""
     before, _, rest = page.partition(BEGIN)
     after = rest.partition(END)[2]
     return (

@@ -4,7 +4,7 @@ Each of the labs in `hard_labs/labs` is measured with `LABS_SEEDS` seeds (defaul
 with one seed before the next, for at most `LABS_SECONDS` of processor time (default 7,000); `LABS`
 names some, by commas. Every seed of a lab is a line of the campaign's file
 (`tests.campaigns.records`), behind which a campaign that was ended goes on. `LABS_STORE=1` stores
-the summary from which `make generated` makes the table of docs/closure.md.
+the summary from which `make generated` makes the table of docs/appendix/closure.md.
 """
 
 import datetime

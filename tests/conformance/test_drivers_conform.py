@@ -1,6 +1,6 @@
 """Every driver on every wire: declarations, simulated device, recordings, wire faults.
 
-`make generated` rewrites the table in docs/conformance.md, `python
+`make generated` rewrites the table in docs/appendix/conformance.md, `python
 tests/conformance/transcripts.py [MODEL ...]` recordings of simulated devices in tests/transcripts.
 """
 
@@ -27,7 +27,7 @@ from lightrig.testbeds import LightrigError
 
 CASES = cases()
 
-TABLE = Path(__file__).parents[2] / "docs" / "conformance.md"
+TABLE = Path(__file__).parents[2] / "docs" / "appendix" / "conformance.md"
 LONGEST = 400_000_000_000
 """More virtual time than any reply may take: several queries and a resynchronization."""
 

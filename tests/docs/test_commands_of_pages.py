@@ -122,7 +122,9 @@ def test_no_link_is_dead(page):
 
 def test_every_page_is_in_the_navigation():
     navigation = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
-    assert [page.name for page in PAGES if page.name not in navigation] == []
+    appendix = ROOT / "docs" / "appendix"
+    pages = [page.name for page in PAGES if page.parent != appendix]
+    assert [name for name in pages if name not in navigation] == []
 
 
 @pytest.mark.long

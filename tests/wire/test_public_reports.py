@@ -1,4 +1,4 @@
-"""What others have reported of servers on these wires; docs/trials.md has the sources' list."""
+"""What others have reported of servers on these wires; docs/appendix/trials.md lists sources."""
 
 import contextlib
 import socket
