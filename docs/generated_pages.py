@@ -12,6 +12,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -68,7 +69,17 @@ def pages() -> Mapping[str, str]:
         "pmds": _pmds(),
         "pytest": _pytest(),
         "python": _python(),
+        **{name: content() for name, content in _tables().items()},
     }
+
+
+def _tables() -> Mapping[str, Any]:
+    """Return the pages of tables, which a module among the tests makes and `make test` tries."""
+    sys.path.insert(0, str(ROOT / "tests"))
+    try:
+        return import_module("generated").REFERENCE
+    finally:
+        sys.path.remove(str(ROOT / "tests"))
 
 
 def _index() -> str:

@@ -1,4 +1,4 @@
-"""The table of docs/figures.md: declared figures, and what each came to when last stored."""
+"""The table of declared figures, and what each came to when last stored."""
 
 import json
 from collections.abc import Iterator
@@ -9,14 +9,12 @@ from lightrig.harness.claims.figures.storing import summary_file
 from lightrig.harness.claims.published import load_published, published_files
 from lightrig.harness.system_registry import installed_systems
 
-BEGIN, END = "<!-- figures: begin, made by `make generated` -->\n", "<!-- figures: end -->\n"
 _HEAD = "figure | what | drawn from | printed values: agree, compared, all | largest difference | s"
 
 
-def figures_page(page: str) -> str:
-    """Return docs/figures.md with the table of all figures."""
-    before, _, rest = page.partition(BEGIN)
-    return before + BEGIN + "\n".join(_lines()) + "\n" + END + rest.partition(END)[2]
+def figures_page() -> str:
+    """Return the table of all figures."""
+    return "# All figures\n\nHow to [draw them](../figures.md).\n" + "\n".join(_lines()) + "\n"
 
 
 def _lines() -> Iterator[str]:
@@ -31,7 +29,7 @@ def _lines() -> Iterator[str]:
         rows = [_row(one, stored["figures"][number]) for number, one in figures.items()]
         count += len(rows)
         drawn += sum(stored["figures"][number]["drawn"] for number in figures)
-        tables += ["", f"### {system.title}, {stored['day']}", "", f"| {_HEAD} |", _RULE, *rows]
+        tables += ["", f"## {system.title}, {stored['day']}", "", f"| {_HEAD} |", _RULE, *rows]
     yield ""
     yield (
         f"{drawn} of {count} are drawn. The difference is from the nearer end of the printed "

@@ -1,4 +1,7 @@
-"""Files that are made from the code: `make generated` writes them, and a test names stale ones.
+"""Files and pages that are made from the code.
+
+`make generated` writes the files, and a test names stale ones. The reference pages are made while
+the site is built (docs/generated_pages.py); no copy of them is stored.
 
 The table of docs/appendix/conformance.md is the outcome of the conformance suite, which writes it.
 """
@@ -6,7 +9,6 @@ The table of docs/appendix/conformance.md is the outcome of the conformance suit
 import contextlib
 import inspect
 import json
-import re
 import sys
 from collections.abc import Callable
 from functools import partial
@@ -34,23 +36,28 @@ from lightrig.testbeds.references import references_schema
 
 ROOT = Path(__file__).parents[1]
 PUBLIC_MODULES = ("api", "drivers", "devices", "systems")
-_MODELS = re.compile(r"\| kind \| `model:` \|.*?\n\n", re.DOTALL)
-_ALL_FORMS = "## "
-_OF_MODELS = "## What each model can be asked\n\n"
-_MODELS_ASKED = """\
+_CERTIFICATION = """\
+# Certification: clauses, sources, models
+
+[Certify a switch](../how-to/certify.md) tells how a sheet is made.
+
+"""
+_OF_MODELS = """\
+## What each model can be asked
+
 Healthy simulated switches, with all classes allowed and nobody at the terminal: p pass,
 a not applicable, n not tested. Clauses that need time, or more than the switch, are left out.
 No clause fails. DiCon GP600, whose commands make one circuit each, is not asked for a port twice in
 a batch, and Polatis over NETCONF and RESTCONF not for an ingress twice, which is one entry there.
 
 """
-_OF_SUITES, _TRACED = "## Beside the suites of sonic-mgmt\n\n", "## Traceability\n\n"
-_SUITES = """\
+_OF_SUITES = """\
+## Beside the suites of sonic-mgmt
+
 The list is that of `docs/testbed/README.testbed.OCS.HLD.md`, v0.2, of sonic-mgmt. Each suite is
 covered by the clauses beside it; what is not testable stands there too, with the reason.
 
 """
-_ALL_FACTS, _ALL_QUANTITIES = "## All facts\n\n", "## All quantities\n\n"
 
 
 def _table(head: str, rows: list[tuple[object, ...]]) -> str:
@@ -62,10 +69,12 @@ def _table(head: str, rows: list[tuple[object, ...]]) -> str:
 # ------------------------------------------------------------------------------- instruments
 
 
-def devices_page(page: str) -> str:
-    """Return docs/devices.md with its two tables: models, and facts about their wires."""
-    page = _MODELS.sub(lambda _: _models() + "\n", page)
-    return page.partition(_ALL_FACTS)[0] + _ALL_FACTS + _facts()
+def instruments_page() -> str:
+    """Return two tables: models of instruments, and facts about their wires."""
+    return (
+        "# Models of instruments\n\n[Instruments](../devices.md) tells how drivers are checked.\n\n"
+        f"{_models()}\n## Facts about wires\n\n{_facts()}"
+    )
 
 
 def _models() -> str:
@@ -95,14 +104,18 @@ def _facts() -> str:
 # ---------------------------------------------------------------------------------- dialects
 
 
-def dialects_page(page: str) -> str:
-    """Return docs/dialects.md with the outcome of each operation of a driver in each form."""
+def dialects_page() -> str:
+    """Return the outcome of each operation of a driver in each form of its protocol."""
     sys.path.insert(0, str(ROOT / "tests/switches"))
     try:
         matrix = import_module("dialect_matrix")
     finally:
         sys.path.pop(0)
-    text = page.partition(_ALL_FORMS)[0]
+    text = (
+        "# Forms of protocols\n\nEach row is one form, with the default in all other respects; a "
+        "cell is `right`, the error that the driver raises, or `not offered`. The first form of "
+        "each option is the default ([dialects](../dialects.md)).\n\n"
+    )
     for model, known in matrix.DIALECTS.items():
         operations = matrix.OPERATIONS[model]
         rows: list[tuple[object, ...]] = [
@@ -154,8 +167,8 @@ def _programs() -> str:
 # -------------------------------------------------------------------------------- quantities
 
 
-def quantities_page(page: str) -> str:
-    """Return docs/quantities.md with the table of all declared quantities."""
+def quantities_page() -> str:
+    """Return the table of all declared quantities."""
     declared = list(declarations.DECLARED)
     for system in installed_systems().values():
         declared += system.load("quantities") or ()
@@ -170,14 +183,14 @@ def quantities_page(page: str) -> str:
         for one in declared
     ]
     table = _table("quantity | unit | better | meaning | former names", rows)
-    return page.partition(_ALL_QUANTITIES)[0] + _ALL_QUANTITIES + table
+    return f"# All quantities\n\nHow to [declare one](../quantities.md).\n\n{table}"
 
 
 # ------------------------------------------------------------------------------ certification
 
 
-def certify_page(page: str) -> str:
-    """Return docs/how-to/certify.md with the table from sources to clauses to injected defects."""
+def certification_page() -> str:
+    """Return the tables of models, suites of sonic-mgmt, and clauses with sources and defects."""
     known = requirements()
     defects = {
         name: each
@@ -207,10 +220,9 @@ def certify_page(page: str) -> str:
         (each.suite, ", ".join(each.covered_by), each.note) for each in known.suites
     ]
     return (
-        f"{page.partition(_OF_MODELS)[0]}{_OF_MODELS}{_MODELS_ASKED}{_table(columns, models)}\n"
-        f"{_OF_SUITES}{_SUITES}"
-        f"{_table('suite there | clauses here | beside', suites)}\n"
-        f"{_TRACED}{_table(head, rows)}"
+        f"{_CERTIFICATION}{_OF_MODELS}{_table(columns, models)}\n"
+        f"{_OF_SUITES}{_table('suite there | clauses here | beside', suites)}\n"
+        f"## Traceability\n\n{_table(head, rows)}"
     )
 
 
@@ -254,12 +266,7 @@ def _schema(schema: Callable[[], object], _: str) -> str:
 
 GENERATED: dict[str, Callable[[str], str]] = {
     "docs/appendix/closure.md": closure_page,
-    "docs/devices.md": devices_page,
-    "docs/dialects.md": dialects_page,
-    "docs/figures.md": figures_page,
-    "docs/how-to/certify.md": certify_page,
-    "docs/how-to/read-a-report.md": mornings_page,
-    "docs/quantities.md": quantities_page,
+    "docs/appendix/mornings.md": mornings_page,
     "harness/certify/sheet.schema.json": partial(_schema, sheet_schema),
     "harness/workloads/workload.schema.json": partial(_schema, workload_schema),
     "tests/structure/public_modules.txt": public_modules,
@@ -269,6 +276,15 @@ GENERATED: dict[str, Callable[[str], str]] = {
     "testbeds/references.schema.json": partial(_schema, references_schema),
 }
 """Content of each file, made from the present one: pages have parts that are written by hand."""
+
+REFERENCE: dict[str, Callable[[], str]] = {
+    "certification": certification_page,
+    "dialects": dialects_page,
+    "figures": figures_page,
+    "instruments": instruments_page,
+    "quantities": quantities_page,
+}
+"""Text of each page of tables in the site's folder `reference`."""
 
 
 def main() -> None:

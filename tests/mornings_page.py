@@ -1,4 +1,4 @@
-"""The table of docs/how-to/read-a-report.md, from the stored summary of the campaign `mornings`."""
+"""The table of docs/appendix/mornings.md, from the stored summary of the campaign `mornings`."""
 
 import json
 import math
@@ -13,7 +13,7 @@ BEGIN, END = "<!-- mornings: begin, made by `make generated` -->\n", "<!-- morni
 
 
 def mornings_page(page: str) -> str:
-    """Return docs/how-to/read-a-report.md with the table of all kinds of faults."""
+    """Return docs/appendix/mornings.md with the table of all kinds of faults."""
     stored = json.loads(SUMMARY.read_text(encoding="utf-8"))
     before, _, rest = page.partition(BEGIN)
     lines = "\n".join(lines_of(stored))

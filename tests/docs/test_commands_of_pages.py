@@ -13,6 +13,7 @@ import sys
 import tomllib
 from pathlib import Path
 
+import generated
 import preloaded
 import pytest
 import typer
@@ -110,7 +111,8 @@ def test_a_command_exists_with_its_options(command, pytest_options):
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_no_link_is_dead(page):
     links = LINK.findall(page.read_text(encoding="utf-8"))
-    made = {"commands.md", "testbed-files.md", "pmds.md", "pytest.md", "python.md"}
+    names = {"commands", "testbed-files", "pmds", "pytest", "python", *generated.REFERENCE}
+    made = {f"{name}.md" for name in names}
     dead = [
         link
         for link in links

@@ -1,4 +1,4 @@
-"""Every driver declares facts about its wire, which docs/devices.md lists."""
+"""Every driver declares facts about its wire, which the site lists."""
 
 from lightrig.instruments.core.models import shipped_drivers
 
