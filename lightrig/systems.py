@@ -2,7 +2,7 @@
 
     from lightrig.systems import System
 
-docs/systems.md has a complete example.
+docs/systems.md tells how to write one.
 """
 
 from importlib import import_module

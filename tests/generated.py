@@ -20,6 +20,7 @@ import yaml
 from figures_page import figures_page
 from labs_page import closure_page
 from mornings_page import mornings_page
+from package_pages import package_page
 from public_sources import PROGRAMS, share_done
 
 from lightrig.harness.certify.requirements import requirements
@@ -280,9 +281,25 @@ GENERATED: dict[str, Callable[[str], str]] = {
 REFERENCE: dict[str, Callable[[], str]] = {
     "certification": certification_page,
     "dialects": dialects_page,
+    "driver-package": partial(
+        package_page,
+        "A package of drivers",
+        "A power meter over SCPI and a switch on a serial line, each with its simulated device "
+        "([writing a driver](../drivers.md)).",
+        ROOT / "tests/drivers_by_others/acme",
+        ("pyproject.toml", "acme_pm4.py", "acme_pm4_device.py"),
+    ),
     "figures": figures_page,
     "instruments": instruments_page,
     "quantities": quantities_page,
+    "system-package": partial(
+        package_page,
+        "A package of a published system",
+        "A switch that joins every pair of servers in turn "
+        "([a published system of your own](../systems.md)).",
+        ROOT / "tests/systems_by_others/carousel",
+        ("pyproject.toml", "carousel/__init__.py", "carousel/planning.py"),
+    ),
 }
 """Text of each page of tables in the site's folder `reference`."""
 

@@ -18,15 +18,16 @@ def test_a_generated_file_is_up_to_date(name: str) -> None:
         ("certification", r"\| 3\.1 .*\|"),
         ("dialects", r"\| `tl1` \| `terminal: echo` \| .* right .*\|"),
         ("figures", r"\| 18 \| Faulty nodes .*\|"),
+        ("driver-package", "class SimulatedAcmePm4.*"),
         ("instruments", r"\| optical switch \| `polatis` \| `tl1://`.*\|"),
         ("quantities", r"\| `insertion_loss` \| dB \|.*\|"),
+        ("system-package", "def rotation.*"),
     ],
 )
-def test_a_reference_page_has_its_table(name: str, row: str) -> None:
+def test_a_reference_page_has_its_content(name: str, row: str) -> None:
     page = generated.REFERENCE[name]()
     assert re.search(f"^{row}$", page, re.MULTILINE)
-    rows = [line for line in page.splitlines() if line.startswith("|")]
-    assert len(rows) > 40
+    assert page.count("\n") > 40
 
 
 def test_every_reference_page_is_tried_here() -> None:
