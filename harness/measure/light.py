@@ -1,6 +1,7 @@
 """Loss of signal and signal recovery at egress ports, from a switch's power monitors."""
 
 import statistics
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from lightrig.harness.bench import Bench
@@ -147,7 +148,12 @@ class LightWatch:
             if not self._settled(port):
                 continue
             levels = [reading.dbm[port] for reading in self._readings]
-            unlike = [n for n, level in enumerate(levels) if abs(level - levels[-1]) > STEADY_DB]
+            now = levels[-1]
+            unlike = [
+                n
+                for n, level in enumerate(levels)
+                if level - now > STEADY_DB or now - level > STEADY_DB
+            ]
             if not unlike:
                 continue
             last = unlike[-1]
@@ -285,6 +291,10 @@ def late_monitors(
     `tolerances`, the error in ns of a point whose monitor does not average evenly.
     """
     lost = {one.subject: one.at for one in seen if one.stage == LOS.name}
+    downs: defaultdict[str, list[int]] = defaultdict(list)
+    for one in seen:
+        if one.stage == CARRIER_DOWN.name:
+            downs[one.subject].append(one.at.latest)
     points = {one.subject: one.point for one in seen if one.stage == LOS.name}
     late: dict[str, int] = {}
     behind: dict[str, list[int]] = {}
@@ -292,11 +302,7 @@ def late_monitors(
         ends = [cabling.egress_of(port) for port in (link.a, link.b)]
         subjects = [f"{end[0]}.{end[1]}" for end in ends if end is not None]
         light: list[Span] = [lost[subject] for subject in subjects if subject in lost]
-        down = [
-            one.at.latest
-            for one in seen
-            if one.stage == CARRIER_DOWN.name and one.subject in (str(link.a), str(link.b))
-        ]
+        down = [*downs[str(link.a)], *downs[str(link.b)]]
         if len(light) < len(ends) or not down:
             continue
         excess = min(at.earliest for at in light) - min(down)

@@ -165,7 +165,7 @@ class Reconfiguration:
     @cached_property
     def seen_after(self) -> tuple[Span, ...]:
         """For each of `seen`, how long after the command it happened."""
-        return tuple(self.after(seen.at) for seen in self.seen)
+        return tuple([self.after(seen.at) for seen in self.seen])
 
     @cached_property
     def _numbers_of_stages(self) -> dict[StageName, list[int]]:
@@ -355,7 +355,7 @@ def closure_rows(event: Reconfiguration, fabric: Fabric, number: int) -> Iterato
     truth = fabric.bench.truth
     if truth is None:
         return
-    inside: dict[str, list[bool]] = {}
+    inside: defaultdict[str, list[bool]] = defaultdict(list)
     written = _first_write(event, truth)
     for seen, after in zip(event.seen, event.seen_after, strict=True):
         stage = STAGES[seen.stage]
@@ -363,25 +363,25 @@ def closure_rows(event: Reconfiguration, fabric: Fabric, number: int) -> Iterato
         judged = seen.stage != "acknowledged" or fabric.bench.clock.virtual
         if judged and truth.knows(seen.subject, stage.signal):
             true = truth.moments_of(stage, seen.subject, event.watch_of(stage, seen.subject))
-            inside.setdefault(seen.stage, []).append(overlaps(true, seen.at))
+            inside[seen.stage] += [overlaps(true, seen.at)]
             if written is not None and true:
                 late = [moment.since(written) for moment in true]
-                inside.setdefault("latency", []).append(overlaps(late, after))
+                inside["latency"].append(overlaps(late, after))
     for of_all, after in event.stages().items():
         judged = of_all != "acknowledged" or fabric.bench.clock.virtual
         whole = _true_whole(STAGES[of_all], event, truth) if judged else None
         if whole is not None and not overlaps([whole.since(event.sent)], after):
-            inside.setdefault(of_all, []).append(False)
+            inside[of_all].append(False)
     for unseen in _unseen_carriers(event, fabric, truth):
-        inside.setdefault(unseen, []).append(False)
+        inside[unseen].append(False)
     for outage in event.outages():
         subject, kind = outage.subject, outage.kind
         if truth.knows(subject, kind.signal):
             lengths = true_outages(subject, kind, event, truth)
-            inside.setdefault(f"outage_{kind.signal}", []).append(overlaps(lengths, outage.length))
+            inside[f"outage_{kind.signal}"].append(overlaps(lengths, outage.length))
     for flap in event.flaps:
         if truth.knows(flap.port, CARRIER_UP.signal):
-            inside.setdefault("outage_flap", []).append(_happened(flap, event, truth))
+            inside["outage_flap"].append(_happened(flap, event, truth))
     for name, found in inside.items():
         verdict = judge_bounds(found)
         yield closure_row(
@@ -409,12 +409,13 @@ def _true_whole(stage: EventStage, event: Reconfiguration, truth: GroundTruth) -
             for each in found
             if each.earliest >= watch.since and each.latest <= watch.until.earliest
         ]
-        if sure:  # one of them, where interruptions of equal length may count
-            certain.append(Span(min(s.earliest for s in sure), max(s.latest for s in sure)))
+        if sure[1:]:  # one of them: interruptions of equal length may count
+            sure = [Span(min(s.earliest for s in sure), max(s.latest for s in sure))]
+        certain += sure
     if not certain:
         return None
-    earliest = pick(each.earliest for each in (certain if stage.up else possible))
-    latest = pick(each.latest for each in (possible if stage.up else certain))
+    earliest = pick([each.earliest for each in (certain if stage.up else possible)])
+    latest = pick([each.latest for each in (possible if stage.up else certain)])
     return Span(earliest, latest)
 
 
@@ -504,7 +505,7 @@ def cross_check_rows(
 
 
 def _not_negative(span: Span) -> Span:
-    return Span(max(span.earliest, 0), max(span.latest, 0))
+    return span if span.earliest >= 0 else Span(0, max(span.latest, 0))
 
 
 def _duration(subject: str, quantity: str, span: Span, event: Reconfiguration, number: int) -> Row:

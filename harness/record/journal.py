@@ -190,15 +190,16 @@ def renumbered(line: bytes, context: int) -> bytes:
 
 def conditions_text(conditions: Mapping[str, Scalar]) -> str:
     """Write checked conditions as JSON."""
-    # Numbers of events and names of plans, as good as always.
-    written = [
-        f"{_text(name)}:{value if type(value) is int else _text(value)}"
-        for name in sorted(conditions)
-        if type(value := conditions[name]) is int or type(value) is str
-    ]
-    if len(written) < len(conditions):
-        return _encode(conditions)
-    return f"{{{','.join(written)}}}"
+    written = ""
+    for name in sorted(conditions):
+        value = conditions[name]
+        if type(value) is int:  # numbers of events, as good as always
+            written += f",{_text(name)}:{value}"
+        elif type(value) is str:  # names of plans
+            written += f",{_text(name)}:{_text(value)}"
+        else:
+            return _encode(conditions)
+    return f"{{{written[1:]}}}"
 
 
 @functools.lru_cache(maxsize=10_000)

@@ -170,7 +170,9 @@ STAGES: Mapping[str, EventStage] = MappingProxyType(
 )
 """Every stage by its name, in their usual order."""
 
+_BY_SIGNAL = {(stage.signal, stage.up): stage for stage in STAGES.values()}
+
 
 def stage_of(signal: Signal, *, up: bool) -> EventStage:
     """Return the stage in which a signal comes up or goes down."""
-    return next(stage for stage in STAGES.values() if (stage.signal, stage.up) == (signal, up))
+    return _BY_SIGNAL[signal, up]

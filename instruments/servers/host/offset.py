@@ -203,8 +203,8 @@ class _Line:
     def _decide(self, interval: int, side: int) -> _Deciding:
         """Return what bounds the stamps of an interval, and know it from now on."""
         before, after = self._interval(interval)
-        same, other = self._kinds(side)
-        pair, sign = _deciding_pair(same, other, (before + after) // 2)
+        same, opposite = self._kinds(side)
+        pair, sign = _deciding_pair(same, opposite, (before + after) // 2)
         # Between two points of one kind both are as near as can be.
         nearest: set[_Point] = set()
         if pair is None or sign < 0:
@@ -224,7 +224,7 @@ class _Line:
 
 
 def _deciding_pair(
-    same: Sequence[_Point], other: Sequence[_Point], at: int
+    same: Sequence[_Point], opposite: Sequence[_Point], at: int
 ) -> tuple[tuple[_Point, _Point] | None, int]:
     """Return the pair of points that decides the bound at a stamp, with its sign.
 
@@ -233,7 +233,7 @@ def _deciding_pair(
     the other kind bounds the rate at which a near one is extrapolated.
     """
     before, after = _placed(same, at, -1), _placed(same, at, 1)
-    opposite_before, opposite_after = _placed(other, at, -1), _placed(other, at, 1)
+    opposite_before, opposite_after = _placed(opposite, at, -1), _placed(opposite, at, 1)
     least = min([near + MAXIMUM_RATE * distance for _, distance, near in before + after])
     pair, pair_sign = None, 1
     for one, first, near in before:
@@ -241,9 +241,9 @@ def _deciding_pair(
             bound = (second * near + first * far) / (second + first)
             if bound < least:
                 least, pair, pair_sign = bound, (one, two), 1
-    for bounds, opposite in ((before, opposite_before), (after, opposite_after)):
+    for bounds, across in ((before, opposite_before), (after, opposite_after)):
         for one, first, near in bounds:
-            for two, second, far in opposite:
+            for two, second, far in across:
                 if first < second:
                     bound = (second * near + first * far) / (second - first)
                     if bound < least:

@@ -72,8 +72,9 @@ class _Moments:
             self.check(since)
         begin = bisect_left(self.latest, since)
         end = bisect_right(self.earliest, until)
-        spans = zip(self.earliest[begin:end], self.latest[begin:end], strict=True)
-        return tuple([_new_tuple(Span, ends) for ends in spans])
+        if end - begin == 1:  # as good as always
+            return (_new_tuple(Span, (self.earliest[begin], self.latest[begin])),)
+        return tuple([self.span(index) for index in range(begin, end)])
 
 
 class GroundTruth:
@@ -151,9 +152,9 @@ class GroundTruth:
         if stage.counts == "longest":
             longest = self._longest(subject, stage.signal, watch)
             if longest:
-                return tuple(rise if stage.up else fall for fall, rise in longest)
+                return tuple([rise if stage.up else fall for fall, rise in longest])
         changes = self.all_moments(stage.signal, subject, watch, up=stage.up)
-        if stage.counts != "last":
+        if stage.counts != "last" or not changes[1:]:
             return changes[:1]
         unseen = sum(moment.latest > watch.until.earliest for moment in changes)
         return changes[-1 - unseen :]
@@ -169,13 +170,13 @@ class GroundTruth:
             return []
         rises = self._moments[subject, signal, True].between(falls[0].earliest, _LAST)
         found: list[tuple[Span, Span]] = []
-        until, ended, place = watch.until.latest, watch.since, 0
+        until, ended, place, count = watch.until.latest, watch.since, 0, len(rises)
         for fall in falls:
             if fall.latest < ended:
                 continue
-            while place < len(rises) and rises[place].latest < fall.earliest:
+            while place < count and rises[place].latest < fall.earliest:
                 place += 1
-            if place == len(rises) or rises[place].earliest > until:
+            if place == count or rises[place].earliest > until:
                 break
             found.append((fall, rises[place]))
             ended = rises[place].latest + 1
