@@ -1,6 +1,7 @@
 """RDMA over one link: latency of small messages, bandwidth of large ones."""
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import TypeVar
 
 from lightrig.harness.bench import Fabric
@@ -8,7 +9,7 @@ from lightrig.harness.measure.recording import Recording
 from lightrig.harness.record import Row
 from lightrig.harness.record.row import Scalar
 from lightrig.instruments.core.errors import NoReplyError
-from lightrig.instruments.jobs.core.rdma import RdmaLink
+from lightrig.instruments.jobs.core.rdma import DEFAULT_TIMEOUT, RdmaLink
 from lightrig.instruments.jobs.flows.of_testbed import link_rate_bps
 from lightrig.testbeds import Link, Plan, Testbed
 
@@ -41,22 +42,25 @@ def rdma_rows(ends: RdmaLink, link: Link, plan: Plan, testbed: Testbed) -> Itera
     line_rate = link_rate_bps(testbed, link)
     conditions: dict[str, Scalar] = {"plan": plan.name, "line_rate_bps": line_rate}
     subject = str(link)
-    timed = _in_time(lambda messages: ends.latency(SMALL, messages), _TIMED)
+    timed = _in_time(partial(ends.latency, SMALL), _TIMED)
     known = {**conditions, "size": timed.size, "iterations": timed.iterations}
     at = timed.at.latest
     for name, ns in (("latency", timed.typical_ns), ("latency_p99", timed.p99_ns)):
         if ns is not None:
             yield Row(subject, f"rdma.{name}", ns, ns, ns, "ns", at, known)
-    filled = _in_time(lambda messages: ends.bandwidth(LARGE, messages), FILLING)
+    filled = _in_time(partial(ends.bandwidth, LARGE), FILLING)
     known = {**conditions, "size": filled.size, "iterations": filled.iterations}
     at, rate = filled.at.latest, filled.average_bps
     yield Row(subject, "rdma.bandwidth", rate, None, None, "bit/s", at, known)
     yield Row(subject, "rdma.utilization", rate / line_rate, None, None, "share", at, known)
 
 
-def _in_time(measured: Callable[[int], T], messages: int) -> T:
-    """Return what is measured with `messages`, or with fewer where those do not end in time."""
+def _in_time(measured: Callable[..., T], messages: int) -> T:
+    """Return what is measured with `messages`, or with fewer where those do not end in time.
+
+    Servers whose tools may take longer get that time for the fewer messages alone.
+    """
     try:
-        return measured(messages)
+        return measured(messages, timeout=DEFAULT_TIMEOUT)
     except NoReplyError:
         return measured(_FEWER)

@@ -47,5 +47,5 @@ class RdmaLink(Protocol):
     def latency(self, size: int, iterations: int, *, timeout: int | None = None) -> RdmaLatency:
         """Of `iterations` messages of `size` bytes; raises `InstrumentError`, `ToolOutputError`."""
 
-    def bandwidth(self, size: int, iterations: int) -> RdmaBandwidth:
+    def bandwidth(self, size: int, iterations: int, *, timeout: int | None = None) -> RdmaBandwidth:
         """Of `iterations` messages of `size` bytes; raises the same."""
