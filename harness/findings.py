@@ -17,6 +17,7 @@ from lightrig.testbeds import LightrigError
 CHANGED: Final = "changed since earlier nights"
 CLOCK: Final = "clock unusable"
 CLOSURE: Final = "closure failed"
+EXPIRED: Final = "out of service too long"
 FAILED: Final = "failed"
 INSTRUMENT: Final = "instrument failed"
 LIMIT: Final = "limit exceeded"

@@ -20,7 +20,10 @@ def kernels(bench: Bench) -> dict[str, str]:
 
 
 def read_ports(bench: Bench) -> dict[Port, PortSettings]:
-    """Read all NIC ports of the servers that outlive this process, simulated ones left out."""
+    """Read all NIC ports of the servers that outlive this process, simulated ones left out.
+
+    So are those that are out of service.
+    """
     real = bench.external - bench.simulated
     servers = {name: each for name, each in bench.servers.items() if name in real}
 
@@ -30,6 +33,7 @@ def read_ports(bench: Bench) -> dict[Port, PortSettings]:
             port.port: read_settings(server.nic, port.netdev, transceiver=not spec.is_namespace)
             for nic in spec.nics.values()
             for port in nic.ports
+            if port.port not in bench.testbed.out.ports
         }
 
     found = bench.clock.parallel(

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from lightrig.harness.bench import Bench
 from lightrig.harness.bench.kernel_messages import FAMILY, LOST, TOTAL
 from lightrig.harness.doctor import examine_by_reading
-from lightrig.harness.findings import Finding
+from lightrig.harness.findings import EXPIRED, Finding
 from lightrig.harness.measure.closure import unclosed
 from lightrig.harness.measure.port_counters import PortCounters
 from lightrig.harness.measure.recording import Recording, SimulatedRecording
@@ -21,7 +21,11 @@ from lightrig.harness.record.earlier_nights import values_before
 from lightrig.harness.record.row import RowError
 from lightrig.harness.record.run_folder import store_findings, store_ports
 from lightrig.harness.statistics.verdicts import Verdict
-from lightrig.testbeds import Limit
+from lightrig.instruments.clock import wall_time
+from lightrig.testbeds import Limit, Testbed
+from lightrig.testbeds.exceptions import ports_named
+from lightrig.testbeds.out_of_service import plan_sentences, taken_along
+from lightrig.testbeds.timezones import local
 
 
 class OpenRun(Protocol):
@@ -88,6 +92,8 @@ class RecordedTest:
             found=self._add_findings,
             test=name,
         )
+        self.recording.whole = bench.testbed.name
+        self.recording.coverage = bench.coverage
         counters.begin()
         self._logged = bench.kernel.counts()
 
@@ -161,17 +167,38 @@ def opening_notes(bench: Bench, folder: Path, *, by_reading: bool = False) -> li
     stored too. Raises `RecordError`.
     """
     name = bench.testbed.name
+    expired = expired_exceptions(bench.testbed)
     if by_reading:
         checks, ports = examine_by_reading(bench)
         found = [check.finding for check in checks.problems if check.finding is not None]
-        store_findings(folder, name, [finding.document() for finding in found])
     else:
         ports = read_ports(bench)
         found = port_differences(bench.testbed, ports, kernels(bench)) if ports else []
+    if by_reading or expired:
+        store_findings(folder, name, [finding.document() for finding in (*found, *expired)])
     if ports:
         document = {
             "kernels": kernels(bench),
             "ports": {str(port): settings.document() for port, settings in ports.items()},
         }
         store_ports(folder, name, document)
-    return [*bench.testbed.notes, *bench.notes, *(finding.evidence for finding in found)]
+    return [
+        *bench.testbed.notes,
+        *bench.notes,
+        *plan_sentences(bench.testbed),
+        *(finding.evidence for finding in (*expired, *found)),
+    ]
+
+
+def expired_exceptions(testbed: Testbed) -> list[Finding]:
+    """Return a finding for each port that is out of service longer than was meant."""
+    today = local(wall_time(), testbed.timezone).time.date()
+    found = []
+    for what, entry in testbed.out.entries.items():
+        if entry.has_passed(today):
+            ports = taken_along(testbed, ports_named(testbed, what))
+            nics = [str(port) for port in sorted(ports) if port.owner in testbed.servers]
+            sentence = f"{entry} is out of service still: the date has passed"
+            step = f"`lightrig in {testbed.path} {what}`, or `lightrig out` with a later --until"
+            found.append(Finding(EXPIRED, sentence, tuple(nics or [what]), next_step=step))
+    return found

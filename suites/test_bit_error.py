@@ -71,8 +71,7 @@ def test_errors_by_temperature(
 def test_of_nic_ports(testbed, measure, bring_up, measure_port_errors, nic_ports, fec):
     """Error counters of NIC ports under traffic, before and after FEC."""
     plan = _fullest(testbed)
-    ends = {port for link in testbed.links(plan) for port in (link.a, link.b)}
-    bring_up(plan)
+    ends = {port for link in bring_up(plan, partly=True) for port in (link.a, link.b)}
     try:
         counted = measure_port_errors([port for port in nic_ports if port in ends], fec)
     except NoCountersError as error:
@@ -84,8 +83,7 @@ def test_of_nic_ports(testbed, measure, bring_up, measure_port_errors, nic_ports
 def test_frame_loss_of_nic_ports(testbed, measure, bring_up, measure_frame_loss, nic_ports):
     """Frame loss ratio, extrapolated from the symbol errors of code words that FEC corrected."""
     plan = _fullest(testbed)
-    ends = {port for link in testbed.links(plan) for port in (link.a, link.b)}
-    bring_up(plan)
+    ends = {port for link in bring_up(plan, partly=True) for port in (link.a, link.b)}
     try:
         measure_frame_loss([port for port in nic_ports if port in ends])
     except NoCountersError as error:
@@ -100,8 +98,7 @@ def test_signal_quality_of_transceivers(
     """Signal-to-noise ratio and pre-FEC BER of each lane, by the modules, on every new link."""
     for index in range(min(samples, CHANGES)):
         plan = transition.before if index % 2 else transition.after
-        ends = {port for link in testbed.links(plan) for port in (link.a, link.b)}
-        bring_up(plan)
+        ends = {port for link in bring_up(plan, partly=True) for port in (link.a, link.b)}
         try:
             measure_signal_quality([port for port in nic_ports if port in ends])
         except NoDiagnosticsError as error:
@@ -110,15 +107,15 @@ def test_signal_quality_of_transceivers(
 
 
 def test_of_nic_ports_around_reconfigurations(
-    testbed, measure, bring_up, measure_errors_around, transition, samples, nic_ports
+    testbed, fabric, measure, bring_up, measure_errors_around, transition, samples, nic_ports
 ):
     """Pre-FEC error ratio of each port before and after every change of its circuits."""
     plans = (transition.before, transition.after)
-    ends = [{port for link in testbed.links(p) for port in (link.a, link.b)} for p in plans]
+    bring_up(transition.before, partly=True)
+    ends = [{port for link in fabric.links(p) for port in (link.a, link.b)} for p in plans]
     ports = [port for port in nic_ports if all(port in each for each in ends)]
     if not ports:
         pytest.skip(f"no NIC port of testbed {testbed.name} has a link in both plans")
-    bring_up(transition.before)
     try:
         for index in range(min(samples, CHANGES)):
             counted = measure_errors_around(plans[(index + 1) % 2], ports)

@@ -9,7 +9,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from lightrig.testbeds.cabling import Cabling, Fiber
 from lightrig.testbeds.errors import LightrigError
@@ -31,6 +31,9 @@ from lightrig.testbeds.parts import (
 from lightrig.testbeds.plans import Link, Plan, Port
 from lightrig.testbeds.pmds import Pmd
 from lightrig.testbeds.simulation import Simulation
+
+if TYPE_CHECKING:
+    from lightrig.testbeds.exceptions import Entry
 
 MOST_WAVELENGTHS = 8
 """The most that IEEE 802.3 has in one fiber (400GBASE-FR8 and LR8, clause 122)."""
@@ -172,6 +175,28 @@ class TransceiverSpec(TransceiverPart):
 
 
 @dataclass(frozen=True, slots=True)
+class OutOfService:
+    """What a person has put out of service.
+
+    Attributes:
+        entries: by what the list names.
+        ports: all of them: of NICs, of switches, of instruments.
+        stated: the testbed with its whole plans, as its file states them; None where nothing is
+            out.
+    """
+
+    entries: Mapping[str, Entry] = field(default_factory=dict)
+    ports: frozenset[Port] = frozenset()
+    stated: Testbed | None = field(default=None, repr=False, compare=False)
+
+    def __bool__(self) -> bool:
+        return bool(self.ports)
+
+    def __str__(self) -> str:
+        return ", ".join(self.entries)
+
+
+@dataclass(frozen=True, slots=True)
 class Testbed:
     """Servers, switches, instruments, fibers and limits of a lab, as one file describes them.
 
@@ -187,6 +212,7 @@ class Testbed:
     the sizes of the packet network behind the servers, None where the file does not state them.
     `laboratory` is what a signed report states, None for pages that nobody signs.
     `soak` are the plans that a soak holds in turn; without any, it holds the first plan.
+    `out` are the ports that a person has put out of service; `plans` are then without them.
     """
 
     __test__ = False
@@ -214,6 +240,7 @@ class Testbed:
     fat_tree: FatTreeSpec | None = None
     laboratory: LaboratorySpec | None = None
     soak: tuple[SoakTurn, ...] = ()
+    out: OutOfService = OutOfService()
 
     @property
     def fibers(self) -> tuple[Fiber, ...]:
@@ -246,6 +273,19 @@ class Testbed:
     def nic_ports(self) -> tuple[NicPortSpec, ...]:
         """All NIC ports, in the file's order: server by server, NIC by NIC."""
         return tuple(port for _, nic in self.nics for port in nic.ports)
+
+    @property
+    def working_ports(self) -> tuple[NicPortSpec, ...]:
+        """Those that are not out of service."""
+        return tuple(spec for spec in self.nic_ports if spec.port not in self.out.ports)
+
+    def working_circuit_ports(self, switch: str) -> tuple[frozenset[int], frozenset[int]]:
+        """Return the cabled ingress and egress ports of a switch that are not out of service."""
+        ingress, egress = (
+            frozenset(n for n in numbers if Port(switch, str(n)) not in self.out.ports)
+            for numbers in self.cabling.cabled_ports(switch)
+        )
+        return ingress, egress
 
     def nic_port(self, port: Port) -> NicPortSpec:
         """Return the description of `port`; raises `UnknownNameError`."""

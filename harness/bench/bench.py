@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
+from lightrig.harness.bench.coverage import Coverage
 from lightrig.harness.bench.interlocks import Interlocks
 from lightrig.harness.bench.kernel_messages import KernelMessages
 from lightrig.harness.bench.lease import Lease
@@ -75,6 +76,7 @@ class Bench:
 
     def __post_init__(self) -> None:
         """Let every setting of an instrument pass the interlocks before it is sent."""
+        self.coverage = Coverage(self.testbed)
         self.interlocks = Interlocks(self)
         self.kernel = KernelMessages(self.servers, self.clock)
         self.shutters = {

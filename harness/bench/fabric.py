@@ -40,10 +40,15 @@ from lightrig.testbeds import (
     difference,
     partial_move,
 )
+from lightrig.testbeds.out_of_service import ends_of
 
 
 class ForeignPortError(LightrigError):
     """A plan needs a port that this testbed does not cable, or that a foreign circuit uses."""
+
+
+class OutOfServiceError(LightrigError):
+    """A circuit needs a port that a person has put out of service."""
 
 
 class ForeignChangeError(LightrigError):
@@ -78,10 +83,15 @@ class Fabric(InitialStates[SavedCircuits]):
         return self.testbed.plans
 
     def links(self, plan: Plan) -> frozenset[Link]:
-        """Return the links between NICs that `plan` connects in both directions."""
+        """Return the links between NICs that `plan` connects in both directions.
+
+        In a test that measures the links that there are, those that are known to be down are left
+        out.
+        """
         if plan not in self._links:
             self._links[plan] = frozenset(self.testbed.links(plan))
-        return self._links[plan]
+        found, coverage = self._links[plan], self.bench.coverage
+        return found - coverage.down(found) if coverage.is_partial else found
 
     def apply(self, plan: Plan, *, check_budget: bool = True) -> "Applied":
         """Bring every switch to `plan` and read back that it is there; return when it was.
@@ -95,6 +105,7 @@ class Fabric(InitialStates[SavedCircuits]):
             ForeignPortError: the plan needs a port that the testbed does not cable.
             InterlockError: a circuit would be changed under too much light.
             NotDoneError: a switch acknowledged the change but did not make it.
+            OutOfServiceError: the plan needs a port that is out of service.
             InstrumentError: a switch refused, or did not answer.
         """
         return self.prepare(plan, check_budget=check_budget).apply()
@@ -102,10 +113,14 @@ class Fabric(InitialStates[SavedCircuits]):
     def prepare(self, plan: Plan, *, check_budget: bool = True) -> "Transition":
         """Read the switches and compute the changes to `plan`, without sending them.
 
+        In a test that measures the links that there are, without those that are known to be down.
+
         Raises what `apply` raises before the first change.
         """
         if check_budget:
             self.power_budget.check(plan)
+        wanted, plan = plan, self.bench.coverage.part(plan)
+        self.bench.coverage.applied(plan, wanted=wanted)
         if not self.states:
             self.save_initial_state()
         present = self._read(sorted(plan.circuits))
@@ -131,12 +146,33 @@ class Fabric(InitialStates[SavedCircuits]):
 
         Code that moves circuits without `prepare` calls this first. at_once: all circuits
         that switches have before or after a change of several. Raises `InterlockError` where
-        a circuit would be changed under too much light, and `LeaseLostError` where another host
-        may use the switch by now.
+        a circuit would be changed under too much light, `OutOfServiceError` for one of a port that
+        is out of service, and `LeaseLostError` where another host may use the switch by now.
         """
+        self._refuse_out_of_service(switch, after - before)
+        self._note_change(switch, before, after, at_once or {})
+
+    def _refuse_out_of_service(self, switch: str, made: frozenset[Circuit]) -> None:
+        """Raise `OutOfServiceError`: somebody may have the connector of such a port in hand."""
+        out = self.testbed.out
+        if refused := [c for c in sorted(made) if not ends_of(switch, c).isdisjoint(out.ports)]:
+            raise OutOfServiceError(
+                f"{_listed(refused)} of {switch} is not made: out of service is "
+                f"{', '.join(map(str, out.entries.values()))}\n"
+                f"  try       `lightrig in {self.testbed.path} PORT`, once it is mended",
+                subjects=[str(port) for c in refused for port in ends_of(switch, c) & out.ports],
+            )
+
+    def _note_change(
+        self,
+        switch: str,
+        before: frozenset[Circuit],
+        after: frozenset[Circuit],
+        at_once: Mapping[str, frozenset[Circuit]],
+    ) -> None:
         # A switch that is another's by now is not asked for its light either.
         self.bench.check_lease()
-        self.bench.interlocks.check(switch, before, after, at_once or {})
+        self.bench.interlocks.check(switch, before, after, at_once)
         if before != after and switch in self.states:
             # Not flushed to the disk: after a power failure the difference is asked about.
             self.states.put(switch, self.states[switch].changing(before, after), durable=False)
@@ -218,7 +254,7 @@ class Fabric(InitialStates[SavedCircuits]):
         change = self._change(name, present, wanted, checked=False)
         # A full disk is no reason to leave the circuits as they are.
         with contextlib.suppress(LabFolderError):
-            self.note_change(name, change.keep | change.remove, change.keep | change.add)
+            self._note_change(name, change.keep | change.remove, change.keep | change.add, {})
         Transition(self.bench, wanted, {name: change}).apply()
 
     def _check_undisturbed(self, present: Mapping[str, frozenset[Circuit]]) -> None:

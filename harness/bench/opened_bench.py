@@ -27,9 +27,14 @@ def instruments_of(testbed: Testbed, kind: str) -> list[str]:
 
 
 def physical_ports(testbed: Testbed) -> list[Port]:
-    """Return the NIC ports of servers that are computers; a namespace's links are the kernel's."""
+    """Return the NIC ports of servers that are computers, without those that are out of service.
+
+    A namespace's links are the kernel's.
+    """
     return [
-        spec.port for spec in testbed.nic_ports if not testbed.servers[spec.port.owner].is_namespace
+        spec.port
+        for spec in testbed.working_ports
+        if not testbed.servers[spec.port.owner].is_namespace
     ]
 
 

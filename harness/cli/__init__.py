@@ -58,6 +58,16 @@ _CORE = {
         "Send an instrument one raw command.", "testbeds/mine.yaml ocs 'RTRV-PATCH:::1:;'"
     ),
     "restore": Command("Restore the circuits after a run that was killed.", "testbeds/mine.yaml"),
+    "out": Command(
+        "Put ports out of service for a time.",
+        "testbeds/mine.yaml server3.nic0.p1 --because LAB-123",
+        "lightrig.harness.cli.out_of_service",
+    ),
+    "in": Command(
+        "Put ports back in service, once a circuit works.",
+        "testbeds/mine.yaml server3.nic0.p1",
+        "lightrig.harness.cli.out_of_service",
+    ),
     "who": Command("Show who uses the instruments; contact nothing.", "testbeds/mine.yaml"),
     "note": Command(
         "Note what was done to a part of the lab.", 'testbeds/mine.yaml ocs.3 "cleaned"'

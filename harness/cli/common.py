@@ -20,6 +20,8 @@ from lightrig.harness.quantities.registry import names_in_files
 from lightrig.harness.system_registry import SizedFabric, installed_systems
 from lightrig.testbeds import Plan, SizesOnlyError, Testbed, TestbedError, Vocabulary, load
 from lightrig.testbeds.escaping import escape_control
+from lightrig.testbeds.exceptions import ExceptionsError
+from lightrig.testbeds.out_of_service import with_exceptions
 
 NO = 1
 BAD_INPUT = 2
@@ -49,9 +51,9 @@ class CommandGroup(TyperGroup):
 
 
 def load_testbed(file: Path) -> Testbed:
-    """Read a testbed file, or end the command with the errors in it."""
+    """Read a testbed file with its exceptions, or end the command with the errors in them."""
     with readable(file):
-        return load(file, quantities=names_in_files())
+        return with_exceptions(load(file, quantities=names_in_files()))
 
 
 @contextmanager
@@ -59,7 +61,7 @@ def readable(file: Path) -> Iterator[None]:
     """End the command where the block cannot read a file, with the errors in it."""
     try:
         yield
-    except TestbedError as error:
+    except (TestbedError, ExceptionsError) as error:
         give_up(str(error), BAD_INPUT)
     except OSError as error:
         give_up(f"{file}: {error.strerror}", BAD_INPUT)

@@ -20,7 +20,7 @@ from lightrig.harness.cli import COMPLETION_VARIABLE, commands
 
 SHELLS = ("bash", "zsh", "fish")
 
-_BESIDE = (".baselines.yaml", ".references.yaml")
+_BESIDE = (".baselines.yaml", ".exceptions.yaml", ".references.yaml")
 """Files beside a testbed's, which no command takes."""
 
 

@@ -65,7 +65,8 @@ _LOOK_AGAIN = 1_000_000
 class LinksDownError(FoundError):
     """Links that a plan closes did not come up within `timeout` ns.
 
-    ports: those that are down. dark: ports of switches that should light them and do not; None
+    ports: those that are down. stages: each of theirs that is. limit: the time, in ns.
+    dark: ports of switches that should light them and do not; None
     where nothing says. reasons: what drivers and firmware say of ports.
     in_preparation: whether they were brought up for what follows, and nothing was measured of them.
     """
@@ -79,10 +80,10 @@ class LinksDownError(FoundError):
         dark: Sequence[str] | None = None,
         reasons: Mapping[Port, Sequence[str]] = MappingProxyType({}),
     ) -> None:
-        self._down, self._timeout = [*down], timeout
-        self.ports = [*dict.fromkeys(port for port, _ in self._down)]
+        self.stages, self.limit = [*down], timeout
+        self.ports = [*dict.fromkeys(port for port, _ in self.stages)]
         sentence = f"links did not come up within {timeout / 1e9:g} s: " + ", ".join(
-            f"{port} ({stage})" for port, stage in self._down
+            f"{port} ({stage})" for port, stage in self.stages
         )
         if dark is not None:
             sentence += f"; no light at {', '.join(dark)}" if dark else f"; {_SWAPPED}"
@@ -101,7 +102,7 @@ class LinksDownError(FoundError):
         self, dark: Sequence[str] | None, reasons: Mapping[Port, Sequence[str]]
     ) -> "LinksDownError":
         """Return the error with what is known of the light, and what drivers and firmware say."""
-        found = LinksDownError(self._down, self._timeout, dark, reasons)
+        found = LinksDownError(self.stages, self.limit, dark, reasons)
         found.in_preparation = self.in_preparation
         return found
 
@@ -180,11 +181,11 @@ class LinkObservation:
         self._bench = bench
         self.datagram_period = datagram_period
         self._poll_period = poll_period
-        self._netdevs = {spec.port: spec.netdev for spec in bench.testbed.nic_ports}
+        self._netdevs = {spec.port: spec.netdev for spec in bench.testbed.working_ports}
         self._ports = {(port.owner, netdev): port for port, netdev in self._netdevs.items()}
         self._stages: dict[Port, tuple[Stage, ...]] = {
             spec.port: ("firmware", "carrier", "datagram") if spec.rdma else ("carrier", "datagram")
-            for spec in bench.testbed.nic_ports
+            for spec in bench.testbed.working_ports
         }
         self.up: set[tuple[Port, Stage]] = set()
         self._cross_checks: list[tuple[Port, LinkEvent]] = []
@@ -221,6 +222,7 @@ class LinkObservation:
                 PortWatch(spec.netdev, spec.rdma)
                 for nic in self._bench.testbed.servers[name].nics.values()
                 for spec in nic.ports
+                if spec.port in self._netdevs
             ]
             up = server.watch(
                 watched, period=self._poll_period, datagram_period=self.datagram_period

@@ -66,7 +66,7 @@ class PortCounters:
     def begin(self) -> None:
         """Read the counters, and the modules, before the first test."""
         if self.is_wanted and not self._at:
-            for spec in self.bench.testbed.nic_ports:
+            for spec in self.bench.testbed.working_ports:
                 self._read_firmware(spec)
             self._first_of_modules = list(self._module_rows())
             self._read()
@@ -163,7 +163,7 @@ class PortCounters:
         def read(name: str) -> dict[str, PortCounts]:
             return {
                 str(spec.port): servers[name].port_counts(spec.netdev, spec.rdma)
-                for spec in self.bench.testbed.nic_ports
+                for spec in self.bench.testbed.working_ports
                 if spec.port.owner == name
             }
 
@@ -175,7 +175,7 @@ class PortCounters:
     def _module_rows(self, end: int | None = None) -> Iterator[Row]:
         """Read modules, one of each server at a time, until `end`, in ns; all of them without."""
         clock, waiting = self.bench.clock, dict[str, list[NicPortSpec]]()
-        for spec in self.bench.testbed.nic_ports:
+        for spec in self.bench.testbed.working_ports:
             waiting.setdefault(spec.port.owner, []).append(spec)
         for specs in waiting.values():
             specs.sort(key=lambda spec: self._module_at.get(str(spec.port), 0), reverse=True)

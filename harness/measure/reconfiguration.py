@@ -1,7 +1,9 @@
 """One reconfiguration, from the command on the wire to traffic on the new links."""
 
+import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import replace
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from functools import partial
 
 from lightrig.harness.bench import Bench, Fabric, Transition
@@ -76,22 +78,106 @@ class IncompleteError(FoundError):
     """Something that a reconfiguration must bring about was not seen in time."""
 
 
-def bring_up(
-    fabric: Fabric, links: LinkObservation, plan: Plan, *, timeout: int = LINK_TIMEOUT
-) -> None:
-    """Apply `plan` and wait until its links carry traffic, at most `timeout` ns.
+LOOK = 2_000_000_000
+"""Time for links that did not come up before, in ns, where all others are up."""
 
-    Raises `LinksDownError`, which names the ports without light where the switch has monitors.
+
+def bring_up(
+    fabric: Fabric,
+    links: LinkObservation,
+    plan: Plan,
+    *,
+    timeout: int = LINK_TIMEOUT,
+    partly: bool = False,
+) -> frozenset[Link]:
+    """Apply `plan` and wait until its links carry traffic, at most `timeout` ns; return them.
+
+    Links that did not come up in this process before are looked at once a test, for `LOOK`.
+    partly: go on with the links that there are, for the rest of the test; it fails at its end if
+    one was not known to be down, and is inconclusive where it would pass.
+
+    Raises `LinksDownError`, which names the ports without light where the switch has monitors;
+    with `partly` only if no link is up.
     """
+    coverage = fabric.bench.coverage
+    # At first the whole plan is applied, to see whether they are back.
+    coverage.is_partial = partly and coverage.looked and bool(coverage.part_of(fabric.links(plan)))
+    stated = fabric.links(plan)
     try:
-        _bring_up(fabric, links, plan, timeout)
-    except LinksDownError as error:
-        error.in_preparation = True
-        reasons = _reasons_at(fabric.bench, error.ports)
-        raise error.with_causes(_dark_at(fabric, plan, error.ports), reasons) from error
-    except InstrumentError as error:
-        error.in_preparation = True
+        down = _bring_up(fabric, links, plan, timeout)
+    except InstrumentError as failed:
+        failed.in_preparation = True
         raise
+    coverage.note_up(stated - (down.links if down else frozenset()))
+    if down is None:
+        coverage.is_partial = partly
+        return stated
+    error = _with_causes(fabric, plan, down)
+    fresh = down.links - coverage.down(down.links)
+    coverage.note_down(fresh, dark_ports(fabric, fresh))
+    if not partly or down.links == stated:
+        raise error from down.error
+    _tell_ends(fabric, links, timeout)
+    coverage.is_partial = True
+    if down.is_new:
+        coverage.failures += error.findings
+        sentence, line, rest = str(error).partition("\n")
+        if dead := coverage.dead_of(down.links):
+            sentence += f"; by its other links it is {', '.join(map(str, sorted(dead)))}"
+        coverage.sentences.append(f"{sentence}{line}{rest}")
+    fabric.apply(plan)
+    up = fabric.links(plan)
+    links.await_up({port for link in up for port in (link.a, link.b)}, timeout)
+    return up
+
+
+def _tell_ends(fabric: Fabric, links: LinkObservation, timeout: int) -> None:
+    """Find by the testbed's other plans which end of a link that is down is why.
+
+    Once for the same links. A plan of a link that is down joins its ends to others, of which one
+    works; where none does, the link stays the only thing that is known.
+    """
+    coverage = fabric.bench.coverage
+    with coverage.examining() as is_due:
+        for plan in fabric.plans.values() if is_due else ():
+            of_plan = fabric.links(plan)
+            if coverage.suspected(of_plan):
+                found = _bring_up(fabric, links, plan, timeout)
+                down = found.links if found else frozenset[Link]()
+                coverage.note_up(of_plan - down)
+                fresh = down - coverage.down(down)
+                coverage.note_down(fresh, dark_ports(fabric, fresh))
+
+
+@dataclass(frozen=True, slots=True)
+class _Down:
+    """Links that did not come up. is_new: whether one of them was not known for it."""
+
+    links: frozenset[Link]
+    error: LinksDownError
+    is_new: bool
+
+
+def _with_causes(fabric: Fabric, plan: Plan, down: _Down) -> LinksDownError:
+    ports = down.error.ports
+    reasons = _reasons_at(fabric.bench, ports)
+    error = down.error.with_causes(_dark_at(fabric, plan, ports), reasons)
+    error.in_preparation = True
+    return error
+
+
+def dark_ports(fabric: Fabric, links: Iterable[Link]) -> frozenset[Port]:
+    """Return the ends of links whose own light does not reach a switch that would see it."""
+    found = set[Port]()
+    for port in {end for link in links for end in (link.a, link.b)}:
+        switch, ingress = fabric.testbed.cabling.ingress_of(port) or ("", 0)
+        monitor: object = fabric.bench.switches.get(switch)
+        if not isinstance(monitor, PowerMonitor):
+            continue
+        with suppress(InstrumentError):  # it may have monitors at other ports alone
+            if monitor.power([ingress]).dbm.get(ingress, math.inf) <= DARK_DBM:
+                found.add(port)
+    return frozenset(found)
 
 
 def _reasons_at(bench: Bench, ports: Iterable[Port]) -> dict[Port, tuple[str, ...]]:
@@ -127,7 +213,11 @@ def _dark_at(fabric: Fabric, plan: Plan, ports: Iterable[Port]) -> list[str] | N
     return dark if dark or read > 1 else None
 
 
-def _bring_up(fabric: Fabric, links: LinkObservation, plan: Plan, timeout: int) -> None:
+def _bring_up(fabric: Fabric, links: LinkObservation, plan: Plan, timeout: int) -> _Down | None:
+    """Apply a plan and wait for its links; return those that did not come up, if any."""
+    coverage, clock = fabric.bench.coverage, fabric.bench.clock
+    stated = fabric.links(plan)
+    known, suspected = coverage.down(stated), coverage.suspected(stated)
     # Links that came up before anybody looked would be waited for as if they had not changed.
     links.begin()
     transition = fabric.prepare(plan)
@@ -141,17 +231,38 @@ def _bring_up(fabric: Fabric, links: LinkObservation, plan: Plan, timeout: int) 
         for port in rising_ports(fabric, transition)
         if not _keeps_its_light(fabric.testbed, transition, port)
     }
-    try:
-        _, unfinished = links.changes(rising, sent.earliest, timeout)
+
+    def awaited(some: Collection[Link], limit: int) -> LinksDownError | None:
+        ports = {port for link in some for port in (link.a, link.b)}
+        _, unfinished = links.changes(rising & ports, sent.earliest, limit)
         if unfinished:
             fabric.bench.check_world()
-            raise LinksDownError(unfinished, timeout)
-        ports = {port for link in fabric.links(plan) for port in (link.a, link.b)}
-        links.await_up(ports, timeout)
+            return LinksDownError(unfinished, limit)
+        try:
+            links.await_up(ports, limit)
+        except LinksDownError as error:
+            return error
+        return None
+
+    try:
+        new = awaited(stated - known - suspected, timeout)
+        # A port that is why another link was down is given the time of those that are up.
+        took = max(clock.now() - sent.earliest, LOOK)
+        found = [(new, True), (awaited(suspected, min(took, timeout)), False)]
+        look = 0 if coverage.looked else LOOK
+        found.append((awaited(known, look), False))
+        coverage.looked = True
     except ClockError:  # no moment is asked for here
-        links.begin_again(fabric.links(plan), timeout)
-        return
-    links.take_cross_checks()
+        links.begin_again(stated, timeout)
+        return None
+    errors = [(error, is_new) for error, is_new in found if error is not None]
+    if not errors:
+        links.take_cross_checks()
+        return None
+    ports = {port for error, _ in errors for port in error.ports}
+    down = frozenset(link for link in stated if not ports.isdisjoint({link.a, link.b}))
+    whole = LinksDownError([one for error, _ in errors for one in error.stages], errors[0][0].limit)
+    return _Down(down, whole, any(is_new for _, is_new in errors))
 
 
 def measure_reconfiguration(
@@ -232,7 +343,9 @@ def measure_reconfiguration(
                 f"; up to {event.reading_gap / 1e6:.0f} ms passed between two readings of a "
                 "switch's monitors, and a shorter darkness may go unseen"
             )
-        subjects = (subject for subject, _ in event.missing)
+        subjects = [subject for subject, _ in event.missing]
+        missing = {link for link in fabric.links(plan) if {str(link.a), str(link.b)} & {*subjects}}
+        fabric.bench.coverage.note_down(missing, dark_ports(fabric, missing))
         raise IncompleteError(sentence, each_at(NOT_SEEN, subjects))
     return event
 
@@ -395,7 +508,7 @@ def reconfigure(
         unseen += [(subject, LOS.name) for subject, _ in dark if subject not in losing]
     else:
         missing = dark + missing
-    slow_ports = [s.port for s in fabric.testbed.nic_ports if s.port.owner in observed.slow()]
+    slow_ports = [s.port for s in fabric.testbed.working_ports if s.port.owner in observed.slow()]
     unseen += unseen_ports(rising, slow_ports, seen, missing, links.stages)
     darkened = {p for p in rising if not _keeps_its_light(fabric.testbed, transition, p)}
     unseen += unnoticed_carriers(darkened, seen, [*missing, *unseen])
@@ -429,8 +542,8 @@ def plan_before(transition: Transition) -> Plan:
 
 def _name_of(plan: Plan, fabric: Fabric) -> str | None:
     """Return the name of the testbed's plan with the circuits of `plan`, if there is one."""
-    plans = fabric.plans.items()
-    return next((name for name, one in plans if one.circuits == plan.circuits), None)
+    plans, part = fabric.plans.items(), fabric.bench.coverage.part
+    return next((name for name, one in plans if part(one).circuits == plan.circuits), None)
 
 
 def rising_ports(fabric: Fabric, transition: Transition) -> set[Port]:

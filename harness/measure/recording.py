@@ -8,10 +8,11 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from lightrig.harness.bench import Bench
+from lightrig.harness.bench.coverage import Coverage
 from lightrig.harness.findings import CLOCK, LIMIT, Finding, FoundError
 from lightrig.harness.measure.gates import Counted, judge_counts
 from lightrig.harness.measure.stages import PortTimes, Reconfiguration
-from lightrig.harness.quantities.declarations import LOOK
+from lightrig.harness.quantities.declarations import LOOK, PORTS_IN_SERVICE
 from lightrig.harness.quantities.quantity import Reduction
 from lightrig.harness.quantities.registry import (
     UnknownQuantityError,
@@ -33,6 +34,9 @@ _COMBINE: Mapping[Reduction, Callable[[list[float]], float]] = {
     "min": min,
     "sum": math.fsum,
 }
+
+PORTS = "ports"
+"""Condition of events as a whole of which ports took no part: events of other sets are others."""
 
 MOST_SHARE = 0.1
 """Largest share of a test's events that may be set aside; beyond, the test is inconclusive."""
@@ -137,6 +141,8 @@ class Recording:
         conditions: conditions of all later rows, such as a temperature that is held.
         port_times: of its reconfigurations, by port.
         events: number of events so far.
+        whole: the subject of events as a whole: the testbed's name.
+        coverage: which links take part; None where nothing says.
         missing: why a quantity has no samples, and what to do, by its name.
         slow_watches: of each event of which a watch was too slow to see all, the sentence of it.
         set_aside: number of those that no limit judges, since a server's clock tells no times of
@@ -157,6 +163,8 @@ class Recording:
         test: str = "a test",
     ) -> None:
         self.test = test
+        self.whole = ""
+        self.coverage: Coverage | None = None
         self.before = before
         self.found = found
         self.conditions: dict[str, Scalar] = {}
@@ -214,6 +222,14 @@ class Recording:
         numbers = {name: of_all.pop(name) for name in COUNTERS & of_all.keys()}
         if common := {**self.conditions, **numbers}:
             found = [replace(row, conditions={**common, **row.conditions}) for row in found]
+        if self.coverage is not None and (share := self.coverage.share_now()) is not None:
+            ports = {PORTS: share.condition}
+            found = [
+                replace(row, conditions={**row.conditions, **ports})
+                if row.subject == self.whole
+                else row
+                for row in found
+            ]
         store = self._store
         if self._store_on is not None and (bench is not None or of_all):
             store = self._store_on(bench, of_all)
@@ -265,8 +281,15 @@ class Recording:
         self._counts[quantity].append(counted)
 
     def end(self, at: int) -> None:
-        """Record what the test as a whole shows: ports that differ. at: now, in ns."""
+        """Record what the test as a whole shows: ports that differ, and how many took part.
+
+        at: now, in ns.
+        """
         self.record(self.port_times.rows(at), judged=False)
+        if self.coverage is not None and (share := self.coverage.share()) is not None:
+            n = share.linked
+            of: dict[str, Scalar] = {"of": share.stated, "left_out": share.reason}
+            self.record([Row(self.whole, PORTS_IN_SERVICE, n, n, n, "1", at, of)], judged=False)
 
     def note(self, sentence: str) -> None:
         """Show a sentence about this testbed on the terminal, as an event and in the report."""
@@ -289,7 +312,12 @@ class Recording:
 
         A limit without samples is inconclusive.
         """
-        return [(limit, self.verdict(limit)) for limit in limits_under(self._limits, families)]
+        share = None if self.coverage is None else self.coverage.share()
+        ports = "" if share is None else share.ports
+        return [
+            (limit, replace(self.verdict(limit), ports=ports))
+            for limit in limits_under(self._limits, families)
+        ]
 
     def judge(self, *families: str) -> None:
         """Judge the samples of this test by the testbed's limits under `families`.

@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from array import array
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import product
@@ -357,6 +357,7 @@ def closure_rows(event: Reconfiguration, fabric: Fabric, number: int) -> Iterato
         return
     inside: defaultdict[str, list[bool]] = defaultdict(list)
     written = _first_write(event, truth)
+    out = frozenset(map(str, fabric.testbed.out.ports))
     for seen, after in zip(event.seen, event.seen_after, strict=True):
         stage = STAGES[seen.stage]
         # In real time the reply needs a moment from the switch to us, in virtual time none.
@@ -369,7 +370,7 @@ def closure_rows(event: Reconfiguration, fabric: Fabric, number: int) -> Iterato
                 inside["latency"].append(overlaps(late, after))
     for of_all, after in event.stages().items():
         judged = of_all != "acknowledged" or fabric.bench.clock.virtual
-        whole = _true_whole(STAGES[of_all], event, truth) if judged else None
+        whole = _true_whole(STAGES[of_all], event, truth, out) if judged else None
         if whole is not None and not overlaps([whole.since(event.sent)], after):
             inside[of_all].append(False)
     for unseen in _unseen_carriers(event, fabric, truth):
@@ -389,8 +390,12 @@ def closure_rows(event: Reconfiguration, fabric: Fabric, number: int) -> Iterato
         )
 
 
-def _true_whole(stage: EventStage, event: Reconfiguration, truth: GroundTruth) -> Span | None:
+def _true_whole(
+    stage: EventStage, event: Reconfiguration, truth: GroundTruth, out: Collection[str]
+) -> Span | None:
     """Return the true moment of a stage of an event as a whole, over all that are watched.
+
+    out: ports that are out of service, which nothing watches.
 
     A change that may have been before the command, or too late for the watch to see it, bounds it
     from one side alone. None where no change is certain.
@@ -399,7 +404,7 @@ def _true_whole(stage: EventStage, event: Reconfiguration, truth: GroundTruth) -
     possible, certain = list[Span](), list[Span]()
     for subject in truth.subjects(stage.signal):
         owner = subject.partition(".")[0]
-        if owner not in event.watched and stage.subject != "switch":
+        if subject in out or (owner not in event.watched and stage.subject != "switch"):
             continue
         watch = event.watch_of(stage, subject)
         found = truth.moments_of(stage, subject, watch)
@@ -424,7 +429,7 @@ def _unseen_carriers(
 ) -> Iterator[StageName]:
     """Yield the stage of each carrier that for certain changed in an event, and was not seen."""
     seen = {(one.subject, one.stage) for one in event.seen}
-    for port in [str(spec.port) for spec in fabric.testbed.nic_ports]:
+    for port in [str(spec.port) for spec in fabric.testbed.working_ports]:
         for stage in (CARRIER_DOWN, CARRIER_UP):
             if (port, stage.name) not in seen and truth.knows(port, stage.signal):
                 watch = event.watch_of(stage, port)

@@ -43,6 +43,7 @@ from lightrig.instruments.clock import SystemClock, wall_time
 from lightrig.instruments.core.capabilities import ModuleTelemetry
 from lightrig.testbeds import LightrigError, Limit, Testbed, load, plan_pairs
 from lightrig.testbeds.findings import did_you_mean
+from lightrig.testbeds.out_of_service import with_exceptions
 from lightrig.testbeds.quantities import QuantityError, format_duration, parse_duration
 
 TEST = "by hand"
@@ -105,7 +106,8 @@ def open_lab(
         LeaseConflictError: another process uses an instrument; names who, since when, what for.
         LabOpenError: this process has it open with other arguments, or the file has changed since.
         StateConflictError: an instrument is not as a killed run left it.
-        TestbedError, OSError: the file is wrong, or cannot be read.
+        TestbedError, ExceptionsError, OSError: the file, or that of its exceptions, is wrong or
+            cannot be read.
         QuantityError: `idle` is no time.
         RecordError: the folder of runs cannot be written.
     """
@@ -118,7 +120,7 @@ def open_lab(
     idle_ns = None if idle is None else parse_duration(idle)
     if idle_ns is not None and idle_ns <= 0:
         raise QuantityError(f"idle: found {idle!r}, expected a time above 0, e.g. '30 min'")
-    testbed = load(file, quantities=names_in_files())
+    testbed = with_exceptions(load(file, quantities=names_in_files()))
     lab = Lab(testbed, asked, idle_ns, notify)
     _open[path] = lab
     return lab

@@ -80,6 +80,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="auto: simulate optical domains that do not answer in full (default); "
         "hardware: an absence is an error; simulated: contact nothing outside this machine",
     )
+    group.addoption(
+        "--strict-links",
+        action="store_true",
+        help="a test fails where any of its links does not come up; without, those of the suites "
+        "go on with the others",
+    )
     group.addoption("--seed", type=int, default=0, help="seed of simulated worlds (default 0)")
     group.addoption("--samples", type=int, default=None, help="events a test")
     group.addoption("--profile", choices=sorted(SAMPLES), default="quick", help="how many events")
@@ -178,8 +184,9 @@ def pytest_configure(config: pytest.Config) -> None:
     )
     config.addinivalue_line(
         "markers",
-        "needs(circuits=N, lacks=FUNCTION): deselect where a testbed cannot move N circuits at "
-        "once, or where a function of the test's parameters (testbed, plan, ...) returns a reason",
+        "needs(circuits=N, lacks=FUNCTION, whole_plans=True): deselect where a testbed cannot "
+        "move N circuits at once, or where a function of the test's parameters (testbed, plan, "
+        "...) returns a reason; inconclusive where ports are out of service",
     )
     config.addinivalue_line(
         "markers",

@@ -13,6 +13,7 @@ import pytest
 
 from lightrig.harness.plugin.collection import DESELECTED
 from lightrig.harness.plugin.keys import ENDED, LAB, OF_LAB, TESTBEDS
+from lightrig.harness.plugin.parts import PORTS
 from lightrig.harness.plugin.quantities import MedianFigure, Quantities
 from lightrig.harness.record import Row
 from lightrig.harness.run import ObservedRun
@@ -40,6 +41,7 @@ class Events:
         self._file: IO[str] | None = open(file, "w", encoding="utf-8")  # noqa: SIM115
         self._quantities: dict[str, Quantities] = {}
         self._of_lab: set[str] = set()
+        self._ports: dict[str, str] = {}
         self._written_at = 0
         self._count = 0
         self._any_collected = False
@@ -144,7 +146,9 @@ class Events:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Keep that a test failed by trouble of the lab."""
+        """Keep that a test failed by trouble of the lab, or was not over all ports."""
+        if ports := getattr(report, "lightrig", {}).get(PORTS):
+            self._ports[report.nodeid] = ports
         if getattr(report, "lightrig", {}).get("cause") == LAB:
             self._of_lab.add(report.nodeid)
 
@@ -153,7 +157,14 @@ class Events:
             self._figure(test, figure, final=True)
         cause = {"cause": LAB} if test in self._of_lab else {}
         self._of_lab.discard(test)
-        fields = {**cause, "outcome": outcome, "duration_s": round(duration, 6), "why": why or None}
+        ports = {"ports": self._ports.pop(test)} if test in self._ports else {}
+        fields = {
+            **cause,
+            **ports,
+            "outcome": outcome,
+            "duration_s": round(duration, 6),
+            "why": why or None,
+        }
         self._write("test_finished", test=test, **fields)
 
     def _found(self, test: str, finding: Mapping[str, Any]) -> None:
@@ -176,7 +187,7 @@ class Events:
             test=test,
             quantity=limit.quantity,
             limit=str(limit),
-            outcome=verdict.outcome,
+            outcome=verdict.shown,
             n=verdict.n,
             needed=verdict.needed,
             reason=verdict.reason,

@@ -7,7 +7,7 @@ They put their rows into the recording of the test, which `measure` judges.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -24,13 +24,27 @@ if TYPE_CHECKING:
     from lightrig.harness.measure.port_counters import PortCounters
     from lightrig.harness.measure.recording import Recording
     from lightrig.harness.measure.stages import Reconfiguration
-    from lightrig.testbeds import Plan
+    from lightrig.testbeds import Link, Plan
 
 
 @pytest.fixture
-def bring_up(fabric: Fabric, links: LinkObservation) -> Callable[..., None]:
-    """`bring_up(plan)`: apply a plan and wait until its links carry traffic."""
-    return bound("bring_up", fabric, links)
+def bring_up(
+    fabric: Fabric, links: LinkObservation, pytestconfig: pytest.Config
+) -> Callable[..., frozenset[Link]]:
+    """`bring_up(plan)`: apply a plan and wait until its links carry traffic; return them.
+
+    `partly=True` goes on with those that there are; see `measure.reconfiguration.bring_up`.
+    """
+    found = bound("bring_up", fabric, links)
+    if not pytestconfig.getoption("strict_links"):
+        return found
+
+    def strict(plan: Plan, *, partly: bool = False, **given: Any) -> frozenset[Link]:
+        fabric.bench.coverage.forget()
+        links_up: frozenset[Link] = found(plan, **given)
+        return links_up
+
+    return strict
 
 
 @pytest.fixture

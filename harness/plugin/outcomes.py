@@ -26,6 +26,13 @@ from lightrig.harness.plugin.keys import (
     MEASURED,
     RUN,
 )
+from lightrig.harness.plugin.parts import (
+    PORTS,
+    add_ports,
+    coverage_of,
+    failed_by_parts,
+    undecided_by_parts,
+)
 from lightrig.harness.plugin.repeating import Repeats
 from lightrig.harness.plugin.worker_run import WorkerRun, show
 from lightrig.harness.report.run_page import added
@@ -74,6 +81,8 @@ class Undecided:
             undecided = [*undecided, str(error)]
         elif not (report.when == "call" and report.passed):
             undecided = []
+        else:
+            undecided = [*undecided, *undecided_by_parts(item)]
         if undecided:
             report.inconclusive = " ".join(undecided)
             try:  # allure takes the reason from here
@@ -117,6 +126,10 @@ class Reports:
         report: Any = yield
         error = call.excinfo.value if call.excinfo is not None else None
         measured = item.stash.get(FOUND, []) if report.when == "call" else []
+        down = failed_by_parts(item) if report.when == "call" else ""
+        if down:
+            coverage = coverage_of(item)
+            measured = [*measured, *(coverage.failures if coverage else ())]
         not_closed = [one for one in measured if one.kind == CLOSURE]
         found = [one for one in measured if one.kind != CLOSURE] + not_closed[:MOST_NOT_CLOSED]
         details: dict[str, Any] = {}
@@ -126,6 +139,10 @@ class Reports:
             report.outcome, report.longrepr = "failed", _wrong_beside_truth(not_closed)
             report.inconclusive = None
             details["why"] = report.longrepr
+        elif down and not report.failed:
+            report.outcome, report.longrepr = "failed", down
+            report.inconclusive = None
+            details["why"] = down
         elif (undecided := _undecided(report)) is not None:
             details["why"] = undecided
         elif error is not None:
@@ -144,6 +161,8 @@ class Reports:
         if report.failed and error is not None:
             sentence = details["why"].partition("\n")[0].removeprefix("AssertionError: ")
             found = [*found, *findings_of(error)] or [Finding(FAILED, sentence)]
+        if report.when == "call":
+            add_ports(item, details)
         if found:
             if report.failed:
                 found[0] = replace(found[0], meanwhile=tuple(kernel))
@@ -258,7 +277,8 @@ class Outcomes:
     def pytest_report_teststatus(self, report: Any) -> tuple[str, str, Any] | None:
         """Name the outcome that pytest does not know."""
         if _undecided(report) is None:
-            return None
+            ports = getattr(report, "lightrig", {}).get(PORTS, "").partition(";")[0]
+            return ("passed", ".", f"PASSED, {ports}") if ports and report.passed else None
         word = INCONCLUSIVE_OUTCOME.upper(), {"yellow": True}
         return INCONCLUSIVE_OUTCOME, "I", word
 

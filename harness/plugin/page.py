@@ -183,7 +183,9 @@ class Page:
         causes = ""
         if self._read is not None:
             found = found_at_begin(self._run.folder, self._described)
-            causes = run_causes(self._read[0].tests, self._described, self.frame, found)
+            record = self._read[0]
+            parts = record.header.get("out", {})
+            causes = run_causes(record.tests, self._described, self.frame, found, parts)
         page = document(title, about, body, results, css, causes)
         with appearing(self.path) as draft:
             draft.write_text(page, encoding="utf-8", errors="replace")

@@ -3,7 +3,7 @@
 import shlex
 import signal
 import sys
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from functools import partial
 from types import FrameType
 from typing import Any
@@ -33,6 +33,7 @@ from lightrig.harness.plugin.keys import (
 from lightrig.harness.plugin.live import Live
 from lightrig.harness.plugin.outcomes import Outcomes, Reports, Undecided, was_ended_by_lab
 from lightrig.harness.plugin.page import Page
+from lightrig.harness.plugin.parts import Parts
 from lightrig.harness.plugin.repeating import Repeats
 from lightrig.harness.plugin.soaks import prepare_soak
 from lightrig.harness.plugin.timeouts import Timeouts
@@ -45,8 +46,10 @@ from lightrig.harness.record.run_folder import TRACES
 from lightrig.harness.report import summary_lines
 from lightrig.harness.report.run_page import not_applicable
 from lightrig.harness.run import ObservedRun
-from lightrig.testbeds import TestbedError, load
+from lightrig.testbeds import Testbed, TestbedError, load
 from lightrig.testbeds.escaping import escape_control
+from lightrig.testbeds.exceptions import ExceptionsError
+from lightrig.testbeds.out_of_service import plan_sentences, with_exceptions
 from lightrig.testbeds.timezones import ZoneError, common_zone
 
 PAGE = pytest.StashKey[Page]()
@@ -75,19 +78,26 @@ def pytest_configure(config: pytest.Config) -> None:
     given = config.stash[FILES]
     try:
         testbeds = config.stash[TESTBEDS] = [
-            load(file, quantities=names_in_files()) for file in given
+            with_exceptions(load(file, quantities=names_in_files())) for file in given
         ]
-    except (TestbedError, OSError) as error:
+    except (TestbedError, ExceptionsError, OSError) as error:
         raise pytest.UsageError(str(error)) from error
     names = [testbed.name for testbed in testbeds]
     if len(set(names)) < len(names):
         raise pytest.UsageError(f"two testbeds have the same name: {', '.join(names)}")
+    for testbed in testbeds:
+        if testbed.out and testbed.nic_ports and not testbed.working_ports:
+            raise pytest.UsageError(
+                f"every port of {testbed.name} is out of service: {testbed.out}\n"
+                f"  try       `lightrig in {testbed.path} PORT`"
+            )
     if config.option.collectonly:
         return
     config.stash[BENCHES] = {}
     config.stash[OPENED] = {}
     config.stash[SHIELD] = EndShield()
     repeats = Repeats(config, dict(zip(names, given, strict=True)))
+    config.pluginmanager.register(Parts(config), "lightrig-parts")
     config.pluginmanager.register(Undecided(), "lightrig-undecided")
     config.pluginmanager.register(Reports(config, repeats), "lightrig-reports")
     config.pluginmanager.register(Faults(config), "lightrig-faults")
@@ -114,6 +124,7 @@ def pytest_configure(config: pytest.Config) -> None:
             "testbeds": {t.name: str(t.path) for t in testbeds},
             "testbed_order": [t.name for t in testbeds],
             **soak,
+            **({"out": out} if (out := _left_of_plans(testbeds)) else {}),
             **({"by_hand": True} if config.getoption("by_hand") else {}),
         }
         run = ObservedRun(
@@ -143,6 +154,11 @@ def pytest_configure(config: pytest.Config) -> None:
         **({"events": events} if events else {}),
     }.items():
         config.pluginmanager.register(part, f"lightrig-{name}")
+
+
+def _left_of_plans(testbeds: Sequence[Testbed]) -> dict[str, list[str]]:
+    """Return how many ports are left of plans, and what is out, by the testbed's name."""
+    return {testbed.name: plan_sentences(testbed) for testbed in testbeds if testbed.out}
 
 
 def _include_again(config: pytest.Config) -> None:

@@ -19,6 +19,9 @@ PORT_EXCESS = "port.excess"
 LOOK = "sampling.look"
 """Quantity of the looks of a sample plan, by which a report judges as the test did."""
 
+PORTS_IN_SERVICE = "ports.in_service"
+"""Quantity of tests that were not over all ports: how many they were over."""
+
 _HEADLINES = frozenset(("acknowledged", "signal_recovered", "carrier_up", "first_datagram"))
 
 
@@ -180,5 +183,7 @@ late_light.signal_recovered  ns
     from the command until a monitor that is late showed the signal back: an upper bound
 {LOOK}  1
     number of samples at which a plan of two stages judges the limit on a quantity
+{PORTS_IN_SERVICE}  1
+    number of NIC ports that took part in a test, where others are out of service or down
 """),
 )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -11,7 +10,14 @@ from markupsafe import Markup
 
 from lightrig.harness.quantities.registry import quantity_of
 from lightrig.harness.report.estimates import CONFIDENCE, Estimate
-from lightrig.harness.report.markup import SIGNS, bounded_value, extreme_value, median_value
+from lightrig.harness.report.markup import (
+    SIGNS,
+    bounded_value,
+    extreme_value,
+    median_value,
+    outcome_counts,
+    plain_outcome,
+)
 from lightrig.harness.report.templates import render_macro
 from lightrig.harness.report.units import Value
 from lightrig.harness.statistics.quantiles import NotEnough, quantile
@@ -60,17 +66,16 @@ class Answer:
         found: dict[str, list[str]] = {}
         for one in self.estimates:
             if one.verdict is not None:
-                found.setdefault(one.test.name, []).append(one.verdict.outcome)
+                found.setdefault(one.test.name, []).append(one.verdict.shown)
         return {
-            test: min(outcomes, key=lambda outcome: _place(outcome, _WORST_FIRST))
+            test: min(outcomes, key=lambda shown: _place(plain_outcome(shown), _WORST_FIRST))
             for test, outcomes in found.items()
         }
 
     @property
     def verdicts(self) -> Mapping[str, int]:
         """The number of tests by outcome, the worst outcome first."""
-        counts = Counter(self.outcomes.values())
-        return {outcome: counts[outcome] for outcome in SIGNS if counts[outcome]}
+        return outcome_counts(self.outcomes.values())
 
     @property
     def shown(self) -> Sequence[Value | NotEnough]:

@@ -8,7 +8,7 @@ the evidence cannot tell from it; what it explains is taken away, and the rest i
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 
@@ -86,12 +86,14 @@ class Cause:
     """Components that the evidence cannot tell from each other; none if it locates nothing.
 
     news: what else was new in its first night, and may explain it. where: to find the components.
+    parts: of plans of which ports were out of service, how many took part.
     """
 
     components: tuple[LabComponent, ...]
     evidence: tuple[Evidence, ...]
     news: tuple[str, ...] = ()
     where: tuple[str, ...] = ()
+    parts: tuple[str, ...] = ()
 
     @property
     def since(self) -> str:
@@ -240,10 +242,12 @@ def run_causes(
     testbeds: Mapping[str, Testbed],
     run: RunFrame,
     found: Mapping[str, Sequence[Finding]] = MappingProxyType({}),
+    parts: Mapping[str, Sequence[str]] = MappingProxyType({}),
 ) -> Markup:
     """Return the cards of one run: of what its failed tests found wrong.
 
-    found: what was wrong before the first test, by testbed.
+    found: what was wrong before the first test, by testbed. parts: how many ports of its plans took
+    part, as the run's header has it.
     """
     cards = []
     frames = {frame.name: frame for frame in run.testbeds}
@@ -272,7 +276,10 @@ def run_causes(
             series = rows[name].series if name in rows else {}
             subjects = [subject for one in series.values() for subject in one.subject]
             healthy[family] = as_ever(findings, subjects, components)
-        cards.append((testbed, frame.simulated, find_causes(evidence, healthy, components)))
+        causes = find_causes(evidence, healthy, components)
+        of_plans = tuple(parts.get(testbed, ()))
+        causes = [replace(cause, parts=of_plans) for cause in causes]
+        cards.append((testbed, frame.simulated, causes))
     return render_causes(cards)
 
 

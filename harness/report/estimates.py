@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from lightrig.harness.quantities.declarations import LOOK
+from lightrig.harness.quantities.declarations import LOOK, PORTS_IN_SERVICE
 from lightrig.harness.report.frames import Numbers, TestbedFrame, TestFrame
 from lightrig.harness.report.units import Value
 from lightrig.harness.statistics.clusters import clustered_samples
@@ -115,7 +115,14 @@ def estimates_of(
 def _judge(limit: Limit, test: TestFrame, quantity: str) -> Verdict:
     # The side of the limit decides which subject of an event is the worst one.
     low, high = test.samples(quantity, limit.side)
-    return judge(limit, low, high, _plan(test, quantity))
+    return replace(judge(limit, low, high, _plan(test, quantity)), ports=ports_of(test))
+
+
+def ports_of(test: TestFrame) -> str:
+    """Return over how many ports a test was, as "6 of 8 ports"; empty where it was over all."""
+    if (found := test.series.get(PORTS_IN_SERVICE)) is None:
+        return ""
+    return f"{found.value[-1]:.0f} of {found.conditions['of'][-1]:.0f} ports"
 
 
 def _plan(test: TestFrame, quantity: str) -> SamplePlan | None:

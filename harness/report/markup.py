@@ -6,6 +6,8 @@ simulated.
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable
 from urllib.parse import quote
 
 from markupsafe import Markup
@@ -22,6 +24,21 @@ _IN_CONTEXT = ";</span> <span>simulated"
 
 SIGNS = {"fail": "✗", "marginal": "!", "not enough data": "?", "pass": "✓"}
 """The sign of each outcome of a verdict, the worst first."""
+
+
+def plain_outcome(shown: str) -> str:
+    """Return the outcome of a verdict that is shown with its ports."""
+    return shown.partition(",")[0]
+
+
+def outcome_counts(shown: Iterable[str]) -> dict[str, int]:
+    """Return how many verdicts are of each outcome, unknown ones first, then the worst first."""
+    order = [*SIGNS]
+    places = {name: place for place, name in enumerate(order, start=1)}
+    counts = Counter(shown)
+    return {
+        each: counts[each] for each in sorted(counts, key=lambda s: places.get(plain_outcome(s), 0))
+    }
 
 
 def number_of(number: int, one: str, many: str = "") -> str:

@@ -191,7 +191,7 @@
       test.added = added[test.name] ?? {};
       if (test.added.attempts)
         test.attempt = `attempt ${Math.min(test.place + 1, test.added.attempts)} of ${test.added.attempts}`;
-      test.why = test.outcome === "passed" ? "" : test.added.why ?? "";
+      test.why = test.outcome === "passed" ? test.added.ports ?? "" : test.added.why ?? "";
     });
     tests.filter(test => ["error", "failed"].includes(test.outcome)).slice(0, UNFOLDED)
       .forEach(test => open.add(test.number));

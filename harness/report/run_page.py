@@ -49,8 +49,9 @@ class Results:
     data: JSON as pytest-html keeps it: `tests` by node id, `environment`.
     added: by node id, what Lightrig knows of a test: `command` repeats it, `why` says in a
         sentence why it did not pass, `wire` holds the last lines of each instrument's wire,
-        `kernel` lines of the servers' kernels, `card` is the id of what it measured on this page,
-        `attempts` is their number where it was tried again. Each may be absent.
+        `kernel` lines of the servers' kernels, `ports` over how many of them it was, if not over
+        all, `card` is the id of what it measured on this page, `attempts` is their number where it
+        was tried again. Each may be absent.
     """
 
     outcomes: Mapping[str, int]
@@ -97,7 +98,9 @@ def title_of(run: str, testbeds: Iterable[str]) -> str:
 def added(outcome: str, details: Mapping[str, Any]) -> dict[str, Any]:
     """Return the additions to the log of a test, from the `details` in the journal."""
     found = {
-        name: details[name] for name in ("command", "why", "wire", "kernel") if details.get(name)
+        name: details[name]
+        for name in ("command", "why", "wire", "kernel", "ports")
+        if details.get(name)
     }
     if details.get("cause"):
         first, end, rest = str(found.get("why", "")).partition("\n")
@@ -293,7 +296,8 @@ def write_page(
         not_restored = (record.summary or {}).get("not_restored", ())
     body = banner(not_restored) + sections(record, testbeds, run)
     title = title_of(str(record.header.get("run", "")), testbeds)
-    causes = run_causes(record.tests, testbeds, run, found_at_begin(record.path.parent, testbeds))
+    found, parts = found_at_begin(record.path.parent, testbeds), record.header.get("out", {})
+    causes = run_causes(record.tests, testbeds, run, found, parts)
     page = document(title, about, body, results, "", causes)
     draft = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     draft.write_text(page, encoding="utf-8", errors="replace")

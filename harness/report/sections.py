@@ -11,7 +11,6 @@ sections in the same way:
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, Literal, NamedTuple, TypeAlias, TypeVar
@@ -21,7 +20,7 @@ from markupsafe import Markup
 from lightrig.harness.quantities.registry import all_quantities, in_section
 from lightrig.harness.report.estimates import Estimate, estimates_of
 from lightrig.harness.report.frames import TestbedFrame, TestFrame
-from lightrig.harness.report.markup import SIGNS, without_marks
+from lightrig.harness.report.markup import outcome_counts, plain_outcome, without_marks
 from lightrig.harness.report.templates import render_macro
 from lightrig.harness.report.units import Value
 from lightrig.harness.statistics.quantiles import NotEnough
@@ -281,10 +280,9 @@ def render(section: Section, data: SectionData, anchor: str) -> Markup:
     )
     if not shown:
         return Markup()
-    verdicts: Counter[str] = Counter(one.verdict.outcome for one in data.all() if one.verdict)
-    known = {outcome: verdicts[outcome] for outcome in SIGNS if verdicts[outcome]}
+    known = outcome_counts(one.verdict.shown for one in data.all() if one.verdict)
     short = _is_short(data.frame) and not section.of_harness
-    unfolded = short or "fail" in known or "marginal" in known
+    unfolded = short or bool({"fail", "marginal"} & {*map(plain_outcome, known)})
     parts = Markup().join(drawn)
     named = section.title, anchor, data.frame.simulated
     return render_macro("section", "section", *named, unfolded, known, parts)

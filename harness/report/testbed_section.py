@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
@@ -19,7 +18,7 @@ from lightrig.harness.report.estimates import Estimate, estimates_of
 from lightrig.harness.report.frames import TestbedFrame
 from lightrig.harness.report.harness_section import CLOSURE, HARNESS
 from lightrig.harness.report.insertion_loss_section import INSERTION_LOSS
-from lightrig.harness.report.markup import SIGNS
+from lightrig.harness.report.markup import outcome_counts
 from lightrig.harness.report.quantity_section import undeclared_sections, with_unlisted
 from lightrig.harness.report.reconfiguration_section import OUTAGE, RECONFIGURATION
 from lightrig.harness.report.sections import Limits, Section, render, section_id, sentence
@@ -114,15 +113,14 @@ def _verdicts(
     estimates: Iterable[Estimate], limits: Limits
 ) -> tuple[Mapping[str, int], Sequence[Limit]]:
     """Return the number of verdicts by outcome, and the limits that nothing was measured for."""
-    counts: Counter[str] = Counter()
-    judged = set()
+    shown, judged = list[str](), set()
     for one in estimates:
         if one.verdict:
-            counts[one.verdict.outcome] += 1
+            shown.append(one.verdict.shown)
             judged.add(one.quantity)
-    unknown = [outcome for outcome in counts if outcome not in SIGNS]
-    found = {name: counts[name] for name in [*unknown, *SIGNS] if counts[name]}
-    return found, [limit for quantity, limit in limits.items() if quantity not in judged]
+    return outcome_counts(shown), [
+        limit for quantity, limit in limits.items() if quantity not in judged
+    ]
 
 
 # ---------------------------------------------------------------------------- instruments

@@ -50,6 +50,7 @@ class Verdict:
     needed: further samples within the limit that would make it pass; None when decided.
     reason: one sentence for people.
     subject: whose samples decided it; empty where all are judged together.
+    ports: over how many ports, such as "6 of 8 ports", where it is not over all; else empty.
     """
 
     outcome: Outcome
@@ -59,6 +60,12 @@ class Verdict:
     needed: int | None
     reason: str
     subject: str = ""
+    ports: str = ""
+
+    @property
+    def shown(self) -> str:
+        """The outcome for people: a pass is never one of all ports where some took no part."""
+        return f"{self.outcome}, {self.ports}" if self.ports else self.outcome
 
 
 def judge_quantile(

@@ -6,6 +6,8 @@ from lightrig.harness.jobs.bench.collectives import without_collective, without_
 from lightrig.harness.jobs.measure.collectives.sweep import doubling
 from lightrig.instruments.jobs.core.collectives import CollectiveCall
 
+pytestmark = pytest.mark.needs(whole_plans=True)
+
 MS = 1_000_000
 
 TRAFFIC_BEFORE, TRAFFIC_AFTER = 400 * MS, 1_000 * MS

@@ -4,6 +4,8 @@ import pytest
 
 from lightrig.harness.jobs.bench.streams import without_streams
 
+pytestmark = pytest.mark.needs(whole_plans=True)
+
 MS = 1_000_000
 MOST_EVENTS = 1
 """Cuts of a test: each takes seconds, since the kernel asks for a neighbour once a second."""

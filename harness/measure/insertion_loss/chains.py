@@ -155,7 +155,7 @@ class _Builder:
         self._references = references
         self._today = wall_time().date()
         cabling = bench.testbed.cabling
-        ingress, egress = cabling.cabled_ports(name)
+        ingress, egress = bench.testbed.working_circuit_ports(name)
         self._from = {n: cabling.transmitter(name, n) for n in sorted(ingress)}
         self._to = {n: cabling.receiver(name, n) for n in sorted(egress)}
 

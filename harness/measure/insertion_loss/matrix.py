@@ -172,7 +172,7 @@ def lit(chain: Chain) -> Iterator[None]:
 
 def established_circuits(fabric: Fabric, chain: Chain) -> list[Circuit]:
     """Return the established circuits between cabled ports on the switch of `chain`."""
-    ingress, egress = fabric.testbed.cabling.cabled_ports(chain.switch)
+    ingress, egress = fabric.testbed.working_circuit_ports(chain.switch)
     made = fabric.bench.switches[chain.switch].circuits()
     return [each for each in made if each.ingress in ingress and each.egress in egress]
 

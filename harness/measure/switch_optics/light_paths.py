@@ -51,7 +51,7 @@ def meter_paths(bench: Bench, switch: str | None = None) -> list[MeterPaths]:
 
 def _of_switch(bench: Bench, switch: str) -> Iterator[MeterPaths]:
     cabling = bench.testbed.cabling
-    ingress_ports, egress_ports = cabling.cabled_ports(switch)
+    ingress_ports, egress_ports = bench.testbed.working_circuit_ports(switch)
     receivers = {egress: cabling.receiver(switch, egress) for egress in sorted(egress_ports)}
     channels = {
         egress: port
