@@ -56,6 +56,15 @@ def load_testbed(file: Path) -> Testbed:
         return with_exceptions(load(file, quantities=names_in_files()))
 
 
+def load_whole_testbed(file: Path) -> Testbed:
+    """Read a testbed file for what leaves nothing out; end the command where ports are out."""
+    testbed = load_testbed(file)
+    if testbed.out:
+        reasons = ", ".join(map(str, testbed.out.entries.values()))
+        give_up(f"inconclusive: it needs whole plans, and out of service is {reasons}", LAB_ERROR)
+    return testbed
+
+
 @contextmanager
 def readable(file: Path) -> Iterator[None]:
     """End the command where the block cannot read a file, with the errors in it."""

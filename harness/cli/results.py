@@ -262,6 +262,37 @@ def compare(
         raise typer.Exit(NO)
 
 
+@results.command(epilog="Example: lightrig results nodes last --good > hostfile")
+def nodes(
+    run: Name,
+    good: Annotated[
+        bool, typer.Option("--good", help="Only servers of which no port failed or is out.")
+    ] = False,
+    place: ResultsPlace = RESULTS,
+    as_json: AsJson = False,
+) -> None:
+    """List the servers of a run, one a line, with what is wrong at their ports.
+
+    A port has failed where a test of the run found something wrong at it, and is out where a person
+    had put it out of service. Of a link of which nothing tells the end that is wrong, both servers
+    are listed with it. Exit 0, 2 if there is no such run, 3 if the results cannot be read.
+    """
+    from lightrig.harness.record import Results
+    from lightrig.harness.report.nodes import nodes_of
+
+    refuse_missing_results(place)
+    found = _asked(lambda: nodes_of(Results(place), run))
+    if as_json:
+        print_json([asdict(node) for node in found if not (good and node.wrong)])
+        return
+    for node in found:
+        if good:
+            if not node.wrong:
+                out.print(node.server, markup=False)
+        else:
+            out.print(f"{node.server}: {'; '.join(node.wrong) or 'good'}", soft_wrap=True)
+
+
 def _notes_between(
     results: "Results", before: str, after: str, testbeds: Sequence[str], subject: str
 ) -> "list[Note]":

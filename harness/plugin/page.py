@@ -21,7 +21,7 @@ from lightrig.harness.plugin.outcomes import RERUN_OUTCOME, Outcomes
 from lightrig.harness.record import RunRecord
 from lightrig.harness.record.places import appearing
 from lightrig.harness.report import RunFrame, card_ids, collect, sections, write_page
-from lightrig.harness.report.causes import found_at_begin, run_causes
+from lightrig.harness.report.causes import found_at_begin, parts_of_plans, run_causes
 from lightrig.harness.report.markup import number_of
 from lightrig.harness.report.run_page import TITLE, Results, banner, document, of_run, title_of
 from lightrig.harness.run import ObservedRun
@@ -184,7 +184,7 @@ class Page:
         if self._read is not None:
             found = found_at_begin(self._run.folder, self._described)
             record = self._read[0]
-            parts = record.header.get("out", {})
+            parts = parts_of_plans(record.header)
             causes = run_causes(record.tests, self._described, self.frame, found, parts)
         page = document(title, about, body, results, css, causes)
         with appearing(self.path) as draft:

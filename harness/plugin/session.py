@@ -39,17 +39,16 @@ from lightrig.harness.plugin.soaks import prepare_soak
 from lightrig.harness.plugin.timeouts import Timeouts
 from lightrig.harness.plugin.traces import TRAFFIC, Traces
 from lightrig.harness.plugin.worker_run import WorkerRun
-from lightrig.harness.plugin.workers import MainProcess, is_worker
-from lightrig.harness.quantities.registry import names_in_files
+from lightrig.harness.plugin.workers import MainProcess, described, is_worker
 from lightrig.harness.record import RecordError, store_quantities
 from lightrig.harness.record.run_folder import TRACES
 from lightrig.harness.report import summary_lines
 from lightrig.harness.report.run_page import not_applicable
 from lightrig.harness.run import ObservedRun
-from lightrig.testbeds import Testbed, TestbedError, load
+from lightrig.testbeds import Testbed, TestbedError
 from lightrig.testbeds.escaping import escape_control
 from lightrig.testbeds.exceptions import ExceptionsError
-from lightrig.testbeds.out_of_service import plan_sentences, with_exceptions
+from lightrig.testbeds.out_of_service import plan_sentences
 from lightrig.testbeds.timezones import ZoneError, common_zone
 
 PAGE = pytest.StashKey[Page]()
@@ -77,9 +76,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.add_cleanup(partial(_include_again, config))
     given = config.stash[FILES]
     try:
-        testbeds = config.stash[TESTBEDS] = [
-            with_exceptions(load(file, quantities=names_in_files())) for file in given
-        ]
+        testbeds = config.stash[TESTBEDS] = [described(config, file) for file in given]
     except (TestbedError, ExceptionsError, OSError) as error:
         raise pytest.UsageError(str(error)) from error
     names = [testbed.name for testbed in testbeds]
@@ -124,7 +121,7 @@ def pytest_configure(config: pytest.Config) -> None:
             "testbeds": {t.name: str(t.path) for t in testbeds},
             "testbed_order": [t.name for t in testbeds],
             **soak,
-            **({"out": out} if (out := _left_of_plans(testbeds)) else {}),
+            **({"out": out} if (out := _out_of_service(testbeds)) else {}),
             **({"by_hand": True} if config.getoption("by_hand") else {}),
         }
         run = ObservedRun(
@@ -156,9 +153,16 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(part, f"lightrig-{name}")
 
 
-def _left_of_plans(testbeds: Sequence[Testbed]) -> dict[str, list[str]]:
-    """Return how many ports are left of plans, and what is out, by the testbed's name."""
-    return {testbed.name: plan_sentences(testbed) for testbed in testbeds if testbed.out}
+def _out_of_service(testbeds: Sequence[Testbed]) -> dict[str, dict[str, list[str]]]:
+    """Return which ports are out, and how many are left of plans, by the testbed's name."""
+    return {
+        testbed.name: {
+            "ports": sorted(map(str, testbed.out.ports)),
+            "plans": plan_sentences(testbed),
+        }
+        for testbed in testbeds
+        if testbed.out
+    }
 
 
 def _include_again(config: pytest.Config) -> None:

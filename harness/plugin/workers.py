@@ -8,6 +8,7 @@ that its scheduler by scope has no public method to say what a scope is.
 
 from __future__ import annotations
 
+import datetime
 import re
 from collections import Counter
 from collections.abc import Iterator
@@ -21,11 +22,35 @@ from lightrig.harness.plugin.collection import DESELECTED
 from lightrig.harness.plugin.ending import ending_unrecorded
 from lightrig.harness.plugin.keys import TESTBEDS
 from lightrig.harness.plugin.worker_run import INPUT, NOT_RESTORED, OUTPUT
+from lightrig.harness.quantities.registry import names_in_files
 from lightrig.harness.record.journal_reading import part_path
 from lightrig.instruments.clock import wall_time
+from lightrig.testbeds import Testbed, load
+from lightrig.testbeds.exceptions import Entry, Exceptions, exceptions_path
+from lightrig.testbeds.out_of_service import with_exceptions, without
 
 if TYPE_CHECKING:
     from lightrig.harness.run import ObservedRun
+
+
+OUT = "lightrig_out"
+"""What a worker is given of the exceptions, which are read once a run."""
+
+
+def described(config: pytest.Config, file: str) -> Testbed:
+    """Read a testbed file, and its exceptions; a worker has those of the main process.
+
+    Raises `TestbedError`, `ExceptionsError` and `OSError`.
+    """
+    testbed = load(file, quantities=names_in_files())
+    if not is_worker(config):
+        return with_exceptions(testbed)
+    given: Any = config
+    entries = {
+        what: Entry(what, because, datetime.date.fromisoformat(until), who, at)
+        for what, because, until, who, at in given.workerinput[OUT].get(testbed.name, ())
+    }
+    return without(testbed, Exceptions(exceptions_path(testbed.path), entries, {}))
 
 
 def is_worker(config: pytest.Config) -> bool:
@@ -49,8 +74,15 @@ class MainProcess:
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_configure_node(self, node: Any) -> None:
-        """Send a worker the folder of the run."""
+        """Send a worker the folder of the run, and what was out of service as the run began."""
         node.workerinput[INPUT] = (str(self._run.folder), self._run.night)
+        node.workerinput[OUT] = {
+            testbed.name: [
+                (one.what, one.because, str(one.until), one.who, one.at)
+                for one in testbed.out.entries.values()
+            ]
+            for testbed in self._config.stash[TESTBEDS]
+        }
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_xdist_make_scheduler(self, config: pytest.Config, log: Any) -> Any:

@@ -11,6 +11,7 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 
 from markupsafe import Markup
 
@@ -235,6 +236,11 @@ def found_at_begin(folder: Path, testbeds: Iterable[str]) -> dict[str, list[Find
         name: [Finding.of_document(one) for one in load_findings(folder, name) or ()]
         for name in testbeds
     }
+
+
+def parts_of_plans(header: Mapping[str, Any]) -> dict[str, Sequence[str]]:
+    """Return how many ports of plans a run was over, by testbed, as its header has it."""
+    return {name: one.get("plans", ()) for name, one in header.get("out", {}).items()}
 
 
 def run_causes(

@@ -24,7 +24,7 @@ from markupsafe import Markup
 
 from lightrig.harness.record import RunRecord, TestOutcome
 from lightrig.harness.report.answers_section import render_answers
-from lightrig.harness.report.causes import found_at_begin, run_causes
+from lightrig.harness.report.causes import found_at_begin, parts_of_plans, run_causes
 from lightrig.harness.report.escaping import text
 from lightrig.harness.report.frames import RunFrame, TestbedFrame, collect
 from lightrig.harness.report.markup import number_of
@@ -296,7 +296,7 @@ def write_page(
         not_restored = (record.summary or {}).get("not_restored", ())
     body = banner(not_restored) + sections(record, testbeds, run)
     title = title_of(str(record.header.get("run", "")), testbeds)
-    found, parts = found_at_begin(record.path.parent, testbeds), record.header.get("out", {})
+    found, parts = found_at_begin(record.path.parent, testbeds), parts_of_plans(record.header)
     causes = run_causes(record.tests, testbeds, run, found, parts)
     page = document(title, about, body, results, "", causes)
     draft = path.with_name(f".{path.name}.{os.getpid()}.tmp")

@@ -29,7 +29,7 @@ from lightrig.harness.cli.common import (
     File,
     echo,
     give_up,
-    load_testbed,
+    load_whole_testbed,
 )
 from lightrig.harness.cli.doctor import is_on_terminal
 from lightrig.harness.cli.lab import (
@@ -145,7 +145,7 @@ def certify(options: CertifyOptions) -> None:
     is restored. Exit 0 where each required clause has passed or is not applicable, 1 where one has
     not, 2 for bad input, 3 for trouble in the lab, 6 where the switch is not as found.
     """
-    testbed = load_testbed(options.file)
+    testbed = load_whole_testbed(options.file)
     profile = _profile(testbed, options.switch, options.profile)
     signing = _key(options.key)
     trial = options.trial()

@@ -20,7 +20,7 @@ from lightrig.harness.cli.common import (
     File,
     echo,
     give_up,
-    load_testbed,
+    load_whole_testbed,
     named_plan,
     print_json,
 )
@@ -184,7 +184,7 @@ def survive(options: SurviveOptions) -> None:
     instrument failed or the library is missing, 130 where a signal ended it.
     """
     options.check()
-    testbed = load_testbed(options.file)
+    testbed = load_whole_testbed(options.file)
     plan = named_plan(testbed, options.plan) if options.plan else _first_plan(testbed)
     kinds, bounds = _kinds(options.fault)
     faults = _drawn(testbed, plan, kinds, options.number, options.seed)

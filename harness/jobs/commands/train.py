@@ -19,7 +19,7 @@ from lightrig.harness.cli.common import (
     File,
     echo,
     give_up,
-    load_testbed,
+    load_whole_testbed,
     print_json,
 )
 from lightrig.harness.cli.lab import (
@@ -176,7 +176,7 @@ def train(options: TrainOptions) -> None:
     for an invalid file or script, 3 if an instrument or the script failed, 130 where a signal
     ended it.
     """
-    testbed = load_testbed(options.file)
+    testbed = load_whole_testbed(options.file)
     request = options.request()
     trainer = _trainer(testbed)
 
