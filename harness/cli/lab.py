@@ -9,7 +9,7 @@ from typing import Annotated, Literal, TypeVar
 import typer
 
 from lightrig.harness.bench import Bench, Fabric, Transition
-from lightrig.harness.bench.fabric import ForeignPortError
+from lightrig.harness.bench.fabric import ForeignPortError, OutOfServiceError
 from lightrig.harness.bench.interlocks import BudgetError, InterlockError
 from lightrig.harness.bench.named_values import SubjectError
 from lightrig.harness.bench.opened_bench import OpenBench
@@ -79,7 +79,13 @@ def lab_or_limit(action: Callable[[], T]) -> T:
     def limited() -> T:
         try:
             return action()
-        except (BudgetError, InterlockError, ForeignPortError, SubjectError) as error:
+        except (
+            BudgetError,
+            InterlockError,
+            ForeignPortError,
+            OutOfServiceError,
+            SubjectError,
+        ) as error:
             give_up(str(error), BAD_INPUT)
         except DeniedError as error:
             give_up(str(error), BAD_INPUT if error.code == CANNOT else LAB_ERROR)
