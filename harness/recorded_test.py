@@ -11,6 +11,7 @@ from lightrig.harness.bench import Bench
 from lightrig.harness.bench.kernel_messages import FAMILY, LOST, TOTAL
 from lightrig.harness.doctor import examine_by_reading
 from lightrig.harness.findings import EXPIRED, Finding
+from lightrig.harness.host_limits import host_limits
 from lightrig.harness.measure.closure import unclosed
 from lightrig.harness.measure.port_counters import PortCounters
 from lightrig.harness.measure.recording import Recording, SimulatedRecording
@@ -174,6 +175,7 @@ def opening_notes(bench: Bench, folder: Path, *, by_reading: bool = False) -> li
     else:
         ports = read_ports(bench)
         found = port_differences(bench.testbed, ports, kernels(bench)) if ports else []
+        found += host_limits(bench.testbed, ports)
     if by_reading or expired:
         store_findings(folder, name, [finding.document() for finding in (*found, *expired)])
     if ports:

@@ -13,6 +13,7 @@ from lightrig.harness.doctor.findings import Findings
 from lightrig.harness.doctor.light import examine_light, stale_circuits
 from lightrig.harness.doctor.servers import examine_clock, examine_server
 from lightrig.harness.findings import INSTRUMENT
+from lightrig.harness.host_limits import host_limits
 from lightrig.harness.port_differences import kernels, port_differences
 from lightrig.instruments.servers.host.linux import LinuxServer
 from lightrig.instruments.servers.ports.port_settings import PortSettings
@@ -78,6 +79,8 @@ def examine_by_reading(
         ports |= settings
     for finding in port_differences(testbed, ports, kernels(bench)):
         findings.add("settings", finding)
+    for finding in host_limits(testbed, ports):
+        findings.add("PCIe", finding)
     for name in bench.switches:
         stale_circuits(bench, name, findings)
     return findings, ports

@@ -137,7 +137,7 @@ def test_lines_without_secrets_are_verbatim(text: str) -> None:
 class Session:
     """Lines of a kernel whose local clock is `offset` behind, and drifts; read every 10 ms."""
 
-    def __init__(self, seed: int, drift: float = 3e-6) -> None:
+    def __init__(self, seed: int, drift: float = 0.5e-6) -> None:
         self.random = random.Random(seed)
         self.offset, self.drift = self.random.randrange(10**12), drift
         self.truth: list[int] = []
@@ -168,7 +168,7 @@ def test_lines_of_a_session_narrow_each_other(seed: int) -> None:
     alone = max(latest - (earliest or 0) for _, earliest, latest in session.records)
     widths = session.check(LocalClock().narrowed(session.records))
     # Of 60 lines the one soonest after a reading is 10 ms / 61 after it on average; the drift of
-    # the rest is that of two clocks, 10 ppm of up to 42 s.
+    # the rest is that of two clocks, 1 ppm of up to 42 s.
     assert max(widths) < 1.5 * MS < alone
 
 

@@ -18,14 +18,11 @@ from lightrig.instruments.servers.host.offset import ClockMap
 _STAMP_RESOLUTION = 1_000
 """The kernel cuts its stamp to a whole microsecond, in ns."""
 
-_RATE = 10e-6
+_RATE = 1e-6
 """Greatest difference of the rates of the local clock and CLOCK_MONOTONIC_RAW.
 
 Both are scaled from one counter, by factors that are rounded apart (`clocks_calc_mult_shift`).
 """
-
-_LEVELS = 8
-
 
 _LEVEL = 7
 """Bits of a priority that are its level; the rest are its facility (syslog(2))."""

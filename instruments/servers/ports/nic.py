@@ -4,6 +4,7 @@ import contextlib
 import shlex
 from contextlib import AbstractContextManager
 from dataclasses import replace
+from functools import partial
 from typing import Protocol, TypeVar
 
 from lightrig.instruments.clock import Span
@@ -26,6 +27,7 @@ from lightrig.instruments.servers.tools import (
     ethtool_pause,
     infiniband_sysfs,
     ip_link,
+    pci_path,
     pfc,
     port_files,
     rdma_link,
@@ -39,6 +41,7 @@ from lightrig.instruments.servers.tools.ip_link import IpLink
 from lightrig.instruments.servers.tools.mlxlink import MlxlinkReport, PrbsTest
 from lightrig.instruments.servers.tools.module import ModuleReading
 from lightrig.instruments.servers.tools.output import ToolOutputError
+from lightrig.instruments.servers.tools.pci_path import PciPath
 from lightrig.instruments.servers.tools.port_files import PortFiles
 from lightrig.instruments.servers.tools.rdma_link import RdmaLink
 
@@ -99,6 +102,9 @@ class Nic(Protocol):
 
     def files(self, netdev: str) -> Reading[PortFiles]:
         """The kernel's settings of IP that hold for the port, and its NIC's numbers on PCI."""
+
+    def pci_path(self, netdev: str) -> Reading[PciPath]:
+        """The PCI Express links from the processor to the port's NIC."""
 
     def rdma_links(self) -> Reading[tuple[RdmaLink, ...]]:
         """The state of every RDMA port of the server."""
@@ -222,6 +228,17 @@ class NicTools:
         numbers = self._commands.run(["grep", "-Hs", ".", *port_files.pci_files(netdev)])
         result = replace(result, stdout=result.stdout + numbers.stdout)
         return self._commands.parsed(command, result, port_files.parse)
+
+    def pci_path(self, netdev: str) -> Reading[PciPath]:
+        """`readlink -f /sys/class/net/IF/device`, and `grep -Hs .` of files below it and above."""
+        command = ["readlink", "-f", f"/sys/class/net/{netdev}/device"]
+        device = self._commands.read(command, str.strip)
+        files = pci_path.files(device.value)
+        if not files:
+            return Reading(PciPath(()), device.at)
+        command = ["grep", "-Hs", ".", *files]
+        result = self._commands.run(command)
+        return self._commands.parsed(command, result, partial(pci_path.parse, device.value))
 
     def set_device(self, netdev: str, *, up: bool) -> None:
         """`ip link set dev IF up|down`; most NICs switch their laser with it."""

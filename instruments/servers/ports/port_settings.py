@@ -9,6 +9,7 @@ from lightrig.instruments.servers.ports.nic import Nic
 from lightrig.instruments.servers.tools.ip_link import IpLink
 from lightrig.instruments.servers.tools.module import ModuleReading
 from lightrig.instruments.servers.tools.output import ToolOutputError
+from lightrig.instruments.servers.tools.pci_path import PciPath
 from lightrig.testbeds import LightrigError
 
 T = TypeVar("T")
@@ -32,6 +33,7 @@ class PortSettings:
         pci_id: numbers of its NIC's vendor, device and board.
         transceiver: vendor and part of the module.
         module_firmware: version of the module's firmware.
+        pci: the PCI Express links to its NIC.
         unread: why what is missing could not be read, by tool: the last line of the program.
     """
 
@@ -49,6 +51,7 @@ class PortSettings:
     pci_id: str | None
     transceiver: str | None
     module_firmware: str | None
+    pci: PciPath | None
     unread: Mapping[str, str]
 
     def __str__(self) -> str:
@@ -67,6 +70,7 @@ class PortSettings:
             (self.driver, self.driver_version),
             ("NIC firmware", self.nic_firmware),
             ("module firmware", self.module_firmware),
+            ("PCIe", self._pci_text),
         )
         read = [f"{name} {value}" for name, value in shown if value is not None]
         missing = [f"{tool} not read: {why}" for tool, why in self.unread.items()]
@@ -74,7 +78,11 @@ class PortSettings:
 
     def document(self) -> dict[str, Any]:
         """Return it as plain values."""
-        return asdict(self)
+        return {**asdict(self), "pci": self._pci_text}
+
+    @property
+    def _pci_text(self) -> str | None:
+        return str(self.pci.narrowest) if self.pci and self.pci.narrowest else None
 
 
 def pfc_text(priorities: tuple[int, ...] | None) -> str | None:
@@ -118,6 +126,7 @@ def read_settings(
     if transceiver and module is None:
         module = value("ethtool -m", nic.module)
     receives, sends = pause.active if pause else (None, None)
+    pci = value("PCI Express", nic.pci_path)
     encodings: tuple[str, ...] = ()
     if fec is not None:
         encodings = fec.active if device and device.carrier else fec.configured
@@ -137,6 +146,7 @@ def read_settings(
         pci_id=files.pci_id if files else None,
         transceiver=f"{module.vendor} {module.part}" if module and module.part else None,
         module_firmware=module.firmware if module else None,
+        pci=pci,
         unread=unread,
     )
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
+from lightrig.instruments.simulated.hosts.ethtool_format import pci_address
 from lightrig.instruments.simulated.hosts.host_ports import SimulatedPort
 
 _RATES = {
@@ -14,6 +15,11 @@ _RATES = {
 }
 _LIFESPAN_MS = 10
 
+PCI = "/sys/devices/pci"
+"""Beginning of the folders of PCI devices."""
+
+_LANES = "16"
+
 
 def files(ports: Iterable[SimulatedPort]) -> dict[str, str]:
     """All files by path, without the ends of lines."""
@@ -21,6 +27,7 @@ def files(ports: Iterable[SimulatedPort]) -> dict[str, str]:
     for index, port in enumerate(ports, 2):
         port.accrue()
         found.update(_network(port, index))
+        found.update(_pci(port, index - 2))
         if port.spec.rdma is not None:
             found.update(_rdma(port, port.spec.rdma))
     return found
@@ -43,6 +50,30 @@ def _network(port: SimulatedPort, index: int) -> dict[str, str]:
         f"{folder}/mtu": "1500",
         f"{folder}/operstate": "up" if up else "down",
         f"{folder}/speed": str(port.spec.rate_bps // 1_000_000 if up else -1),
+    }
+
+
+def pci_folder(index: int) -> str:
+    """Return the folder of the server's port `index`: behind a port of the processor of its own."""
+    return f"{_root_port(index)}/{pci_address(index)}"
+
+
+def _root_port(index: int) -> str:
+    return f"{PCI}0000:00/0000:00:{index + 1:02x}.0"
+
+
+def _pci(port: SimulatedPort, index: int) -> dict[str, str]:
+    speed = "32.0 GT/s PCIe" if port.spec.rate_bps <= 400 * 10**9 else "64.0 GT/s PCIe"
+    link = {
+        f"{end}_link_{what}": value
+        for end in ("current", "max")
+        for what, value in (("speed", speed), ("width", _LANES))
+    }
+    kinds = {_root_port(index): "0x060400", pci_folder(index): "0x020000"}
+    return {
+        f"{folder}/{name}": value
+        for folder, kind in kinds.items()
+        for name, value in {"class": kind, **link}.items()
     }
 
 

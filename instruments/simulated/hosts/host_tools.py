@@ -28,7 +28,7 @@ from lightrig.testbeds import Delay, Port
 TOOLS = frozenset({"ethtool", "mlxlink", "rdma", "ip", "ibstat", "ibdev2netdev"})
 """Programs that a server has by default; cat, grep and uname it always has."""
 
-_OF_THE_SHELL = frozenset({"cat", "grep", "rm", "command", "env"})
+_OF_THE_SHELL = frozenset({"cat", "grep", "readlink", "rm", "command", "env"})
 """Programs that a shell has too; only what concerns the simulated world is answered here."""
 
 ModuleJson = Literal["none", "repeating", "renamed"]
@@ -133,6 +133,7 @@ class HostTools:
             "ip": self._ip,
             "cat": self._cat,
             "grep": self._grep,
+            "readlink": self._readlink,
             "uname": self._uname,
             "ibstat": self._ibstat,
             "ibdev2netdev": self._ibdev2netdev,
@@ -157,9 +158,9 @@ class HostTools:
         name = argv[0].rpartition("/")[2]
         if name not in self.programs:
             return False
-        if name in ("cat", "grep", "rm"):
-            known = self._written
-            return any(each in known or each.startswith("/sys/class/") for each in argv[1:])
+        if name in ("cat", "grep", "readlink", "rm"):
+            known, ours = self._written, ("/sys/class/", host_files.PCI)
+            return any(each in known or each.startswith(ours) for each in argv[1:])
         if name == "env":
             return any(each.starts(argv) for each in self._further)
         return name != "command" or self._installed(argv[-1]) is not None
@@ -348,6 +349,14 @@ class HostTools:
         if flags not in ("-rHs", "-Hs") or pattern != ".":
             raise _Failure(2, "grep: this simulated one knows `-rHs .` and `-Hs .` only\n")
         return ProgramOutcome(*host_files.grep(host_files.files(self.ports), paths))
+
+    def _readlink(self, arguments: Sequence[str]) -> ProgramOutcome:
+        found = {
+            f"/sys/class/net/{port.spec.netdev}/device": n for n, port in enumerate(self.ports)
+        }
+        if arguments[:1] != ["-f"] or len(arguments) != 2 or arguments[1] not in found:
+            raise _Failure(1, "")
+        return ProgramOutcome(f"{host_files.pci_folder(found[arguments[1]])}\n")
 
     def _uname(self, arguments: Sequence[str]) -> ProgramOutcome:
         known = {"-r": self._software.kernel, "-n": f"SIM-{self._name}", "-m": "x86_64"}
