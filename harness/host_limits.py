@@ -1,13 +1,14 @@
-"""What limits ports inside their servers: PCI Express links below what they can, or too slow."""
+"""What limits ports inside their servers: PCI Express links, RoCE addresses that have moved."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from lightrig.harness.components import LabComponent
-from lightrig.harness.findings import PCI_LINK, PCI_RATE, Finding
+from lightrig.harness.findings import PCI_LINK, PCI_RATE, ROCE_MOVED, Finding
 from lightrig.instruments.servers.ports.port_settings import PortSettings
 from lightrig.instruments.servers.tools.pci_path import PciLink
+from lightrig.instruments.servers.tools.roce_addresses import Move
 from lightrig.testbeds import Port, Testbed, format_rate
 
 
@@ -31,6 +32,25 @@ def host_limits(testbed: Testbed, ports: Mapping[Port, PortSettings]) -> list[Fi
     for key, link in links.items():
         found += _of_link(key[0], link, {port: rates[port] for port in behind[key]})
     return found
+
+
+def roce_moves(moved: Mapping[Port, Sequence[Move]]) -> list[Finding]:
+    """Return a finding for each port whose RoCE addresses have other indices than before."""
+    return [
+        Finding(
+            ROCE_MOVED,
+            f"{port}: "
+            + "; ".join(
+                f"the RoCE address {one.address} has moved from index {one.before} to {one.after}"
+                for one in each
+            ),
+            (str(port),),
+            (LabComponent("server", port.owner),),
+            next_step="let programs choose by address, or state the index again; which service "
+            "takes addresses off and on?",
+        )
+        for port, each in moved.items()
+    ]
 
 
 def _of_link(server: str, link: PciLink, rates: Mapping[Port, float]) -> Iterator[Finding]:

@@ -13,6 +13,7 @@ from lightrig.harness.bench.interlocks import Interlocks
 from lightrig.harness.bench.kernel_messages import KernelMessages
 from lightrig.harness.bench.lease import Lease
 from lightrig.harness.bench.port_shutters import PortShutters
+from lightrig.harness.bench.roce_indices import RoceIndices
 from lightrig.harness.bench.saved_state import SavedStates
 from lightrig.instruments.clock import Clock, SystemClock
 from lightrig.instruments.core.capabilities import (
@@ -55,6 +56,7 @@ class Bench:
         setting_notes: called with a setting and its value before it is sent, by instrument.
         shutters: those of the testbed's ports, of each switch whose driver has them.
         kernel: the kernel messages of the servers.
+        roce_indices: of the RoCE addresses of NIC ports.
     """
 
     testbed: Testbed
@@ -79,6 +81,7 @@ class Bench:
         self.coverage = Coverage(self.testbed)
         self.interlocks = Interlocks(self)
         self.kernel = KernelMessages(self.servers, self.clock)
+        self.roce_indices = RoceIndices(self.testbed, self.servers, self.clock)
         self.shutters = {
             name: PortShutters(switch, self.channels(name))
             for name, switch in self.switches.items()

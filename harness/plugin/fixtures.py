@@ -170,6 +170,7 @@ def bench(lightrig_testbed: Testbed, pytestconfig: pytest.Config) -> Iterator[Be
     pytestconfig.stash[OPENED][testbed.name] = opened
     if not bound.clock.virtual:
         bound.kernel.read()
+        bound.roce_indices.moved()
     by_reading = pytestconfig.option.profile == "night"
     for note in (*by_hand, *opening_notes(bound, run.folder, by_reading=by_reading)):
         run.note(testbed.name, note, in_report=True)

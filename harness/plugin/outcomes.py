@@ -11,6 +11,7 @@ from lightrig.harness.bench import Bench, LabUnavailableError
 from lightrig.harness.bench.lease import LeaseConflictError, LeaseLostError
 from lightrig.harness.components import Components
 from lightrig.harness.findings import CLOSURE, FAILED, Finding, findings_of
+from lightrig.harness.host_limits import roce_moves
 from lightrig.harness.measure.links import LinksDownError
 from lightrig.harness.measure.recording import NotEnoughDataError
 from lightrig.harness.plugin.collection import testbed_of
@@ -132,6 +133,7 @@ class Reports:
             measured = [*measured, *(coverage.failures if coverage else ())]
         not_closed = [one for one in measured if one.kind == CLOSURE]
         found = [one for one in measured if one.kind != CLOSURE] + not_closed[:MOST_NOT_CLOSED]
+        found += self._roce_moves(item) if report.when == "call" else []
         details: dict[str, Any] = {}
         if report.when == "setup":  # the first report of every test
             details["command"] = self._repeats.command(item)
@@ -182,6 +184,13 @@ class Reports:
     def _bench(self, item: pytest.Item) -> Bench | None:
         testbed = testbed_of(item)
         return self._config.stash[BENCHES].get(testbed.name) if testbed else None
+
+    def _roce_moves(self, item: pytest.Item) -> list[Finding]:
+        """Return the RoCE addresses that have moved while a test ran; none in simulated time."""
+        bench = self._bench(item)
+        if bench is None or bench.clock.virtual:
+            return []
+        return roce_moves(bench.roce_indices.moved())
 
     def _kernel_messages(self, item: pytest.Item, *, failed: bool, last: bool) -> list[str]:
         """Return the kernel messages from the time of a test.

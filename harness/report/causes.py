@@ -21,6 +21,7 @@ from lightrig.harness.findings import (
     FACTOR,
     FAILED,
     MOST_NAMED,
+    ROCE_MOVED,
     SWAPPED_FIBERS,
     Finding,
     next_step,
@@ -34,7 +35,7 @@ from lightrig.harness.report.templates import render_macro
 from lightrig.testbeds import Testbed
 from lightrig.testbeds.intervals import interval
 
-CERTAIN = frozenset((SWAPPED_FIBERS,))
+CERTAIN = frozenset((ROCE_MOVED, SWAPPED_FIBERS))
 """Kinds of findings that stand on a card also where no test failed."""
 
 MOST_STEPS = 2

@@ -31,6 +31,7 @@ from lightrig.instruments.servers.tools import (
     pfc,
     port_files,
     rdma_link,
+    roce_addresses,
 )
 from lightrig.instruments.servers.tools.ethtool_driver import DriverReading
 from lightrig.instruments.servers.tools.ethtool_fec import FecReading
@@ -44,6 +45,7 @@ from lightrig.instruments.servers.tools.output import ToolOutputError
 from lightrig.instruments.servers.tools.pci_path import PciPath
 from lightrig.instruments.servers.tools.port_files import PortFiles
 from lightrig.instruments.servers.tools.rdma_link import RdmaLink
+from lightrig.instruments.servers.tools.roce_addresses import RoceAddress
 
 T = TypeVar("T")
 
@@ -111,6 +113,9 @@ class Nic(Protocol):
 
     def infiniband(self, device: str, port: int = 1) -> Reading[InfinibandPort]:
         """State and counters of one RDMA port, from sysfs."""
+
+    def roce_addresses(self, device: str, port: int = 1) -> Reading[dict[int, RoceAddress]]:
+        """The RoCE addresses of one RDMA port by their index."""
 
     def firmware(self, device: str) -> Reading[MlxlinkReport]:
         """Firmware readings: link, transceiver, bit errors before and after FEC."""
@@ -265,6 +270,14 @@ class NicTools:
             raise ToolFailedError(self._commands.server, result, shlex.join(command))
         ports, at = self._commands.parsed(command, result, infiniband_sysfs.parse)
         return Reading(_only(infiniband_sysfs.TOOL, device, ports), at)
+
+    def roce_addresses(self, device: str, port: int = 1) -> Reading[dict[int, RoceAddress]]:
+        """`grep -rHs .` of `gids` and `gid_attrs` below /sys/class/infiniband/DEV/ports/N."""
+        command = ["grep", "-rHs", ".", *roce_addresses.files(device, port)]
+        result = self._commands.run(command)
+        if not result.stdout:
+            raise ToolFailedError(self._commands.server, result, shlex.join(command))
+        return self._commands.parsed(command, result, roce_addresses.parse)
 
     def firmware(self, device: str) -> Reading[MlxlinkReport]:
         """`mlxlink -d DEV -m -c --json`."""
