@@ -11,9 +11,18 @@ from typing import Any
 
 from ruamel.yaml import YAML
 
+from lightrig.testbeds.model import Testbed
 from lightrig.testbeds.ranges import expand
 
 _SECTIONS = ("switches", "servers", "instruments")
+
+
+def addresses_of(testbed: Testbed) -> dict[str, str]:
+    """Return the address of each optical switch, server and instrument, by name."""
+    switches = {name: spec.address for name, spec in testbed.optical_switches.items()}
+    servers = {name: spec.address for name, spec in testbed.servers.items()}
+    instruments = {name: spec.address for name, spec in testbed.instruments.items()}
+    return {name: one or "" for name, one in {**switches, **servers, **instruments}.items()}
 
 
 def readdressed(

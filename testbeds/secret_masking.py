@@ -34,7 +34,8 @@ _PLACES = tuple(
         rf"\b\w+(?:password|passwd|passphrase|secret|token)={_STATED}{_VALUE}",
         rf"\bauthorization[\"']?\s*[:=]\s*\\?[\"']?(?:(?:basic|bearer|digest|token)\s+)?+{_VALUE}",
         r"\bbearer\s+(?P<secret>[\w.~+/-]{8,}=*)",
-        r"\b(?:set-)?cookie:\s*(?P<secret>[^\r\n\"]+)",
+        r"\b(?:set-)?cookie:\s*[\w.-]+=(?P<secret>[^\s;,\"']+)",
+        rf"[\"']{_NAME}[\"'],\s*{_VALUE}",
         # XML, as of NETCONF.
         rf"<(?:[\w-]+:)?(?:[\w-]+-)?(?:{_NAME}|key)(?:\s[^<>]*)?>(?P<secret>[^<>]+)</",
         # Command lines of programs.

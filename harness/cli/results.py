@@ -17,6 +17,7 @@ from rich.progress import track
 from rich.table import Table
 
 from lightrig.harness.cli import completion
+from lightrig.harness.cli.bundle import bundle
 from lightrig.harness.cli.common import (
     BAD_INPUT,
     LAB_ERROR,
@@ -65,6 +66,10 @@ results.command("watch", epilog="Example: lightrig results watch --page results/
 results.command("metrics", epilog="Example: lightrig results metrics --output lightrig.prom")(
     metrics
 )
+
+results.command(
+    "bundle", epilog="Example: lightrig results bundle last --test test_loss --anonymous"
+)(bundle)
 
 ResultsPlace = Annotated[
     str, typer.Option("--results", metavar="PLACE", help="A folder, or a URL such as s3://lab/x.")

@@ -141,8 +141,9 @@ def bench(lightrig_testbed: Testbed, pytestconfig: pytest.Config) -> Iterator[Be
     from lightrig.harness.bench.lease import LeaseConflictError
     from lightrig.harness.bench.opened_bench import OpenBench
     from lightrig.harness.plugin.ending import LAB_ERROR
-    from lightrig.harness.plugin.traces import OPENING, TRAFFIC, about_instruments
+    from lightrig.harness.plugin.traces import TRAFFIC, about_instruments
     from lightrig.harness.plugin.waiting import take_bench
+    from lightrig.harness.record.run_folder import OPENING
     from lightrig.harness.recorded_test import opening_notes
     from lightrig.testbeds import LightrigError
 

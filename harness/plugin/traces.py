@@ -20,9 +20,6 @@ TraceChoice: TypeAlias = Literal["failed", "all", "none"]
 
 TRAFFIC = pytest.StashKey["Traces"]()
 
-OPENING = "opening of the testbed"
-"""Stands for a test where the instruments could not be opened."""
-
 
 class Traces:
     """Keeps the wire traffic of each test, and writes that of the tests that `--traces` names.

@@ -48,6 +48,8 @@ PORTS = "ports.json"
 FINDINGS = "findings.json"
 TRACES = "traces"
 """Folder of the traffic of tests, one folder a test in it, with a recording an instrument."""
+OPENING = "opening of the testbed"
+"""Stands for a test there where the instruments could not be opened."""
 
 State: TypeAlias = Literal["complete", "interrupted", "recovered", "ended", "killed", "running"]
 SETTLED: frozenset[State] = frozenset(("complete", "interrupted", "recovered"))

@@ -18,6 +18,9 @@ from lightrig.testbeds.regular_files import read_regular
 FORMAT = "lightrig trace"
 VERSION = 1
 
+REPLAYED = ("tl1", "scpi", "serial", "simserv", "ssh", "visa", "gnmi")
+"""Wires on which a recording can be replayed; the others' have no framing."""
+
 Kind = Literal[">", "<", "!", "open", "end"]
 """To the instrument, from it, a note of the wire layer; the session was opened, or it ended."""
 
@@ -74,6 +77,12 @@ class Transcript:
 
     about: Mapping[str, str]
     pieces: tuple[Piece, ...]
+
+    @property
+    def wire(self) -> str:
+        """The address that it was recorded at, as far as it is known."""
+        opened = (piece.data.decode("latin-1") for piece in self.pieces if piece.kind == "open")
+        return self.about.get("wire") or next(opened, "")
 
 
 def printed(stdout: str, stderr: str, status: int) -> bytes:

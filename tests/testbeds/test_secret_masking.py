@@ -39,6 +39,7 @@ PLACES = (
     'psk="{}"',
     "login admin:{}",
     "password\x12\x08{}",
+    "[('username', 'bench'), ('password', '{}')]",
 )
 
 

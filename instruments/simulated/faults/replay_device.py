@@ -13,14 +13,18 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from lightrig.instruments.clock import Clock
-from lightrig.instruments.core.transcript import Piece, Transcript, TranscriptError, read_printed
+from lightrig.instruments.core.transcript import (
+    REPLAYED,
+    Piece,
+    Transcript,
+    TranscriptError,
+    read_printed,
+)
 from lightrig.instruments.simulated.protocols.device_server import DeviceConnection, SessionFactory
 from lightrig.instruments.simulated.protocols.ssh_server import ProgramOutcome, no_such_program
 
-REPLAYED = ("tl1", "scpi", "serial", "simserv", "ssh", "visa", "gnmi")
-"""Wires on which a recording can be replayed."""
-
 _MASK = b"***"
+_MASKED = re.compile(rb"\*{3,}")
 """Stands in a recording for a secret; anything may be said in its place."""
 
 
@@ -43,6 +47,9 @@ class Exchanged:
     answers: list[tuple[int, bytes]] = field(default_factory=list)
     ends: int | None = None
     abruptly: bool = False
+
+
+_LOGINS = (b"ACT-USER", b"CANC-USER")
 
 
 class _Language(Protocol):
@@ -70,6 +77,8 @@ class _Tl1:
     def parse(self, question: bytes) -> tuple[bytes, bytes]:
         parts = question.strip().split(b":")
         tag = parts[3].rstrip(b";") if len(parts) > 3 else b""
+        if (verb := parts[0].strip().upper()) in _LOGINS:
+            return verb, tag  # whoever asks has another account than the recorded one
         return b":".join([*parts[:3], b"", *parts[4:]]).rstrip(b";"), tag
 
     def tag_of(self, answer: bytes) -> bytes | None:
@@ -147,7 +156,7 @@ class _Known:
             self._places.setdefault(each.question, []).append(place)
         self._questions = sorted(self._places, key=len, reverse=True)
         self._masked = {
-            question: re.compile(rb"[^:;\r\n]*".join(map(re.escape, question.split(_MASK))))
+            question: re.compile(rb"[^:;\r\n]*".join(map(re.escape, _MASKED.split(question))))
             for question in self._questions
             if _MASK in question
         }
@@ -198,8 +207,7 @@ class ReplayDevice:
         on_unknown: Callable[[bytes], None] = lambda _: None,
     ) -> None:
         self.name = transcript.about.get("instrument", "replay")
-        opened = (piece.data.decode() for piece in transcript.pieces if piece.kind == "open")
-        wire = transcript.about.get("wire") or next(opened, "")
+        wire = transcript.wire
         self.scheme, _, self.resource = wire.partition("://")
         if self.scheme not in REPLAYED:
             raise TranscriptError(
