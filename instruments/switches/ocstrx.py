@@ -58,13 +58,13 @@ class Ocstrx(QueryInstrument):
     on path p: 1 and 2 the external ones, 3 the cross-lane loopback. A change of any number of
     modules is one command. Serial line at 921600 8N1.
 
-    Source: docs/ocstrx-registers.md, a protocol defined by Lightrig; that of a vendor's modules
-    is not public.
+    Source: docs/appendix/ocstrx-registers.md, a protocol defined by Lightrig; that of a vendor's
+    modules is not public.
     """
 
     schemes = ("serial",)
     wire_facts = (
-        WireFact("registers", "docs/ocstrx-registers.md, defined by Lightrig"),
+        WireFact("registers", "docs/appendix/ocstrx-registers.md, defined by Lightrig"),
         WireFact("registers of a vendor's modules; they are not public"),
     )
     baud = line_speed(921_600)

@@ -1,4 +1,4 @@
-"""docs/probe.md against the real probe and against the simulated one."""
+"""docs/appendix/probe.md against the real probe and against the simulated one."""
 
 import contextlib
 import ctypes

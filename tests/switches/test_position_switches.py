@@ -248,7 +248,7 @@ def test_a_bundle_reports_temperature_and_power(tmp_path: Path) -> None:
 
 
 def test_registers_have_the_documented_units(tmp_path: Path) -> None:
-    """docs/ocstrx-registers.md: 0020 in 0.01 degrees, 0021 and 0022 in mW."""
+    """docs/appendix/ocstrx-registers.md: 0020 in 0.01 degrees, 0021 and 0022 in mW."""
     with line_of(tmp_path, "ocstrx", "2x6") as line:
         raw = {}
         for register in (0x20, 0x21, 0x22):

@@ -1,7 +1,8 @@
 """A rank that does nothing: a program that sleeps on a server, and notes how late it wakes.
 
 It is sent there as source, as the programs of ranks are, and needs Python alone. What delays it
-delays every program of that server. Requests and replies are those of the probe (docs/probe.md):
+delays every program of that server. Requests and replies are those of the probe
+(docs/appendix/probe.md):
 
 - `hello`: `boot`, the server's `host` name and its number of `processors`.
 - `late`: `[stamp, ns]` of each time that it woke since the last such request.

@@ -2,7 +2,8 @@
 
 It needs Python and PyTorch there and no Lightrig. The script is sent as well and runs unchanged: it
 calls `init_process_group`, `new_group`, then collectives, `send` and `recv`. Requests and replies
-are those of the probe (docs/probe.md); events are lines `{"event": ..., "at": [stamp, stamp]}`.
+are those of the probe (docs/appendix/probe.md); events are lines
+`{"event": ..., "at": [stamp, stamp]}`.
 
 - `hello`: `torch` (its version, or null and `why` not), `boot`, and its process `group`; the first
   one loads PyTorch.

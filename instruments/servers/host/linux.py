@@ -91,7 +91,7 @@ def transit_at_most(left: Span, came: Span) -> int:
 
 
 class LinuxServer:
-    """A server whose links are watched by the probe program (docs/probe.md).
+    """A server whose links are watched by the probe program (docs/appendix/probe.md).
 
     Args:
         name: the server's name in the testbed.

@@ -3,7 +3,7 @@
 A program's first line of input is its source, compressed; every further line is a request, one JSON
 object with an `id`. The reply is one line with that `id` and the stamps `at: [received, sent]` of
 the server's clock. An event that a program sends without a request has `event` instead of `id`. See
-docs/probe.md.
+docs/appendix/probe.md.
 """
 
 import base64

@@ -1,8 +1,9 @@
 """The probe: a program that observes the ports of a server; it is sent there as source.
 
 It needs Python 3.8 or newer on Linux and nothing else; it and the modules it imports are sent
-together. Requests come as one JSON object per line on stdin, replies go to stdout; docs/probe.md
-has the protocol. All times are integer nanoseconds of this server's CLOCK_MONOTONIC.
+together. Requests come as one JSON object per line on stdin, replies go to stdout;
+docs/appendix/probe.md has the protocol. All times are integer nanoseconds of this server's
+CLOCK_MONOTONIC.
 
 Observations are intervals. A poller reads sysfs as fast as it can: a change happened after the last
 read with the old value and before the first with the new one. A carrier that went and came again

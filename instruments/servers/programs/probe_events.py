@@ -50,7 +50,7 @@ class StageChange(NamedTuple):
     datagram: tuple[Any, ...] | None = None
 
     def fields(self) -> tuple[Any, ...]:
-        """Return the JSON list of docs/probe.md."""
+        """Return the JSON list of docs/appendix/probe.md."""
         return self[:6] if self.datagram is None else tuple(self)
 
 
@@ -73,7 +73,7 @@ class DatagramGap(NamedTuple):
     slowest: tuple[int, int] = (0, 0)
 
     def fields(self) -> tuple[Any, ...]:
-        """Return the JSON list of docs/probe.md."""
+        """Return the JSON list of docs/appendix/probe.md."""
         return (
             self.port,
             stamped_datagram(*self.last),

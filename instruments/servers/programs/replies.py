@@ -1,6 +1,6 @@
 """Lines that the programs on servers write: replies and events, with stamps of the server's clock.
 
-docs/probe.md has the protocol.
+docs/appendix/probe.md has the protocol.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Simulated bundle of OCSTrx transceivers over Lightrig's register protocol.
 
-The protocol is docs/ocstrx-registers.md. Switching times are those of the testbed's simulation;
-power is chosen within the published bounds: core below 3.2 W at any temperature, total below
-12 W.
+The protocol is docs/appendix/ocstrx-registers.md. Switching times are those of the testbed's
+simulation; power is chosen within the published bounds: core below 3.2 W at any temperature, total
+below 12 W.
 """
 
 import struct

@@ -1,4 +1,4 @@
-"""Simulated probe program of a server (docs/probe.md), on simulated links.
+"""Simulated probe program of a server (docs/appendix/probe.md), on simulated links.
 
 Its stamps are those of a polling program on a server whose clock is not the harness's:
 a transition is bracketed by the polls before and after it, both by the server's clock.
