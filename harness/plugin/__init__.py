@@ -160,7 +160,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="go on with the soak of an earlier run that was killed: both count, and the time "
         "between them does not",
     )
-    # Another plugin may have taken the short name; see docs/events.md.
+    # Another plugin may have taken the short name; see docs/appendix/events.md.
     for name in ("--json", "--lightrig-json"):
         try:
             group.addoption(

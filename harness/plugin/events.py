@@ -1,4 +1,4 @@
-"""Events for other tools, one JSON object a line; `docs/events.md` is their description."""
+"""Events for other tools, one JSON object a line; docs/appendix/events.md describes them."""
 
 import json
 import os

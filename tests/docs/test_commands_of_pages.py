@@ -129,6 +129,13 @@ def test_every_page_is_in_the_navigation():
     assert [name for name in pages if name not in navigation] == []
 
 
+def test_the_pages_of_users_have_at_most_50_000_words():
+    """As `wc -w` counts them: reports and specifications belong in docs/appendix."""
+    appendix = ROOT / "docs" / "appendix"
+    words = {page: len(page.read_text().split()) for page in PAGES if page.parent != appendix}
+    assert sum(words.values()) <= 50_000, sorted(words.items(), key=lambda each: -each[1])[:10]
+
+
 @pytest.mark.long
 def test_the_tutorial_is_run_in_its_order(tmp_path):
     environment = {**os.environ, "LIGHTRIG_STATE": str(tmp_path / "state"), "COLUMNS": "200"}

@@ -15,7 +15,7 @@ import pytest
 from bench.served_lab import describe
 from runs.running import NO_PAGE, QUIET, ROOT, Ended, started
 
-EVENTS = ROOT / "docs" / "events.md"
+EVENTS = ROOT / "docs" / "appendix" / "events.md"
 pytestmark = pytest.mark.timeout(300)  # three runs side by side, on a machine that may be busy
 
 TESTS = """
