@@ -1,6 +1,6 @@
 """Components of a testbed, and those of which any one would explain an observation."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
@@ -22,6 +22,10 @@ ComponentKind: TypeAlias = Literal[
 """A connector is a port of a switch or an instrument, a port one of a server."""
 
 _PREFIXED = frozenset(("connector", "fiber", "link"))
+_FIBER = "fiber_loss"
+"""Quantity of a fiber alone, whose light is measured at both of its ends."""
+_OF_RECEIVERS = frozenset(("bit_errors", "frame_loss_ratio", "nic_error_ratio"))
+"""Families of quantities of NIC ports that depend on what comes to them, not on what they send."""
 _LIGHT = ("acknowledged", "los", "signal_recovered")
 """Stages of whole events that servers have no part in."""
 
@@ -82,6 +86,12 @@ class Components:
         for kind, names in owners.items():
             self._known |= {name: LabComponent(kind, name) for name in names}
 
+    def __contains__(self, component: LabComponent) -> bool:
+        """Whether the testbed has a switch, server, instrument, port, connector or fiber."""
+        if component.kind == "fiber":
+            return component.name in self._by_name
+        return self._known.get(component.name) == component
+
     def of(self, subject: str, quantity: str = "", kind: str = "") -> frozenset[LabComponent]:
         """Return the components of which any one would explain an observation of `subject`.
 
@@ -95,6 +105,9 @@ class Components:
                 return self.all(light_alone=quantity.rpartition(".")[2] in _LIGHT)
             if (circuit := circuit_in(subject)) is not None and circuit[0]:
                 return self._of_circuit(*circuit, quantity)
+            if quantity.partition(".")[0] == _FIBER and (fiber := self._by_name.get(subject)):
+                of_fiber = (self._known[str(end)] for end in (fiber.source, fiber.sink))
+                return frozenset([_fiber(fiber), *of_fiber])
         named = {self._known[name] for name in names_in(subject) if name in self._known}
         if not named:
             return frozenset([LabComponent("other", subject.partition(", ")[0])])
@@ -103,6 +116,8 @@ class Components:
         found = set(named)
         for one in named:
             fibers = self._fibers.get(one.name, set())
+            if quantity.partition(".")[0] in _OF_RECEIVERS:
+                fibers = {fiber for fiber in fibers if str(fiber.source) != one.name}
             found |= self._links.get(one.name, set()) | set(map(_fiber, fibers))
             ends = {end for fiber in fibers for end in (fiber.source, fiber.sink)}
             if one.kind == "port":
@@ -136,6 +151,19 @@ class Components:
             fed = {one for name in names for one in self._feeding.get(name, ())}
             found |= {one for ingress in fed for one in self.of(ingress, kind=kind)}
         return self.of(subject, quantity, kind) | found
+
+    def of_devices(
+        self, servers: Collection[str], devices: Collection[str]
+    ) -> frozenset[LabComponent]:
+        """Return servers and those of their NIC ports that have a device; none without."""
+        if self._testbed is None:
+            return frozenset()
+        found = {
+            LabComponent("port", str(spec.port))
+            for spec in self._testbed.nic_ports
+            if spec.port.owner in servers and {spec.netdev, spec.rdma} & {*devices}
+        }
+        return frozenset(found | {self._known[name] for name in servers} if found else ())
 
     def fibers(self, subjects: Iterable[str]) -> frozenset[LabComponent]:
         """Return the fibers at the ports that subjects name."""

@@ -15,6 +15,7 @@ _FUNCTIONS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "measure_power": ("power", ("bench", "measure")),
     "measure_insertion_loss": ("insertion_loss.rows", ("fabric", "measure")),
     "measure_path_losses": ("insertion_loss.end_to_end", ("fabric", "measure")),
+    "measure_fiber_losses": ("fiber_losses", ("fabric", "measure")),
     "measure_path_changes": ("path_changes", ("fabric", "measure")),
     "measure_switching": ("switching_times", ("fabric", "measure")),
     "measure_switch_optics": ("switch_optics", ("fabric", "measure")),

@@ -84,6 +84,12 @@ def measure_path_losses(fabric: Fabric, measure: Recording) -> Callable[[Plan], 
 
 
 @pytest.fixture
+def measure_fiber_losses(fabric: Fabric, measure: Recording) -> Callable[[], None]:
+    """`measure_fiber_losses()`: from each NIC's transceiver to the switch's monitors, and back."""
+    return bound("measure_fiber_losses", fabric, measure)
+
+
+@pytest.fixture
 def measure_path_changes(fabric: Fabric, measure: Recording) -> Callable[..., None]:
     """`measure_path_changes(meter, plans, session, count)`: switching time by a meter's log."""
     return bound("measure_path_changes", fabric, measure)

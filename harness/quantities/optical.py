@@ -27,6 +27,10 @@ insertion_loss.factory_en  1 lower direction=up
     En number of a loss against the factory value that the switch stores
 path_loss  least=0 dB lower direction=up beside={_LIGHT}
     optical power lost from transceiver to transceiver, through all switches
+fiber_loss  dB lower direction=up effect=difference
+    optical power lost in one fiber, between a switch's monitor and a transceiver, by its readings
+fiber_loss.relative  dB lower direction=up effect=difference hidden
+    the same, but for a constant: how many lanes share the fiber is not known
 check_standard.shift  dB none effect=difference hidden
     change of the loss of the check standard since the references were taken, median of its circuits
 check_standard.loss  dB none effect=difference hidden
