@@ -20,6 +20,8 @@ CLOSURE: Final = "closure failed"
 EXPIRED: Final = "out of service too long"
 FAILED: Final = "failed"
 INSTRUMENT: Final = "instrument failed"
+LATE: Final = "later than in earlier nights"
+LATE_AT_TIMES: Final = "at times later than in earlier nights"
 LIMIT: Final = "limit exceeded"
 LINK_DOWN: Final = "link down"
 LINK_FLAPPED: Final = "link flapped"
@@ -35,6 +37,9 @@ SWAPPED_FIBERS: Final = "swapped fibers"
 VERSIONS: Final = "versions differ"
 VOID_COUNT: Final = "nothing counted"
 
+OF_SERIES: Final = frozenset((CHANGED, LATE, LATE_AT_TIMES))
+"""Kinds of findings of series of nights, whose sizes are changes."""
+
 _TRY = "try "
 
 FACTOR: Final = "\N{MULTIPLICATION SIGN}"
@@ -42,6 +47,9 @@ FACTOR: Final = "\N{MULTIPLICATION SIGN}"
 
 MOST_NAMED = 8
 """Most components that are listed; more are a place in the lab that is not located."""
+
+_OF_TIME = frozenset((LATE, LATE_AT_TIMES, LIMIT, SLOW_PORT))
+"""Kinds that tell when something comes, and nothing of how much light there is."""
 
 _AT_EITHER_END = frozenset(
     (LINK_DOWN, LINK_FLAPPED, NOT_SEEN, NO_LIGHT, VOID_COUNT, INSTRUMENT, LIMIT)
@@ -61,6 +69,7 @@ class Finding:
     next_step: how the components can be told apart, or the finding be settled.
     where: to find the components, as far as the testbed file says.
     meanwhile: lines of the servers' kernels from the time of the test; they explain nothing alone.
+    devices: words of the command that failed, such as the name of a network device.
     """
 
     kind: str
@@ -74,6 +83,7 @@ class Finding:
     next_step: str = ""
     where: tuple[str, ...] = ()
     meanwhile: tuple[str, ...] = ()
+    devices: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         return self.evidence
@@ -118,6 +128,7 @@ class Finding:
         fields["subjects"] = tuple(fields.get("subjects", ()))
         fields["where"] = tuple(fields.get("where", ()))
         fields["meanwhile"] = tuple(fields.get("meanwhile", ()))
+        fields["devices"] = tuple(fields.get("devices", ()))
         components = (LabComponent(one["kind"], one["name"]) for one in given.get("components", ()))
         return cls(**{**fields, "components": tuple(components)})
 
@@ -136,6 +147,10 @@ def explaining(finding: Finding, components: Components) -> frozenset[LabCompone
         return frozenset([HARNESS])
     if finding.kind == SWAPPED_FIBERS:
         return components.fibers(finding.subjects)
+    if finding.kind == INSTRUMENT:
+        named = components.of_devices(finding.subjects, finding.devices)
+        if named:
+            return named
     find = components.explaining if finding.kind in _AT_EITHER_END else components.of
     each = [find(subject, kind=finding.kind) for subject in finding.subjects]
     return frozenset().union(*each)
@@ -145,6 +160,7 @@ def next_step(components: Sequence[LabComponent], kinds: Collection[str]) -> str
     """Return how components can be told apart, or a suspicion be settled; "" without components."""
     if not components:
         return ""
+    at_fibers = any(one.kind in {"connector", "fiber"} for one in components)
     if HARNESS in components:
         return "run the test again with another seed; report it with the journal"
     if SWAPPED_FIBERS in kinds:
@@ -152,14 +168,19 @@ def next_step(components: Sequence[LabComponent], kinds: Collection[str]) -> str
             "two of these fibers may have changed places: `lightrig doctor` with the testbed's "
             "file switches off one laser after the other and names them"
         )
-    if SLOW_PORT in kinds:
+    if SLOW_PORT in kinds or (LATE in kinds and _OF_TIME.issuperset(kinds) and at_fibers):
         return (
             "move its fiber to a spare port of the switch and measure again: if it is still slow, "
             "the end at the server is, else the switch's port"
         )
     if all(one.kind == "link" for one in components):
         return "exchange its fibers one by one, from the end that recovers last; measure again"
-    if any(one.kind in {"connector", "fiber"} for one in components):
+    if all(one.kind == "circuit" for one in components):
+        return (
+            "make the circuit again and measure it; if it loses as much, its mirrors need to be "
+            "aligned anew: ask the switch's maker"
+        )
+    if at_fibers:
         return (
             "clean the connector and look along the fiber, then measure again; if nothing "
             "changes, exchange the fiber for a spare one"
@@ -198,6 +219,8 @@ def findings_of(error: BaseException) -> tuple[Finding, ...]:
         if isinstance(cause, LightrigError) and cause.subjects:
             kind = INSTRUMENT if isinstance(cause, InstrumentError) else FAILED
             found = FoundError(str(cause), each_at(kind, cause.subjects)).findings
-            return tuple(replace(one, next_step=advice_of(cause)) for one in found)
+            parts = tuple(cause.command.split()) if isinstance(cause, InstrumentError) else ()
+            advice = advice_of(cause)
+            return tuple(replace(one, next_step=advice, devices=parts) for one in found)
         cause = cause.__cause__
     return ()

@@ -2,14 +2,20 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from functools import partial
 
 from lightrig.harness.bench import Bench
 from lightrig.harness.components import ComponentKind, LabComponent
 from lightrig.harness.findings import SETTINGS, VERSIONS, Finding
 from lightrig.instruments.servers.host.linux import LinuxServer
-from lightrig.instruments.servers.ports.port_settings import PortSettings, pfc_text, read_settings
-from lightrig.testbeds import Link, Port, Testbed
+from lightrig.instruments.servers.ports.port_settings import (
+    PortSettings,
+    fec_in_use,
+    pfc_text,
+    read_settings,
+)
+from lightrig.testbeds import LightrigError, Link, Port, Testbed
 
 _PAUSE = {True: "on", False: "off"}
 
@@ -40,6 +46,31 @@ def read_ports(bench: Bench) -> dict[Port, PortSettings]:
         *(partial(read, each) for each in servers.values() if isinstance(each, LinuxServer))
     )
     return {port: settings for of_server in found for port, settings in of_server.items()}
+
+
+def read_encodings(bench: Bench, ports: Mapping[Port, PortSettings]) -> dict[Port, PortSettings]:
+    """Return the ports whose FEC was not known, and is now that their links are up, with it."""
+    unknown = [
+        spec
+        for spec in bench.testbed.nic_ports
+        if spec.port in ports and ports[spec.port].fec is None
+    ]
+
+    def read(server: LinuxServer) -> dict[Port, PortSettings]:
+        found: dict[Port, PortSettings] = {}
+        for spec in unknown:
+            if spec.port.owner == server.name:
+                try:
+                    fec = fec_in_use(server.nic, spec.netdev)
+                except LightrigError:
+                    break  # its tests have failed, and named it
+                if fec is not None:
+                    found[spec.port] = replace(ports[spec.port], fec=fec)
+        return found
+
+    servers = [each for each in bench.servers.values() if isinstance(each, LinuxServer)]
+    read_of = bench.clock.parallel(*(partial(read, each) for each in servers))
+    return {port: settings for of_server in read_of for port, settings in of_server.items()}
 
 
 def port_differences(
@@ -84,13 +115,22 @@ def _ends(link: Link, ports: Mapping[Port, PortSettings]) -> Iterator[Finding]:
         return
     compared: list[tuple[str, object, object, bool, str]] = [
         ("MTU", a.mtu, b.mtu, a.mtu != b.mtu, "`ip link set dev IF mtu N`: set both ends alike"),
-        ("FEC", a.fec, b.fec, a.fec != b.fec, "`ethtool --set-fec IF encoding NAME`, likewise"),
+        (
+            "FEC",
+            a.fec,
+            b.fec,
+            a.fec != b.fec,
+            "`ethtool --set-fec IF encoding NAME`: set both ends alike",
+        ),
     ]
     # What one end tells, the other has to obey.
     crossed = (a.receives_pause, a.sends_pause) != (b.sends_pause, b.receives_pause)
     fix = "`ethtool -A IF rx on|off tx on|off`: rx of each end as tx of the other"
     compared.append(("flow control", _pause(a), _pause(b), crossed, fix))
-    priorities, fix = (pfc_text(a.pfc), pfc_text(b.pfc)), "`dcb pfc set dev IF prio-pfc N:on|off`"
+    priorities, fix = (
+        (pfc_text(a.pfc), pfc_text(b.pfc)),
+        "`dcb pfc set dev IF prio-pfc N:on|off`: set both ends alike",
+    )
     compared.append(("PFC of priority", *priorities, a.pfc != b.pfc, fix))
     for what, here, there, differ, fix in compared:
         if differ and here is not None and there is not None:

@@ -9,21 +9,33 @@ from typing import Any, Protocol
 
 from lightrig.harness.bench import Bench
 from lightrig.harness.bench.kernel_messages import FAMILY, LOST, TOTAL
+from lightrig.harness.components import Components
 from lightrig.harness.doctor import examine_by_reading
-from lightrig.harness.findings import EXPIRED, Finding
+from lightrig.harness.findings import EXPIRED, SETTINGS, Finding
 from lightrig.harness.host_limits import host_limits
 from lightrig.harness.measure.closure import unclosed
 from lightrig.harness.measure.port_counters import PortCounters
 from lightrig.harness.measure.recording import Recording, SimulatedRecording
-from lightrig.harness.port_differences import kernels, port_differences, read_ports
+from lightrig.harness.port_differences import (
+    kernels,
+    port_differences,
+    read_encodings,
+    read_ports,
+)
 from lightrig.harness.record import Context, RecordError, Row, Scalar
 from lightrig.harness.record.attempts import ATTEMPT
 from lightrig.harness.record.earlier_nights import values_before
 from lightrig.harness.record.row import RowError
-from lightrig.harness.record.run_folder import store_findings, store_ports
+from lightrig.harness.record.run_folder import (
+    load_findings,
+    load_ports,
+    store_findings,
+    store_ports,
+)
 from lightrig.harness.statistics.verdicts import Verdict
 from lightrig.instruments.clock import wall_time
-from lightrig.testbeds import Limit, Testbed
+from lightrig.instruments.servers.ports.port_settings import PortSettings
+from lightrig.testbeds import Limit, Port, Testbed
 from lightrig.testbeds.exceptions import ports_named
 from lightrig.testbeds.out_of_service import plan_sentences, taken_along
 from lightrig.testbeds.timezones import local
@@ -179,11 +191,7 @@ def opening_notes(bench: Bench, folder: Path, *, by_reading: bool = False) -> li
     if by_reading or expired:
         store_findings(folder, name, [finding.document() for finding in (*found, *expired)])
     if ports:
-        document = {
-            "kernels": kernels(bench),
-            "ports": {str(port): settings.document() for port, settings in ports.items()},
-        }
-        store_ports(folder, name, document)
+        _store_ports(bench, folder, ports)
     return [
         *bench.testbed.notes,
         *bench.notes,
@@ -204,3 +212,39 @@ def expired_exceptions(testbed: Testbed) -> list[Finding]:
             step = f"`lightrig in {testbed.path} {what}`, or `lightrig out` with a later --until"
             found.append(Finding(EXPIRED, sentence, tuple(nics or [what]), next_step=step))
     return found
+
+
+def closing_notes(bench: Bench, folder: Path) -> list[str]:
+    """Add to what a night has stored of its ports the FEC of links that are up now.
+
+    While no circuits are made, as where a night begins, a port tells only which it could use.
+    Returns what is wrong and was not before. Raises `RecordError`.
+    """
+    name = bench.testbed.name
+    stored = load_ports(folder, name).get("ports", {})
+    ports = {
+        spec.port: PortSettings(**stored[str(spec.port)])
+        for spec in bench.testbed.nic_ports
+        if str(spec.port) in stored
+    }
+    read = read_encodings(bench, ports)
+    if not read:
+        return []
+    _store_ports(bench, folder, ports | read)
+    known = [Finding.of_document(one) for one in load_findings(folder, name) or ()]
+    components = Components(bench.testbed)
+    new = [
+        one.located(components)
+        for one in port_differences(bench.testbed, ports | read, {})
+        if one.kind == SETTINGS and str(one) not in map(str, known)
+    ]
+    store_findings(folder, name, [one.document() for one in (*known, *new)])
+    return [one.evidence for one in new]
+
+
+def _store_ports(bench: Bench, folder: Path, ports: Mapping[Port, PortSettings]) -> None:
+    document = {
+        "kernels": kernels(bench),
+        "ports": {str(port): settings.document() for port, settings in ports.items()},
+    }
+    store_ports(folder, bench.testbed.name, document)

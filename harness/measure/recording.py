@@ -9,7 +9,7 @@ from typing import Protocol
 
 from lightrig.harness.bench import Bench
 from lightrig.harness.bench.coverage import Coverage
-from lightrig.harness.findings import CLOCK, LIMIT, Finding, FoundError
+from lightrig.harness.findings import CLOCK, LIMIT, Finding, FoundError, advice_of
 from lightrig.harness.measure.gates import Counted, judge_counts
 from lightrig.harness.measure.stages import PortTimes, Reconfiguration
 from lightrig.harness.quantities.declarations import LOOK, PORTS_IN_SERVICE
@@ -247,7 +247,8 @@ class Recording:
         """Set an event aside of which a server's clock tells no times."""
         self.set_aside += 1
         self._clock_problem = problem = str(error).splitlines()[0]
-        self.found([Finding(CLOCK, problem, (error.instrument,))])
+        of_clock = Finding(CLOCK, problem, (error.instrument,), next_step=advice_of(error))
+        self.found([of_clock])
         self.note_once(problem, f"reconfiguration {number} to {event.plan} has no times: {problem}")
         at, of_event = event.sent.earliest, {"event": number}
         self.record(

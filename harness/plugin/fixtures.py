@@ -144,7 +144,7 @@ def bench(lightrig_testbed: Testbed, pytestconfig: pytest.Config) -> Iterator[Be
     from lightrig.harness.plugin.traces import TRAFFIC, about_instruments
     from lightrig.harness.plugin.waiting import take_bench
     from lightrig.harness.record.run_folder import OPENING
-    from lightrig.harness.recorded_test import opening_notes
+    from lightrig.harness.recorded_test import closing_notes, opening_notes
     from lightrig.testbeds import LightrigError
 
     testbed = lightrig_testbed
@@ -176,6 +176,8 @@ def bench(lightrig_testbed: Testbed, pytestconfig: pytest.Config) -> Iterator[Be
     for note in (*by_hand, *opening_notes(bound, run.folder, by_reading=by_reading)):
         run.note(testbed.name, note, in_report=True)
     yield bound
+    for note in closing_notes(bound, run.folder) if by_reading else ():
+        run.note(testbed.name, note, in_report=True)
     # What cannot be restored is no error of the test that happens to be the last one: the run ends
     # with an exit status of its own, and with what to do.
     for problem in opened.restore(partial(run.note, testbed.name)):

@@ -17,10 +17,11 @@ from markupsafe import Markup
 
 from lightrig.harness.components import Components, LabComponent
 from lightrig.harness.findings import (
-    CHANGED,
+    CLOCK,
     FACTOR,
     FAILED,
     MOST_NAMED,
+    OF_SERIES,
     ROCE_MOVED,
     SWAPPED_FIBERS,
     Finding,
@@ -35,7 +36,7 @@ from lightrig.harness.report.templates import render_macro
 from lightrig.testbeds import Testbed
 from lightrig.testbeds.intervals import interval
 
-CERTAIN = frozenset((ROCE_MOVED, SWAPPED_FIBERS))
+CERTAIN = frozenset((CLOCK, ROCE_MOVED, SWAPPED_FIBERS))
 """Kinds of findings that stand on a card also where no test failed."""
 
 MOST_STEPS = 2
@@ -48,7 +49,8 @@ class Evidence:
 
     family: what it is compared with, a key of the components of those that are as ever. test: that
     it made fail. since: date of the first night. nights: in a row. confirmed: by later nights.
-    command: that measures it again. link: address of its rows or its test.
+    command: that measures it again. link: address of its rows or its test. looked: the last night
+    that looked for it, where later ones did not.
     """
 
     finding: Finding
@@ -59,6 +61,7 @@ class Evidence:
     confirmed: bool = False
     command: str = ""
     link: str = ""
+    looked: str = ""
 
     @property
     def text(self) -> str:
@@ -73,11 +76,14 @@ class Evidence:
         if found.value is None or found.lower is None or found.upper is None:
             return ""
         unit = "" if found.unit == FACTOR else found.unit
-        written = interval(found.lower, found.upper, unit, found.value)
+        lower, upper = found.lower, found.upper
+        if lower == upper:  # one reading: its digits say nothing of how well it is known
+            lower, upper = sorted((0.995 * lower, 1.005 * upper))
+        written = interval(lower, upper, unit, found.value)
         size = written.value
         if found.unit == FACTOR:
             size = f"\N{MULTIPLICATION SIGN} {size}"
-        elif found.kind == CHANGED:
+        elif found.kind in OF_SERIES:
             sign = "+" if found.value > 0 else "\N{MINUS SIGN}"
             size = f"{sign}{size.removeprefix('-')}"
         return f"{size} ({written.ends})" if found.lower < found.upper else size
@@ -89,6 +95,7 @@ class Cause:
 
     news: what else was new in its first night, and may explain it. where: to find the components.
     parts: of plans of which ports were out of service, how many took part.
+    remarks: sentences on what it rests on.
     """
 
     components: tuple[LabComponent, ...]
@@ -96,6 +103,7 @@ class Cause:
     news: tuple[str, ...] = ()
     where: tuple[str, ...] = ()
     parts: tuple[str, ...] = ()
+    remarks: tuple[str, ...] = ()
 
     @property
     def since(self) -> str:
@@ -200,6 +208,9 @@ def find_causes(
         # A link stands for its two ports, their fibers and connectors.
         alike = [name for name in alike if name.kind == "link"] or alike
         evident = _once(left[at][0] for at in chosen)
+        if exchanged := [one for one in evident if one.finding.kind == SWAPPED_FIBERS]:
+            # Two of them have the fault, not any one alone, whatever else one of them explains.
+            alike = [*dict.fromkeys(name for one in exchanged for name in one.finding.components)]
         causes.append(Cause(tuple(alike), evident, where=places(alike, components)))
         left = [one for at, one in enumerate(left) if at not in chosen]
     if left:

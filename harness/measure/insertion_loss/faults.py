@@ -252,7 +252,9 @@ class _Search:
                 kind: FaultKind = "changed check standard"
                 if is_of_meter(shift, limit):
                     kind = "shifted meter"
-                yield _fault(kind, self._chain.switch, about, ends)
+                again = "take the references of this switch again: "
+                again += f"`lightrig reference {self._testbed.path.name}`"
+                yield replace(_fault(kind, self._chain.switch, about, ends), next_step=again)
                 return
 
     def swapped_monitors(self) -> Iterator[Finding]:

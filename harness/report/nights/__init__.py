@@ -1,6 +1,7 @@
 """The trend of every quantity over nights, for each testbed, as one page."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from lightrig.harness.record import RecordError, Results, RunFacts
@@ -8,20 +9,21 @@ from lightrig.harness.record.nights import Start, order, start_of
 from lightrig.harness.record.notes import Note, read_notes
 from lightrig.harness.record.places import appearing
 from lightrig.harness.record.run_folder import load_ports
-from lightrig.harness.report.nights.last_night import last_nights
+from lightrig.harness.report.causes import Cause
+from lightrig.harness.report.nights.last_night import LastNight, last_nights
 from lightrig.harness.report.nights.last_night_departures import find_series_departures
-from lightrig.harness.report.nights.night_causes import night_causes
+from lightrig.harness.report.nights.night_causes import night_causes, with_shared_switches
 from lightrig.harness.report.nights.nights_page import nights_page
 from lightrig.harness.report.nights.note_marks import note_marks
 from lightrig.harness.report.nights.overview import Board
-from lightrig.harness.report.nights.series import Lab, read
+from lightrig.harness.report.nights.series import History, Lab, read
 from lightrig.harness.report.nights.series_changes import LabChange, events, find_series_changes
 from lightrig.harness.report.nights.source import Descriptions, Source
 from lightrig.harness.report.nights.stored_rules import stored_rules
 from lightrig.testbeds import Testbed, TestbedError
 from lightrig.testbeds.baselines import Baselines
 
-__all__ = ["NIGHTS", "write_nights"]
+__all__ = ["NIGHTS", "JudgedNights", "judge_nights", "write_nights"]
 
 NIGHTS = 90
 """Default number of nights that the page looks back."""
@@ -32,6 +34,32 @@ def write_nights(results: str | Path, path: Path, last: int = NIGHTS) -> Path:
 
     Links on the page lead to `runs/<run>/report.html` beside it. Raises `RecordError` if there
     is nothing to show or the results cannot be read, `OSError` if the page cannot be written.
+    """
+    judged = judge_nights(results, last)
+    with appearing(path) as hidden:
+        page = nights_page(judged.history, judged.boards, judged.ended, judged.causes)
+        hidden.write_text(page, encoding="utf-8")
+    return path
+
+
+@dataclass(frozen=True, slots=True)
+class JudgedNights:
+    """What the page of nights shows, before it is drawn.
+
+    boards: one of each lab of `history`. ended: how the tests of each testbed's last night ended.
+    causes: the suspected causes of each board.
+    """
+
+    history: History
+    boards: Sequence[Board]
+    ended: Sequence[LastNight]
+    causes: Sequence[tuple[Board, Sequence[Cause]]]
+
+
+def judge_nights(results: str | Path, last: int = NIGHTS) -> JudgedNights:
+    """Compare the `last` nights in `results` with each other.
+
+    Raises `RecordError` if there is nothing to show or the results cannot be read.
     """
     source = Source(results, last)
     history = read(source)
@@ -73,9 +101,7 @@ def write_nights(results: str | Path, path: Path, last: int = NIGHTS) -> Path:
         (board, night_causes(board, of_testbed.get(board.lab.testbed), described))
         for board, described in zip(boards, newest, strict=True)
     ]
-    with appearing(path) as hidden:
-        hidden.write_text(nights_page(history, boards, ended, causes), encoding="utf-8")
-    return path
+    return JudgedNights(history, boards, ended, with_shared_switches(causes, newest))
 
 
 def _with_notes(

@@ -42,12 +42,14 @@ class Noticed:
     """What a run found wrong without a test that failed for it.
 
     since: the first night that found it. nights: of those that looked, in a row, until the last.
+    looked: that last night that looked, where later nights did not; else empty.
     """
 
     finding: Finding
     run: str
     since: str
     nights: int
+    looked: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,10 +180,15 @@ def _noticed(
 ) -> Iterator[Noticed]:
     """Yield what `findings` has of the last night; of a night in which no run looked it has None.
 
-    Earlier nights are asked only as long as something of the last one is among them.
+    Then the last night that looked takes its place. Earlier nights are asked only as long as
+    something of that one is among them.
     """
-    latest, *before = sorted(nights, reverse=True)
-    now = findings(nights[latest]) or {}
+    newest, *before = sorted(nights, reverse=True)
+    latest, looked = newest, findings(nights[newest])
+    while looked is None and before:
+        latest, *before = before
+        looked = findings(nights[latest])
+    now = looked or {}
     since = dict.fromkeys(now, (str(latest), 1))
     left = set(now)
     for night in before:
@@ -190,7 +197,7 @@ def _noticed(
             left &= found.keys()
             since |= {key: (str(night), since[key][1] + 1) for key in left}
     for key, (finding, run) in now.items():
-        yield Noticed(finding, run, *since[key])
+        yield Noticed(finding, run, *since[key], "" if latest == newest else str(latest))
 
 
 def _findings_at_begin(results: Path, testbed: str, runs: Sequence[RunFacts]) -> _Found | None:

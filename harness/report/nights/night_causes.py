@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from lightrig.harness.components import Components, LabComponent
-from lightrig.harness.findings import CHANGED, FACTOR, SLOW_PORT, Finding
+from lightrig.harness.findings import (
+    CHANGED,
+    FACTOR,
+    LATE,
+    LATE_AT_TIMES,
+    SETTINGS,
+    SLOW_PORT,
+    VERSIONS,
+    Finding,
+)
 from lightrig.harness.quantities.declarations import PORT_EXCESS
 from lightrig.harness.quantities.registry import quantity_of
 from lightrig.harness.report.causes import Cause, Evidence, as_ever, find_causes
@@ -24,6 +34,8 @@ _FAULT = "loss.fault"
 _TWICE = 2
 """Tests of a night and the night before that must name a port: one names a port by chance at times.
 """
+_OF_BOTH_ENDS = frozenset(("datagram", "first_datagram"))
+"""Last parts of quantities of one end of a link that come no earlier than the other end."""
 _NO_EVIDENCE = ("closure", "harness", "loss", "watched")
 """Families of quantities that describe the measurement, not the lab."""
 
@@ -66,13 +78,108 @@ def night_causes(board: Board, last: LastNight | None, testbed: Testbed | None) 
     for seen in last.noticed if last else ():
         link = f"runs/{seen.run}/report.html" if last and seen.run in last.reported else ""
         family, confirmed = ("noticed", seen.finding.kind), seen.nights >= CONFIRMING
+        finding = _narrowed(board, seen.finding, seen.since)
         evidence.append(
-            Evidence(seen.finding, family, "", seen.since, seen.nights, confirmed, link=link)
+            Evidence(
+                *(finding, family, "", seen.since, seen.nights, confirmed),
+                link=link,
+                looked=seen.looked,
+            )
         )
     return [
-        replace(one, news=tuple(_news(board, one)))
+        replace(
+            one,
+            news=tuple(_news(board, one)),
+            remarks=tuple(_remarks(one, components if testbed else None)),
+        )
         for one in find_causes(evidence, healthy, components)
     ]
+
+
+def _remarks(cause: Cause, components: Components | None) -> Iterator[str]:
+    looked = max((one.looked for one in cause.evidence), default="")
+    if looked and all(one.looked for one in cause.evidence):
+        yield (
+            f"Last looked for in the night of {looked}: no run since began with `--profile night`"
+        )
+    strange = [
+        str(one)
+        for one in cause.components
+        if components is not None
+        and one.kind not in ("circuit", "link", "harness")
+        and one not in components
+    ]
+    if strange:
+        yield f"No longer in the testbed file: {', '.join(strange)}"
+
+
+def with_shared_switches(
+    found: Sequence[tuple[Board, Sequence[Cause]]], described: Sequence[Testbed | None]
+) -> list[tuple[Board, Sequence[Cause]]]:
+    """Return the causes of labs, each with the other testbeds that suspect the same switch.
+
+    described: the testbed of each lab, which tells by their addresses which switches are one.
+    """
+    suspected: dict[str, set[str]] = {}
+    addresses: list[dict[str, str]] = []
+    for (board, causes), testbed in zip(found, described, strict=True):
+        known = {
+            name: spec.address
+            for name, spec in (testbed.switches.items() if testbed else ())
+            if spec.address
+        }
+        addresses.append(known)
+        for name in {name for cause in causes for name in _switches(cause, known)}:
+            suspected.setdefault(known[name], set()).add(board.lab.testbed)
+    return [
+        (
+            board,
+            [
+                replace(one, remarks=(*one.remarks, *_shared(one, known, suspected, board)))
+                for one in causes
+            ],
+        )
+        for (board, causes), known in zip(found, addresses, strict=True)
+    ]
+
+
+def _switches(cause: Cause, known: Mapping[str, str]) -> set[str]:
+    """Return the switches that a cause, or a connector of it, is of."""
+    kinds = ("switch", "connector")
+    names = {one.name.partition(".")[0] for one in cause.components if one.kind in kinds}
+    return names & known.keys()
+
+
+def _shared(
+    cause: Cause, known: Mapping[str, str], suspected: Mapping[str, set[str]], board: Board
+) -> Iterator[str]:
+    for name in sorted(_switches(cause, known)):
+        if elsewhere := sorted(suspected[known[name]] - {board.lab.testbed}):
+            yield f"Testbed {', '.join(elsewhere)} has {name} too, and suspects it or ports of it"
+
+
+def _narrowed(board: Board, finding: Finding, since: str) -> Finding:
+    """Return what differs between parts with those of them alone that were new in its first night.
+
+    Where all ports of a server that are named, or more than one, were new, it may be the server.
+    """
+    if finding.kind not in (SETTINGS, VERSIONS):
+        return finding
+    new = {
+        name
+        for event in board.events
+        if event.kind in ("identity", "settings") and str(board.history.date(event.night)) == since
+        for name in event.names
+    }
+    changed = [
+        one for one in finding.components if one.name in new or one.name.rpartition(".")[0] in new
+    ]
+    if not changed or len(changed) == len(finding.components):
+        return finding
+    ports = Counter(name.partition(".")[0] for name in new if "." in name)
+    owners = {one.name.partition(".")[0] for one in changed if one.kind == "port"}
+    whole = [LabComponent("server", name) for name in owners if ports[name] > 1 or name in new]
+    return replace(finding, components=(*changed, *sorted(whole)))
 
 
 def _news(board: Board, cause: Cause) -> Iterator[str]:
@@ -123,13 +230,15 @@ def _series_evidence(
             continue
         if not _worse(one, before, level):
             continue
-        find = components.of if one.statistic == "median" else components.explaining
+        median, family = one.statistic == "median", one.quantity.rpartition(".")[2]
+        find = components.of if median and family not in _OF_BOTH_ENDS else components.explaining
         found = tuple(find(one.subject, one.quantity))
         sentence = f"{one.quantity} of {one.subject}, {one.case}"
         unit, size = "dB" if one.unit == "dBm" else one.unit, (level - before, low, high)
         if are_far_apart(before, level, one.unit):
             unit, size = FACTOR, (level / before, 1 + low / before, 1 + high / before)
-        finding = Finding(CHANGED, sentence, (one.subject,), found, *size, unit)
+        kind = CHANGED if one.unit != "ns" else LATE if median else LATE_AT_TIMES
+        finding = Finding(kind, sentence, (one.subject,), found, *size, unit)
         yield one, replace(_evidence(board, one, finding, nights, night), confirmed=confirmed)
 
 

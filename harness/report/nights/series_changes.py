@@ -45,10 +45,11 @@ _SETTINGS = {
     "rp_filter": "rp_filter",
     "driver": "driver",
     "driver_version": "driver",
+    "nic_firmware": "NIC firmware",
     "transceiver": "transceiver",
     "module_firmware": "module firmware",
 }
-"""What is compared of the settings of a NIC port (`PortSettings`); its firmware is an identity."""
+"""What is compared of the settings of a NIC port (`PortSettings`)."""
 
 Kind: TypeAlias = Literal["identity", "settings", "cabling", "description", "note"]
 

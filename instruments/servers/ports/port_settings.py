@@ -130,10 +130,9 @@ def read_settings(
     encodings: tuple[str, ...] = ()
     if fec is not None:
         encodings = fec.active if device and device.carrier else fec.configured
-    known = [name for name in encodings if name not in _NO_FEC]
     return PortSettings(
         mtu=device.mtu if device else None,
-        fec=known[0] if len(known) == 1 and len(encodings) == 1 else None,
+        fec=_only(encodings),
         receives_pause=receives,
         sends_pause=sends,
         pfc=priorities,
@@ -149,6 +148,19 @@ def read_settings(
         pci=pci,
         unread=unread,
     )
+
+
+def fec_in_use(nic: Nic, netdev: str) -> str | None:
+    """Return the encoding of a link that is up; None where it is not, or the port has none.
+
+    Raises `LightrigError` where a tool fails.
+    """
+    return _only(nic.fec(netdev).value.active) if nic.device(netdev).value.carrier else None
+
+
+def _only(encodings: tuple[str, ...]) -> str | None:
+    known = [name for name in encodings if name not in _NO_FEC]
+    return known[0] if len(known) == 1 and len(encodings) == 1 else None
 
 
 def cause_of(error: LightrigError) -> str:
