@@ -7,6 +7,7 @@ comparison which takes the samples of one night for independent sees changes eve
 
 import datetime
 import json
+import math
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -32,6 +33,34 @@ REPETITIONS = 8
 SLOW_FIRMWARE, DIRTY_FIBER, LOST_LANE = "a slow NIC firmware", "a dirty fiber", "a lost lane"
 
 
+@dataclass(frozen=True, slots=True)
+class Scatter:
+    """How nights scatter beside what `benchmarks.faulty_nights` states.
+
+    wider: by how much everything scatters more. df: degrees of freedom of Student's t that
+    everything is drawn from, scaled to the same standard deviation; None for normal draws.
+    retries: share of events in which a NIC's firmware tries again.
+    """
+
+    wider: float = 1.0
+    df: int | None = None
+    retries: float = 0.01
+
+    def normal(
+        self, random: np.random.Generator, mean: Any = 0.0, sd: Any = 1.0, size: Any = None
+    ) -> Any:
+        """Draw as `Generator.normal` does, with these tails and this width."""
+        shape = np.broadcast_shapes(np.shape(mean), np.shape(sd)) if size is None else size
+        if self.df is None:
+            drawn = random.standard_normal(shape)
+        else:
+            drawn = random.standard_t(self.df, shape) * math.sqrt((self.df - 2) / self.df)
+        return mean + self.wider * sd * drawn
+
+
+USUAL = Scatter()
+
+
 @dataclass(frozen=True)
 class Fault:
     """An injected fault: from `night` on, exactly these series of a testbed have moved."""
@@ -44,7 +73,7 @@ class Fault:
 
 
 def plant(
-    root: Path, seed: int, nights: int = 90, at: int | None = None
+    root: Path, seed: int, nights: int = 90, at: int | None = None, scatter: Scatter = USUAL
 ) -> tuple[list[Fault], int]:
     """Write the data set below `root`/rows; return the injected faults and the number of rows.
 
@@ -55,7 +84,8 @@ def plant(
     faults = _faults(random, nights, at)
     count = 0
     for testbed in TESTBEDS:
-        lab = _Lab(testbed, np.random.default_rng([seed, TESTBEDS.index(testbed)]), faults)
+        draws = np.random.default_rng([seed, TESTBEDS.index(testbed)])
+        lab = _Lab(testbed, draws, faults, scatter)
         missing = _missing(random, nights, faults)
         for index in range(nights):
             if index not in missing:
@@ -100,8 +130,15 @@ def _missing(random: np.random.Generator, nights: int, faults: Iterable[Fault]) 
 class _Lab:
     """One testbed: what its parts are like, and what they do on a night."""
 
-    def __init__(self, testbed: str, random: np.random.Generator, faults: Iterable[Fault]) -> None:
+    def __init__(
+        self,
+        testbed: str,
+        random: np.random.Generator,
+        faults: Iterable[Fault],
+        scatter: Scatter,
+    ) -> None:
         self._testbed = testbed
+        self._scatter = scatter
         self._random = random
         self._faults = {fault.what: fault for fault in faults if fault.testbed == testbed}
         self._bring_up = random.normal(3.0, 0.1, len(PORTS))
@@ -156,20 +193,27 @@ class _Lab:
             found.append(f"{name}.nic0: {kind}, {serial}, firmware {firmware}")
         return found
 
+    def _normal(self, mean: Any = 0.0, sd: Any = 1.0, size: Any = None) -> Any:
+        if self._scatter == USUAL:
+            return self._random.normal(mean, sd, size)  # as every figure so far was drawn
+        return self._scatter.normal(self._random, mean, sd, size)
+
     def _moves(self, night: datetime.date, before: str, after: str) -> list["_Block"]:
-        random, ports = self._random, len(PORTS)
+        random, normal, ports = self._random, self._normal, len(PORTS)
         test = f"suites/test_reconfiguration.py::test_between_plans[{self._testbed}-{before}]"
         shape = (EVENTS, ports)
-        light = random.normal(45 + random.normal(0, 0.3), 3, shape) * 1e6
-        acknowledged = random.normal(195 + random.normal(0, 1), 6, (EVENTS, 1)) * 1e6
-        lost = random.normal(4, 0.5, shape) * 1e6
-        up = random.normal(self._bring_up + random.normal(0, 0.02), 0.12, shape)
-        up += random.normal(0, 0.015, ports)  # this night's own, for each port
-        up += 2.0 * (random.random(shape) < 0.01)  # now and then the firmware tries again
+        light = normal(45 + normal(0, 0.3), 3, shape) * 1e6
+        acknowledged = normal(195 + normal(0, 1), 6, (EVENTS, 1)) * 1e6
+        lost = normal(4, 0.5, shape) * 1e6
+        up = normal(self._bring_up + normal(0, 0.02), 0.12, shape)
+        up += normal(0, 0.015, ports)  # this night's own, for each port
+        up += 2.0 * (
+            random.random(shape) < self._scatter.retries
+        )  # now and then the firmware tries again
         up += 0.8 * np.isin(PORTS, list(self._since(SLOW_FIRMWARE, night)))
         firmware = light + up * 1e9
-        carrier = firmware + random.normal(75e3, 2e3, shape)
-        datagram = carrier + random.normal(150, 20, shape) * 1e6
+        carrier = firmware + normal(75e3, 2e3, shape)
+        datagram = carrier + normal(150, 20, shape) * 1e6
         conditions = {"before": before, "after": after, "clock": "virtual"}
         stages = {"signal_recovered": light, "firmware_up": firmware, "carrier_up": carrier}
         stages |= {"first_datagram": datagram}
@@ -183,22 +227,22 @@ class _Lab:
         return [block.of(test, conditions, "ns", 5e5) for block in blocks]
 
     def _losses(self, night: datetime.date) -> list["_Block"]:
-        random = self._random
-        loss = self._loss + random.normal(0, 0.01) + random.normal(0, 0.04, len(CIRCUITS))
+        normal = self._normal
+        loss = self._loss + normal(0, 0.01) + normal(0, 0.04, len(CIRCUITS))
         loss = loss + 0.7 * np.isin(CIRCUITS, list(self._since(DIRTY_FIBER, night)))
-        each = random.normal(loss, 0.02, (REPETITIONS, len(CIRCUITS)))
+        each = normal(loss, 0.02, (REPETITIONS, len(CIRCUITS)))
         test = f"suites/test_insertion_loss.py::test_insertion_loss[{self._testbed}]"
         return [_Block("insertion_loss", CIRCUITS, each).of(test, {"clock": "virtual"}, "dB", 0.05)]
 
     def _links(self, night: datetime.date) -> list["_Block"]:
-        random, missing = self._random, self._since(LOST_LANE, night)
+        normal, missing = self._normal, self._since(LOST_LANE, night)
         lanes = [f"{port}.lane{lane}" for port in PORTS for lane in range(LANES)]
-        power = self._power + random.normal(0, 0.05) + random.normal(0, 0.08, self._power.shape)
-        each = random.normal(power.ravel(), 0.03, (REPETITIONS, len(lanes)))
-        each = np.where(np.isin(lanes, list(missing)), random.normal(-30, 0.3, each.shape), each)
-        error = self._error + random.normal(0, 0.08, len(PORTS))
+        power = self._power + normal(0, 0.05) + normal(0, 0.08, self._power.shape)
+        each = normal(power.ravel(), 0.03, (REPETITIONS, len(lanes)))
+        each = np.where(np.isin(lanes, list(missing)), normal(-30, 0.3, each.shape), each)
+        error = self._error + normal(0, 0.08, len(PORTS))
         error = np.where(np.isin(PORTS, list(missing)), -3.6, error)
-        errors = 10.0 ** random.normal(error, 0.05, (REPETITIONS, len(PORTS)))
+        errors = 10.0 ** normal(error, 0.05, (REPETITIONS, len(PORTS)))
         test = f"suites/test_links.py::test_links[{self._testbed}]"
         conditions: dict[str, Any] = {"clock": "virtual"}
         return [

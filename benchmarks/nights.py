@@ -5,15 +5,19 @@ marks, and nothing else.
 """
 
 import datetime
+import os
+import shutil
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from benchmarks.faulty_nights import Fault, plant
-from lightrig.harness.report.nights import NIGHTS, write_nights
+from benchmarks.faulty_nights import USUAL, Fault, Scatter, plant
+from lightrig.harness.report.nights import NIGHTS, judge_nights, write_nights
 from lightrig.harness.report.nights.series import read
 from lightrig.harness.report.nights.series_changes import find_series_changes, group_changes
 from lightrig.harness.report.nights.source import Source
@@ -46,6 +50,59 @@ def marked(results: Path) -> tuple[set[Mark], int, int]:
 def expected(faults: list[Fault]) -> set[Mark]:
     """Return the series that the page should mark."""
     return {(fault.testbed, fault.night, *series) for fault in faults for series in fault.series}
+
+
+QUIET: Mapping[str, Scatter] = {
+    "retries in 1 % of events": USUAL,
+    "retries in 5 % of events": Scatter(retries=0.05),
+    "3 times the scatter": Scatter(wider=3.0),
+    "heavy tails, t of 3 degrees": Scatter(df=3),
+}
+"""Worlds without a fault: five testbeds of 16 NIC ports, 20 events a night."""
+QUIET_SEEDS = int(os.environ.get("NIGHTS_QUIET_SEEDS", "5"))
+BEFORE, MORNINGS = 18, 8
+"""Nights before the first morning that is judged, and mornings of a seed."""
+
+
+def quiet(scatter: Scatter, seeds: Iterable[int]) -> Counter[str]:
+    """Count what the page shows on mornings of a world without a fault.
+
+    mornings; marked: mornings with a card; and cards, departures, changes, drifts of all.
+    """
+    found: Counter[str] = Counter()
+    for seed in seeds:
+        with tempfile.TemporaryDirectory() as folder:
+            nights = BEFORE + MORNINGS
+            plant(Path(folder), seed, nights, at=nights, scatter=scatter)
+            left = sorted({one.name for one in Path(folder).glob("rows/*/night=*")})
+            for _ in range(MORNINGS):
+                judged = judge_nights(folder)
+                cards = sum(len(causes) for _, causes in judged.causes)
+                found += Counter(mornings=1, marked=int(cards > 0), cards=cards)
+                for board in judged.boards:
+                    found["departures"] += len(board.departures)
+                    found["changes"] += sum(len(one.changes) for one in board.moved)
+                    found["drifts"] += sum(one.drift is not None for one in board.moved)
+                _remove(Path(folder), left.pop())
+    return found
+
+
+def _remove(results: Path, night: str) -> None:
+    """Remove the last night, so that the morning before it is the last one."""
+    day = night.partition("=")[2].replace("-", "")
+    for each in [*results.glob(f"rows/*/{night}"), *results.glob(f"runs/{day}*")]:
+        shutil.rmtree(each)
+
+
+def print_quiet() -> None:
+    """Print what mornings without a fault show, by world."""
+    for name, scatter in QUIET.items():
+        found = quiet(scatter, range(1, 1 + QUIET_SEEDS))
+        print(
+            f"  {name}: a card on {found['marked']} of {found['mornings']} mornings; "
+            f"{found['cards']} cards, {found['departures']} departures, {found['changes']} "
+            f"changes, {found['drifts']} drifts"
+        )
 
 
 def main() -> None:
@@ -86,6 +143,7 @@ def main() -> None:
             for mark in sorted(found ^ wanted)[:8]:
                 print(f"    {'missed' if mark in wanted else 'too many'}: {mark}")
     print(f"  exactly the injected changes marked with {exact} of {SEEDS} seeds")
+    print_quiet()
 
 
 if __name__ == "__main__":
