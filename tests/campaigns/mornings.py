@@ -12,6 +12,7 @@ import json
 import math
 import os
 import random
+import re
 import shutil
 import sys
 from collections import defaultdict
@@ -26,9 +27,23 @@ import yaml
 
 from lightrig import testbeds
 from lightrig.harness.bench import simulation
-from lightrig.harness.report import nights as nights_report
+from lightrig.harness.report.nights import judge_nights
 from lightrig.instruments.simulated.lab import SimulatedLab
+from lightrig.testbeds import Circuit
 from tests.campaigns import preloaded, records
+from tests.campaigns.planted_worlds import (
+    UNPLANTED,
+    Plant,
+    Rewrite,
+    lossy_circuit,
+    misread_egress,
+    noisy_receiver,
+    planted,
+    renamed_device,
+    slow_links,
+    slow_mirror,
+    world,
+)
 from tests.mornings_page import SUMMARY, lines_of
 
 SEEDS = int(os.environ.get("MORNINGS_SEEDS", "10"))
@@ -37,6 +52,8 @@ QUIET = int(os.environ.get("MORNINGS_QUIET", "600"))
 """Mornings without a fault."""
 HEALTHY = int(os.environ.get("MORNINGS_HEALTHY", "60"))
 """Nights that are measured without a fault; each seed and each morning draws some of them."""
+ONLY = os.environ.get("MORNINGS_ONLY", "")
+"""A regular expression that the names of the kinds to be measured match."""
 BEFORE = 10
 """Healthy nights before the first one with the fault."""
 _NOT_AS_FOUND = 6
@@ -53,7 +70,7 @@ servers:
   server[0-1]:
     address: "ssh://bench@{name}.invalid"
     nics:
-      nic0: {ports: 2, netdev: "ens1f{p}", rdma: "mlx5_{p}", rate: 100G, transceiver: optics}
+      nic0: {model: ConnectX-6 Dx, ports: 2, netdev: "ens1f{p}", rdma: "mlx5_{p}", rate: 100G, transceiver: optics}
 transceivers:
   optics:
     wavelength: 1310 nm
@@ -82,8 +99,8 @@ simulation:
     loss_detection: {mean: 50 ms, sd: 5 ms}
     bring_up: {mean: 3.2 s, sd: 0.1 s}
 """
-CHOSEN = "every_circuit or between_plans or of_nic_ports and after and not around"
-FILES = ("test_insertion_loss", "test_reconfiguration", "test_bit_error")
+CHOSEN = "every_fiber or every_circuit or between_plans or of_nic_ports and after and not around"
+FILES = ("test_insertion_loss", "test_fiber_loss", "test_reconfiguration", "test_bit_error")
 
 Fault = Mapping[str, object]
 
@@ -126,6 +143,7 @@ class Kind:
 
     named: for each fault the components of which a right card names some and no others.
     by: the morning by which it is asked for. pattern: of its nights, 1 with the faults, 0 without.
+    plant: what else is other in its world. step: what the next step of a right card contains.
     """
 
     name: str
@@ -133,6 +151,23 @@ class Kind:
     named: Sequence[frozenset[str]]
     by: int = 2
     pattern: str = "11"
+    plant: Plant = UNPLANTED
+    step: str = ""
+
+
+EXPECTED: Mapping[str, Mapping[str, Any]] = yaml.safe_load(
+    Path(__file__).with_name("mornings_expected.yaml").read_text(encoding="utf-8")
+)
+
+
+def further(name: str, *faults: Fault, plant: Plant = UNPLANTED) -> Kind:
+    """Return a kind of which the file of what is expected says what a right card has.
+
+    It is asked for by the third morning, of four.
+    """
+    asked = EXPECTED[name]
+    named = frozenset([*asked["part"], *asked.get("beside", ())])
+    return Kind(name, faults, [named], by=3, pattern="1111", plant=plant, step=asked["next"])
 
 
 SWITCH = frozenset(["ocs"])
@@ -195,6 +230,67 @@ KINDS = (
     ),
     Kind("dirty connector that heals", [dirty("1.2 dB")], [P1], pattern="110"),
     Kind("dirty connector that returns", [dirty("1.2 dB")], [P1], pattern="1011"),
+    further(
+        "pairs of fibers exchanged",
+        fault("swapped fibers", "server0.nic0.p0", "server0.nic0.p1"),
+        fault("swapped fibers", "ocs.17", "ocs.18"),
+    ),
+    further(
+        "kernel of another version, with another MTU",
+        plant=Plant(
+            [
+                Rewrite("server1", "ip", r'("mtu":|mtu )1500', r"\g<1>4200"),
+                Rewrite("server1", "uname", r"6\.8\.0", "6.14.0-37-generic"),
+            ],
+            [("server1", "6.14.0-37-generic")],
+        ),
+    ),
+    further("slow mirror, 2.4 times", plant=Plant(change=slow_mirror(18, 2.4))),
+    further("dirty receiver, 1.8 dB", fault("dirty connector", "ocs.19", loss="1.8 dB")),
+    further("monitors at egress ports, 0.4 dB less", plant=Plant(change=misread_egress(0.4))),
+    further(
+        "clock set ahead by 4 ms each 30 s",
+        *(fault("clock step", "server1", after=f"{30 * n} s", step="4 ms") for n in range(1, 61)),
+    ),
+    further(
+        "other FEC",
+        plant=Plant(
+            [
+                Rewrite(
+                    *("server1", "ethtool", r'(config": \["Auto", "|active": \[")RS'),
+                    *(r"\1BaseR", "ens1f1"),
+                )
+            ]
+        ),
+    ),
+    further(
+        "NIC firmware of another version, links 1.5 times slower",
+        plant=Plant(
+            [Rewrite("server1", "ethtool", r"(firmware-version: )\S+", r"\g<1>22.41.1000")],
+            change=slow_links(["server1.nic0.p0", "server1.nic0.p1"], factor=1.5),
+        ),
+    ),
+    further(
+        "device of another name",
+        plant=Plant(change=renamed_device("server1.nic0.p1", "enp1s0f1np1")),
+    ),
+    further("stale cross-connect", fault("stale cross-connect", "ocs", "1>17")),
+    further(
+        "flow control off",
+        plant=Plant([Rewrite("server0", "ethtool", r"([RT]X:\t+)on", r"\1off", "ens1f0")]),
+    ),
+    further(
+        "circuit that loses 1 dB more",
+        plant=Plant(change=lossy_circuit(Circuit(1, 19), 1.0)),
+    ),
+    further(
+        "port that trains its link twice",
+        plant=Plant(change=slow_links(["server1.nic0.p1"], more_ns=2_000_000_000)),
+    ),
+    further(
+        "receiver with errors",
+        plant=Plant(change=noisy_receiver("server0.nic0.p0", 1e-4)),
+    ),
 )
 
 
@@ -208,12 +304,12 @@ def main() -> bool:
     healthy.parent.mkdir(exist_ok=True)
     (healthy.parent / "lab.yaml").write_text(LAB, encoding="utf-8")
     for night in range(HEALTHY):
-        _measure(healthy, 0, night, ())
+        _measure(healthy, 0, night, (), UNPLANTED)
     with records.log("mornings") as log:
         known = {(one["seed"], one["kind"]) for one in log.done}
         for seed in range(FIRST_SEED, FIRST_SEED + SEEDS):
             for kind in KINDS:
-                if (seed, kind.name) not in known:
+                if (seed, kind.name) not in known and re.search(ONLY, kind.name):
                     mornings = _mornings(healthy, seed, kind)
                     log.add({"seed": seed, "kind": kind.name, "mornings": mornings})
         for draw in range(QUIET):
@@ -246,10 +342,11 @@ def _mornings(healthy: Path, seed: int, kind: Kind) -> list[list[dict[str, Any]]
     found: list[list[dict[str, Any]]] = []
     for number, faulty in enumerate(kind.pattern):
         faults = kind.faults if faulty == "1" else ()
-        _measure(results, seed, HEALTHY + number, faults)
+        plant = kind.plant if faulty == "1" else UNPLANTED
+        _measure(results, seed, HEALTHY + number, faults, plant)
         found.append(_cards(results))
         print(seed, kind.name, number + 1, *found[-1], file=sys.stderr, flush=True)
-        if "0" not in kind.pattern and _score(kind, found)[0]:
+        if "0" not in kind.pattern and not kind.step and _score(kind, found)[0]:
             break
     shutil.rmtree(results)
     return found
@@ -272,7 +369,7 @@ def _run(night: int) -> str:
     return f"{FIRST_NIGHT + datetime.timedelta(night):%Y%m%d}-020000-lab"
 
 
-def _measure(results: Path, seed: int, night: int, faults: Sequence[Fault]) -> None:
+def _measure(results: Path, seed: int, night: int, faults: Sequence[Fault], plant: Plant) -> None:
     """Measure a night that is not there yet, in a process of its own."""
     run = results / "runs" / _run(night)
     if (run / "measured").exists():
@@ -286,7 +383,7 @@ def _measure(results: Path, seed: int, night: int, faults: Sequence[Fault]) -> N
     (folder / "world.yaml").write_text(yaml.safe_dump(described, sort_keys=False), encoding="utf-8")
     output = folder / "output"
     output.unlink(missing_ok=True)
-    child = preloaded.forked(lambda: _night(results, seed, night), output)
+    child = preloaded.forked(lambda: _night(results, seed, night, plant), output)
     status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     if status not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED, _NOT_AS_FOUND):
         raise SystemExit(f"night {night} of seed {seed}: status {status}, see {output}")
@@ -306,37 +403,37 @@ def _world(seed: int, night: int) -> dict[str, Any]:
     return described
 
 
-def _night(results: Path, seed: int, night: int) -> int:
+def _night(results: Path, seed: int, night: int, plant: Plant) -> int:
     folder = results.parent
     faulty = testbeds.load(folder / "world.yaml")
 
-    def lab(_testbed: testbeds.Testbed, *arguments: object) -> SimulatedLab:
-        return SimulatedLab(faulty, *arguments)  # type: ignore[arg-type]
+    def lab(_testbed: testbeds.Testbed, *arguments: object, **more: object) -> SimulatedLab:
+        return world(faulty, plant, arguments, more)
 
     options = ["--testbed", str(folder / "lab.yaml"), "--instruments", "simulated", "-k", CHOSEN]
-    options += ["--seed", str(1000 * seed + night), "--samples", "8", "--results", str(results)]
+    options += ["--profile", "night", "--samples", "8", "--results", str(results)]
+    options += ["--seed", str(1000 * seed + night)]
     options += ["--run-name", _run(night), "-q"]
     options += ["--pyargs", *(f"lightrig.suites.{name}" for name in FILES)]
     os.chdir(folder)
-    with mock.patch.object(simulation, "SimulatedLab", lab):
+    with mock.patch.object(simulation, "SimulatedLab", lab), planted(plant):
         return int(pytest.main([*options, *preloaded.RUN_OPTIONS]))
 
 
 def _cards(results: Path) -> list[dict[str, Any]]:
-    """Return the cards of the page of the nights, without drawing that."""
-    found: list[dict[str, Any]] = []
-
-    def page(_history: object, _boards: object, _last: object, causes: Any) -> str:
-        for _, each in causes:
-            for one in each:
-                names = {"components": [*map(str, one.components)], "title": one.title}
-                evidence = [f"{part.text}: {part.size}" for part in one.evidence]
-                found.append({**names, "since": one.since, "evidence": evidence})
-        return ""
-
-    with mock.patch.object(nights_report, "nights_page", page):
-        nights_report.write_nights(results, results / "nights.html")
-    return found
+    """Return the cards of the page of the nights."""
+    return [
+        {
+            "components": [*map(str, one.components)],
+            "title": one.title,
+            "since": one.since,
+            "evidence": [f"{part.text}: {part.size}" for part in one.evidence],
+            "next": one.next_step,
+            "news": [*one.news],
+        }
+        for _, causes in judge_nights(results).causes
+        for one in causes
+    ]
 
 
 # --------------------------------------------------------------------------------- scoring
@@ -376,6 +473,13 @@ def summary(done: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     return {"kinds": kinds, "quiet": len(quiet), "false": sum(map(len, quiet))}
 
 
+def _is_right(kind: Kind, names: frozenset[str], card: Mapping[str, Any]) -> bool:
+    """Whether a card names the part, nothing else, and the next step that was written down."""
+    part = frozenset(EXPECTED.get(kind.name, {}).get("part", names))
+    named = frozenset(card["components"])
+    return named <= names and bool(named & part) and kind.step in card.get("next", "")
+
+
 def _score(kind: Kind, mornings: Sequence[Sequence[Mapping[str, Any]]]) -> tuple[int, bool, int]:
     """Return the first morning with all right cards, or 0; whether their dates are right; others.
 
@@ -390,7 +494,7 @@ def _score(kind: Kind, mornings: Sequence[Sequence[Mapping[str, Any]]]) -> tuple
         located = [one for one in cards if one["components"]]
         right: list[Mapping[str, Any]] = []
         for names in kind.named if begun is not None else ():
-            right += [one for one in located if names.issuperset(one["components"])][:1]
+            right += [one for one in located if _is_right(kind, names, one)][:1]
         false += len(located) - len(right)
         if begun is None or len(right) < len(kind.named):
             continue
