@@ -167,7 +167,7 @@ class Page:
         tests = number_of(ended, "test")
         about = (
             f"{of_run(self._run.name, self._described)}. {tests} took {duration}. "
-            f"Made {wall_time():%d-%b-%Y, %H:%M:%S} UTC."
+            f"Made {wall_time():%F %T} UTC."
         )
         css = "".join(
             Path(os.path.expandvars(file)).expanduser().read_text(encoding="utf-8")

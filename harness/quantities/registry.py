@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
-from lightrig.harness.quantities.declarations import DECLARED
+from lightrig.harness.quantities.declarations import CLOSURE, DECLARED, HARNESS
 from lightrig.harness.quantities.quantity import Quantity, QuantityDeclarationError
 from lightrig.harness.system_registry import installed_parts, installed_systems
 from lightrig.packs import load_all
@@ -149,6 +149,11 @@ def quantity_of(name: str, unit: str) -> Quantity:
         return Quantity(name=name, unit=unit, meaning="", combine="greatest")
     except QuantityDeclarationError:  # a journal may hold any text as a name
         return Quantity(name="undeclared", unit=unit, meaning="", combine="greatest", title=name)
+
+
+def is_of_harness(name: str, unit: str) -> bool:
+    """Whether a quantity is about the harness or its simulation, and not about the lab."""
+    return name == "watched" or quantity_of(name, unit).section in {CLOSURE, HARNESS}
 
 
 def in_section(section: str) -> tuple[Quantity, ...]:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from markupsafe import Markup
 
 from lightrig.harness.quantities.registry import quantity_of
+from lightrig.harness.report.answer_intervals import draw
 from lightrig.harness.report.estimates import CONFIDENCE, Estimate
 from lightrig.harness.report.markup import (
     SIGNS,
@@ -93,6 +94,11 @@ class Answer:
         if isinstance(median, NotEnough):
             return (asked or median,)
         return (median,) if asked is None else (median, asked)
+
+    @property
+    def drawing(self) -> Markup:
+        """The worst test's interval against the limit."""
+        return draw(self.worst) if self.worst else Markup()
 
     @property
     def tests(self) -> int:

@@ -54,6 +54,7 @@
   function log(html) {
     const box = made("pre", "lr-log");
     box.tabIndex = 0;
+    box.tabIndex = 0;
     box.innerHTML = html.replace(/^E .*$/gm, line => `<span class="lr-e">${line}</span>`);
     return box;
   }
@@ -61,6 +62,7 @@
   function wire(name, lines) {
     const words = `wire of ${name}: its last ${lines.length} ${lines.length === 1 ? "line" : "lines"}`;
     const box = made("pre", "lr-log", lines.join("\n"));
+    box.tabIndex = 0;
     box.tabIndex = 0;
     return made("details", "lr-wire", undefined, made("summary", "", words), box);
   }

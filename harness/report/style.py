@@ -45,6 +45,11 @@ _SECTIONS = """
  color:var(--lr-sim-ink);border:1px dashed var(--lr-sim-ink);border-radius:3px;padding:0 5px;
  vertical-align:.1em;white-space:nowrap;background:repeating-linear-gradient(135deg,
  var(--lr-sim-ground) 0 5px,var(--lr-sim-stripe) 5px 7px)}
+.lr-interval{display:block;width:150px;height:16px;margin:2px 0}
+.lr-interval path{fill:none;stroke:var(--lr-s0);stroke-width:5}
+.lr-interval circle{fill:var(--lr-ink)}
+.lr-interval .lr-i-all{stroke-width:2;stroke-dasharray:3 2}
+.lr-interval .lr-i-limit{stroke:var(--lr-fail);stroke-width:2}
 .lr-warn{border-left:4px solid var(--lr-fail);background:var(--lr-fail-ground);
  color:var(--lr-fail);padding:6px 12px;border-radius:4px;overflow-wrap:anywhere}
 .lr-note{border-left:4px solid var(--lr-sim-ink);padding:2px 12px;overflow-wrap:anywhere}

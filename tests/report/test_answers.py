@@ -153,3 +153,31 @@ def test_a_test_of_several_conditions_counts_once(show):
     verdicts, _, _, test = by_quantity(page)["reconfiguration: signal recovered small"]
     assert verdicts == "✓ 1 pass"
     assert " of " not in test
+
+
+@pytest.mark.parametrize(
+    ("limit", "losses", "interval", "value", "limit_at"),
+    [
+        # From 0 to 2.7 dB over 142 of 150 units, behind 4: the greatest, known within 0.1 dB.
+        ({"max": "2 dB"}, [1.0] * 9 + [2.6], (135.5, 146.0), 140.7, 109.2),
+        # From 0 to 4 dB: the limit is the greatest; too few for an interval have their range.
+        ({"p95": "4 dB", "confidence": "95 %"}, [1.0, 2.0, 3.0], (35.95, 114.05), 75.0, 146.0),
+    ],
+)
+def test_an_answer_is_drawn_against_its_limit(
+    show, small, limit, losses, interval, value, limit_at
+):
+    stated = parse_limit("insertion_loss", limit)
+    measured = [
+        Row(f"ocs {n}>{n + 4}", "insertion_loss", loss, loss - 0.1, loss + 0.1, "dB", n)
+        for n, loss in enumerate(losses)
+    ]
+    limited = replace(small, limits={"insertion_loss": stated})
+    page = show((context(), measured), described={"small": limited})
+    (drawing,) = re.findall(r'<svg class="lr-interval".*?</svg>', page.fragment, re.DOTALL)
+    ends = re.search(r'class="lr-i-(?:interval|all)" d="M([\d.]+) [\d.]+H([\d.]+)"', drawing)
+    assert tuple(map(float, ends.groups())) == pytest.approx(interval, abs=0.06)
+    assert float(re.search(r'cx="([\d.]+)"', drawing)[1]) == pytest.approx(value, abs=0.06)
+    at = float(re.search(r'lr-i-limit" d="M([\d.]+)', drawing)[1])
+    assert at == pytest.approx(limit_at, abs=0.06)
+    assert ("lr-i-all" in drawing) == ("p95" in limit)

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 from markupsafe import Markup
 
-from lightrig.harness.quantities.registry import quantity_of
+from lightrig.harness.quantities.registry import is_of_harness, quantity_of
 from lightrig.harness.report.estimates import CONFIDENCE
 from lightrig.harness.report.markup import number_of
 from lightrig.harness.report.nights.overview import Board, Quantity
@@ -97,7 +97,7 @@ def lab_section(board: Board) -> Markup:
     events = [*zip(letters(len(board.events)), board.events, strict=True)]
     found: dict[bool, list[Mapping[str, object]]] = {True: [], False: []}
     for one in board.quantities:
-        found[one.name.startswith("closure.")].append(_quantity(board, one))
+        found[is_of_harness(one.name, one.series[0].unit)].append(_quantity(board, one))
     return render_macro("nights/lab", "lab", board, facts, events, found[False], found[True])
 
 

@@ -34,13 +34,13 @@ _STYLE = """
 .ln-drift{stroke:var(--lr-s3);stroke-width:1.6;stroke-dasharray:6 3;fill:none}
 .ln-drifts,.ln-chip.ln-drifts{color:var(--lr-s3);border-color:var(--lr-s3);font-weight:600}
 .ln-change{stroke:var(--lr-s1);stroke-width:1.4}.ln-direction{fill:var(--lr-s1)}
-.lr-svg .ln-far{fill:var(--lr-s1);font-weight:700;font-size:10px}
+.lr-svg .ln-far{fill:var(--lr-fail);font-weight:700;font-size:10px}
 .ln-event path{stroke:var(--lr-muted);stroke-width:1;stroke-dasharray:1 2.5}
 .lr-svg .ln-event text{fill:var(--lr-ink);font-weight:600;paint-order:stroke;
  stroke:var(--lr-ground);stroke-width:3px}
 .ln-none{fill:var(--lr-grid)}
 .ln-at{stroke:var(--lr-ink);stroke-width:1;opacity:.7}
-.ln-by{color:var(--lr-s1);font-weight:600;white-space:nowrap}
+.ln-by{color:var(--lr-fail);font-weight:600;white-space:nowrap}
 .ln-when{font-size:15px;margin:14px 0 4px;border-top:1px solid var(--lr-grid);padding-top:10px}
 .ln-problems{list-style:none;padding:0}.ln-problems li{margin:6px 0;overflow-wrap:anywhere}
 .ln-apart{margin:6px 0 2px}
@@ -66,7 +66,7 @@ _STYLE = """
 .ln-quantity[open]>summary>b::before{content:"▾"}
 .ln-quantity>summary .lr-svg{width:132px}
 .ln-chip{display:inline-block;border:1px solid var(--lr-s1);border-radius:3px;padding:0 7px;
- font-weight:600;font-size:12.5px;color:var(--lr-s1);white-space:nowrap}
+ font-weight:600;font-size:12.5px;color:var(--lr-fail);white-space:nowrap}
 .ln-figures{display:grid;grid-template-columns:repeat(auto-fill,minmax(min(340px,100%),1fr));
  gap:14px 26px;padding:6px 0 18px}
 .ln-figures figure{margin:0;min-width:0;scroll-margin-top:70px;display:flex;flex-direction:column}

@@ -76,8 +76,12 @@ def overview(history: History, series: Sequence[NightSeries]) -> str:
 
 
 def spark(series: Sequence[NightSeries], changes: Iterable[int]) -> str:
-    """Draw a trend or an overview as high as a line of text, without an axis."""
-    least, _, middle, _, most = layers(series)
+    """Draw a trend or an overview as high as a line of text, without an axis.
+
+    Of several series, each by how far it is from its own median over the nights: one bad port shows
+    among ports of different levels, whose range would hide it.
+    """
+    least, _, middle, _, most = layers(series, from_own_median=len(series) > 1)
     if len(series) == 1:
         least, most = series[0].lower, np.fmin(series[0].upper, np.nanmax(middle))
     width, height = _SPARK
@@ -128,12 +132,20 @@ def _heights(unit: str, values: Numbers, limit: Limit | None) -> Axis:
     return even(low, high, unit, most=5, pad=0.06)
 
 
-def layers(series: Sequence[NightSeries]) -> Numbers:
+def layers(series: Sequence[NightSeries], *, from_own_median: bool = False) -> Numbers:
     """Return the least, the quartiles and the greatest median of each night; NaN without any.
 
-    A quartile is the nearest median itself, not one between two.
+    A quartile is the nearest median itself, not one between two. from_own_median: of each series
+    how far it is from its median over all nights.
     """
-    medians = np.sort([one.median for one in series], axis=0)  # NaN comes last
+    found = np.array([one.median for one in series])
+    if from_own_median:
+        levels = [
+            float(np.median(one[np.isfinite(one)] if np.isfinite(one).any() else 0.0))
+            for one in found
+        ]
+        found = found - np.array(levels)[:, None]
+    medians = np.sort(found, axis=0)  # NaN comes last
     last = np.maximum(np.isfinite(medians).sum(axis=0) - 1, 0)
     rank = np.rint(np.array([0, 0.25, 0.5, 0.75, 1])[:, None] * last).astype(np.intp)
     return np.asarray(np.take_along_axis(medians, rank, axis=0))

@@ -213,3 +213,15 @@ def test_spark_is_a_small_figure_without_axis():
     assert near(marks(svg, "lr-band")[0], band)
     x = place(1.5, 0)[0]
     assert near(marks(svg, "ln-change"), [[(x, 0), (x, 26)]])
+
+
+def test_in_short_one_bad_port_shows_among_ports_of_other_levels():
+    """Of levels 1, 5 and 9 dB the middle one grows by 0.5 and 0.75 dB, which 1 to 9 would hide."""
+    found = [series([1] * 5), series([9] * 5), series([5, 5, 5, 5.5, 5.75])]
+    least, _, _, _, most = layers(found, from_own_median=True)
+    assert list(least) == [0, 0, 0, 0, 0]
+    assert list(most) == [0, 0, 0, 0.5, 0.75]
+    least, _, _, _, most = layers(found)
+    assert (list(least), list(most)) == ([1] * 5, [9] * 5)
+    drawn = marks(spark(found, []), "lr-band")[0]
+    assert len({y for _, y in drawn}) > 2
