@@ -3,7 +3,7 @@
 import math
 
 from lightrig.harness.doctor.findings import Findings
-from lightrig.harness.findings import CLOCK, INSTRUMENT
+from lightrig.harness.findings import CLOCK, GPU_SLOWED, INSTRUMENT
 from lightrig.instruments.clock import Clock
 from lightrig.instruments.servers.host.commands import (
     PACKAGES,
@@ -27,6 +27,8 @@ def examine_server(
     """Tools and every NIC port; return the ports' settings as far as they were read."""
     missing = examine_tools(server, spec, findings)
     examine_shell(server, findings)
+    if spec.gpus.count:
+        examine_gpus(server, findings)
     if "ethtool" not in missing:
         return examine_ports(server, spec, findings)
     findings.note(server.name, "NIC", "its ports cannot be examined without ethtool")
@@ -100,6 +102,27 @@ def examine_shell(server: LinuxServer, findings: Findings) -> None:
             f"its login shell prints {greeting[:100]!r} before the output of each program",
             "let it print only where it is interactive",
         )
+
+
+def examine_gpus(server: LinuxServer, findings: Findings) -> None:
+    """Check that no GPU is slowed down by heat or a lack of power, where nvidia-smi is there."""
+    try:
+        clocks = server.gpu_clocks()
+    except ToolMissingError:
+        return
+    except LightrigError as error:
+        findings.note(server.name, "GPUs", str(error).splitlines()[0], "`nvidia-smi` by hand")
+        return
+    known = [gpu for gpu in clocks if gpu.reasons is not None]
+    for gpu in known:
+        if gpu.slow:
+            text = f"GPU {gpu.index} runs at lower clocks: {', '.join(gpu.slow)}"
+            fix = "its temperature and power: `nvidia-smi -q -d PERFORMANCE,TEMPERATURE,POWER`"
+            findings.wrong(server.name, "GPUs", text, fix, GPU_SLOWED)
+    if known and not any(gpu.slow for gpu in known):
+        findings.ok(server.name, "GPUs", f"none of {len(known)} is slowed by heat or lack of power")
+    if len(known) < len(clocks):
+        findings.note(server.name, "GPUs", f"{len(clocks) - len(known)} do not tell their clocks")
 
 
 def examine_clock(server: LinuxServer, clock: Clock, findings: Findings) -> None:

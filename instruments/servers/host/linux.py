@@ -46,6 +46,8 @@ from lightrig.instruments.servers.ports.traffic_counters import (
     read_counters,
     read_firmware_counters,
 )
+from lightrig.instruments.servers.tools import nvidia_clocks
+from lightrig.instruments.servers.tools.nvidia_clocks import GpuClocks
 from lightrig.instruments.wire.shell import (
     ForwardingShell,
     LocalShell,
@@ -332,6 +334,19 @@ class LinuxServer:
     def forwarding_shell(self) -> ForwardingShell | None:
         """Return the shell whose programs can connect to this machine; None without SSH."""
         return self._shell if isinstance(self._shell, ForwardingShell) else None
+
+    def gpu_clocks(self) -> tuple[GpuClocks, ...]:
+        """Return why the GPUs' clocks are low, by nvidia-smi.
+
+        Raises `ToolMissingError` without it, `ToolFailedError` where it does not reach the driver.
+        """
+        *newer, oldest = map(nvidia_clocks.command, nvidia_clocks.FIELDS)
+        for command in newer:
+            try:
+                return self.commands.read(command, nvidia_clocks.parse).value
+            except ToolFailedError:
+                pass  # unless the field was the reason, the next command fails as well
+        return self.commands.read(oldest, nvidia_clocks.parse).value
 
     def port_errors(self, port: str, netdev: str, fec: FecSide, rate_bps: float) -> PortErrors:
         """Return the error counters of a NIC port's driver; see `PortErrorCounters`."""
