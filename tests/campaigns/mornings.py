@@ -70,7 +70,13 @@ servers:
   server[0-1]:
     address: "ssh://bench@{name}.invalid"
     nics:
-      nic0: {model: ConnectX-6 Dx, ports: 2, netdev: "ens1f{p}", rdma: "mlx5_{p}", rate: 100G, transceiver: optics}
+      nic0:
+        model: ConnectX-6 Dx
+        ports: 2
+        netdev: "ens1f{p}"
+        rdma: "mlx5_{p}"
+        rate: 100G
+        transceiver: optics
 transceivers:
   optics:
     wavelength: 1310 nm

@@ -1,4 +1,4 @@
-"""Runs on a lab with a dead port: what fails, what is inconclusive, what is measured all the same."""
+"""Runs on a lab with a dead port: what fails, what is inconclusive, what is measured still."""
 
 import datetime
 import json

@@ -139,7 +139,11 @@ def test_the_page_shows_each_campaign_of_the_night() -> None:
 @pytest.mark.parametrize(
     ("package", "names", "libraries"),
     [
-        ("tests.campaigns", CAMPAIGNS, {"planted_worlds", "preloaded", "records", "suite_kills_lab"}),
+        (
+            "tests.campaigns",
+            CAMPAIGNS,
+            {"planted_worlds", "preloaded", "records", "suite_kills_lab"},
+        ),
         ("benchmarks", NEEDS, {"figures"}),
     ],
 )
