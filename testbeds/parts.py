@@ -288,6 +288,13 @@ class SshTimeouts(Stated):
         TimeLimit,
         Field(description="For a tool there, to its end; a measurement of RDMA has 60 s at least"),
     ] = 30_000_000_000
+    retransmission_ns: Annotated[
+        TimeLimit | None,
+        Field(
+            description="For the acknowledgement of an RDMA packet, which is sent again then; at "
+            "least: 4.096 µs doubled. Left out: perftest's 67 ms"
+        ),
+    ] = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,5 +1,6 @@
 """RDMA between two simulated servers, as the driver of perftest measures it."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from lightrig.instruments.servers.host.linux import LinuxServer
 from lightrig.instruments.servers.tools.output import ToolOutputError
 from lightrig.instruments.simulated.protocols.ssh_server import ProgramOutcome
 from lightrig.testbeds import SimulatedFault, load
+from lightrig.testbeds.parts import SshTimeouts
 
 
 def end(bench: Bench, server: str, device: str) -> RdmaEnd:
@@ -102,6 +104,34 @@ def test_ports_that_are_not_joined(bench: Bench, giant_ring: Fabric) -> None:
         with pytest.raises(ToolFailedError, match="Failed status 12"):
             RdmaPair(*ends, qp_timeout=timeout).bandwidth()
         assert retries_ns < bench.clock.now() - before < retries_ns + 400_000_000
+
+
+@pytest.mark.parametrize(
+    ("stated", "retry_ns"),
+    [
+        # 4.096 us, doubled until it is the time that is stated at least; eight transmissions.
+        ({}, 8 * 67_108_864),
+        ({"server0": 1_000_000_000}, 8 * 1_073_741_824),
+        ({"server0": 1_000_000_000, "server1": 1_100_000_000}, 8 * 2_147_483_648),
+        ({"server1": 67_108_864}, 8 * 67_108_864),
+        ({"server1": 67_108_865}, 8 * 134_217_728),
+    ],
+)
+def test_the_retransmission_of_the_slower_server_holds(
+    bench: Bench, giant_ring: Fabric, stated: Mapping[str, int], retry_ns: int
+) -> None:
+    testbed = bench.testbed
+    servers = {
+        name: replace(spec, timeouts=SshTimeouts(retransmission_ns=stated.get(name)))
+        for name, spec in testbed.servers.items()
+    }
+    link = next(
+        each
+        for each in giant_ring.links(testbed.plans["giant-ring"])
+        if {each.a.owner, each.b.owner} == {"server0", "server1"}
+    )
+    bench.testbed = replace(testbed, servers=servers)
+    assert RdmaOverCircuits(bench).pair(link).retry_ns == retry_ns
 
 
 def test_a_device_that_is_not_there(bench: Bench, giant_ring: Fabric) -> None:

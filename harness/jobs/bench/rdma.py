@@ -3,7 +3,12 @@
 from urllib.parse import urlsplit
 
 from lightrig.harness.bench.bench import Bench
-from lightrig.instruments.jobs.traffic.rdma_pair import RdmaEnd, RdmaPair
+from lightrig.instruments.jobs.traffic.rdma_pair import (
+    QP_TIMEOUT,
+    RdmaEnd,
+    RdmaPair,
+    retransmission_exponent,
+)
 from lightrig.instruments.servers.host.linux import LinuxServer
 from lightrig.testbeds import LightrigError, Link, Port, Testbed
 
@@ -42,7 +47,13 @@ class RdmaOverCircuits:
 
     def pair(self, link: Link) -> RdmaPair:
         """Return the pair from the first end of `link` to the second."""
-        return RdmaPair(self._end(link.a), self._end(link.b), gid_index=self._gid_index)
+        ends = link.a, link.b
+        stated = [self._testbed.servers[end.owner].timeouts.retransmission_ns for end in ends]
+        return RdmaPair(
+            *map(self._end, ends),
+            gid_index=self._gid_index,
+            qp_timeout=max(map(retransmission_exponent, filter(None, stated)), default=QP_TIMEOUT),
+        )
 
     def _end(self, port: Port) -> RdmaEnd:
         device = self._testbed.nic_port(port).rdma

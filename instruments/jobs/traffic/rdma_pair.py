@@ -24,6 +24,11 @@ Row = TypeVar("Row", LatencyRow, BandwidthRow)
 RETRIES = 8
 """Number of transmissions of a message: one, and the 7 retries that perftest sets."""
 
+QP_TIMEOUT = 14
+"""Exponent of the retransmission timeout that perftest sets, 67 ms."""
+
+_UNIT_NS, _LONGEST = 4096, 31
+
 _ENDS_TIMEOUT = 5_000_000_000
 """Time in which the listening end prints and ends once the other has ended, in ns."""
 
@@ -61,7 +66,7 @@ class RdmaPair:
         sink: RdmaEnd,
         *,
         gid_index: int | None = None,
-        qp_timeout: int = 14,
+        qp_timeout: int = QP_TIMEOUT,
         port: int = 18515,
     ) -> None:
         self._source = source
@@ -148,6 +153,14 @@ class RdmaPair:
     def _unlike(self, program: str, expected: str, found: str) -> ToolOutputError:
         error = ToolOutputError(perftest.TOOL, expected, found)
         return error.at(self._source.commands.server, program)
+
+
+def retransmission_exponent(timeout_ns: int) -> int:
+    """Return the least exponent n of 4.096 us x 2^n that is `timeout_ns` at least, or the greatest.
+
+    Source: InfiniBand Architecture Specification, volume 1, 9.9.2.1.1 (Local ACK Timeout).
+    """
+    return min(max((-(-timeout_ns // _UNIT_NS) - 1).bit_length(), 1), _LONGEST)
 
 
 def _is_refused(result: CommandResult) -> bool:
