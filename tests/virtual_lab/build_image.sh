@@ -55,12 +55,13 @@ name fabric0 '52:54:00:77:00:00 52:54:00:77:01:00'
 name fabric1 '52:54:00:77:00:01 52:54:00:77:01:01'
 name control '52:54:00:77:00:ff 52:54:00:77:01:ff'
 name house '52:54:00:77:00:fe 52:54:00:77:01:fe'
+name spare '52:54:00:77:00:fd 52:54:00:77:01:fd'
 cat > "$root/usr/local/sbin/virtual-lab-setup" <<'SETUP'
 #!/bin/bash
 # Addresses and RDMA links of a server of the virtual lab; its number is on the kernel's command line.
 n=$(sed -n 's/.*virtual_lab=\([0-9]\).*/\1/p' /proc/cmdline)
 hostname server$n
-for device in control house fabric0 fabric1; do
+for device in control house fabric0 fabric1 spare; do
     for _ in $(seq 100); do [ -e /sys/class/net/$device ] && break; sleep 0.1; done
 done
 # Two ports in one subnet, as on any server with several rails.
@@ -70,6 +71,7 @@ ip addr add 10.0.2.15/24 dev control
 ip link set control up
 ip addr add 192.168.77.$((n + 1))/24 dev house
 ip link set house up
+ip link set spare up
 ip route add default via 10.0.2.2
 modprobe rdma_rxe
 for p in 0 1; do

@@ -198,6 +198,9 @@ def _machine(lab: VirtualLab, server: int, accelerator: str) -> list[str]:
     for port in (0, 1):
         tap = f"tap,id=data{port},ifname={_tap(server, port)},script=no,downscript=no"
         nics += ["-netdev", tap, "-device", f"virtio-net-pci,netdev=data{port},mac={mac}:0{port}"]
+    # A NIC of no plan, below a root port: what its driver logs of its link is as on a real server.
+    nics += ["-netdev", "user,id=spare,restrict=on", "-device", "pcie-root-port,id=root,chassis=1"]
+    nics += ["-device", f"e1000e,bus=root,netdev=spare,mac={mac}:fd"]
     sockets = (f"qmp{server}", f"monitor{server}")
     return [
         *("setpriv", "--pdeathsig", "KILL", "qemu-system-x86_64", "-name", SERVERS[server]),
