@@ -49,6 +49,8 @@ ELSEWHERE = {
     "srun *": "tests/examples/test_slurm_ring.py",
     "* slurm *": "needs a cluster; tests/cli and tests/runs try the script",
     "lightrig claims * --scheduler *": "needs a Dask scheduler at 10.0.0.5",
+    "lightrig out *": "tests/cli/test_out_and_in.py",
+    "lightrig in *": "tests/cli/test_out_and_in.py",
     "lightrig results * s3://*": "needs an object store in the network",
     "python -m benchmarks.mixnet_training": "half an hour, and PyTorch",
     "lightrig train * -- train.py *": "tests/cli/test_train.py",

@@ -1,4 +1,4 @@
-"""Runs on a lab with a dead port: what fails, what is inconclusive, what is measured still."""
+"""Runs on a lab with a dead port: what fails, what is inconclusive, what is measured."""
 
 import datetime
 import json
@@ -11,6 +11,7 @@ from runs.running import started
 from typer.testing import CliRunner
 
 from lightrig.harness.cli.app import application
+from lightrig.harness.record import Results
 from lightrig.testbeds import load
 from lightrig.testbeds.exceptions import Entry, change_exceptions
 
@@ -130,7 +131,7 @@ def test_with_the_list_nothing_fails_and_everything_says_what_was_left_out(dead)
         for case in cases
     }
     assert (by_case["test_parts"], by_case["test_third"]) == ([stated], [])
-    page = above(ended.page.read_text(encoding="utf-8"))
+    page = above(ended.page)
     assert sentence in page
     assert "pass, 4 of 6 ports" in page
 
@@ -146,15 +147,17 @@ def test_a_date_that_has_passed_is_a_card_and_the_port_stays_out(dead):
 
 def test_events_as_a_whole_are_of_their_set_of_ports_and_single_ports_are_not(dead):
     put_out(dead)
-    ended, _, _ = measured(dead, "-k", "test_parts")
-    rows = [json.loads(line) for line in ended.rows]
-    texts = [json.dumps(row) for row in rows]
-    whole = [text for text in texts if '"three"' in text and "reconfiguration.carrier_up" in text]
-    single = [text for text in texts if "server0.nic0.p1" in text and "carrier_up" in text]
-    assert whole
-    assert all("4 of 6 ports, without" in text for text in whole)
-    assert single
-    assert not any("of 6 ports" in text for text in single if text not in whole)
+    measured(dead, "-k", "test_parts")
+    frame = Results(dead.parent / "results").frame(run="*", quantity="reconfiguration.carrier_up")
+    assert {*frame["subject"]} == {"three"}
+    missing = {"second": "server0.nic0.p1", "first": "server0.nic0.p0"}
+    assert {*zip(frame["after"], frame["ports"], strict=True)} == {
+        (plan, f"4 of 6 ports, without {port}, server1.nic0.p0") for plan, port in missing.items()
+    }
+    single = Results(dead.parent / "results").frame(run="*", quantity="carrier_up")
+    assert "server2.nic0.p1" in {*single["subject"]}
+    assert "server1.nic0.p0" not in {*single["subject"]}
+    assert single.get("ports") is None or single["ports"].isna().all()
 
 
 def test_all_ports_out_is_said_before_a_run_begins(dead):
