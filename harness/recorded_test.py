@@ -11,7 +11,8 @@ from lightrig.harness.bench import Bench
 from lightrig.harness.bench.kernel_messages import FAMILY, LOST, TOTAL
 from lightrig.harness.components import Components
 from lightrig.harness.doctor import examine_by_reading
-from lightrig.harness.findings import EXPIRED, SETTINGS, Finding
+from lightrig.harness.doctor.expired import expired_exceptions
+from lightrig.harness.findings import SETTINGS, Finding
 from lightrig.harness.host_limits import host_limits
 from lightrig.harness.measure.closure import unclosed
 from lightrig.harness.measure.port_counters import PortCounters
@@ -33,12 +34,9 @@ from lightrig.harness.record.run_folder import (
     store_ports,
 )
 from lightrig.harness.statistics.verdicts import Verdict
-from lightrig.instruments.clock import wall_time
 from lightrig.instruments.servers.ports.port_settings import PortSettings
-from lightrig.testbeds import Limit, Port, Testbed
-from lightrig.testbeds.exceptions import ports_named
-from lightrig.testbeds.out_of_service import plan_sentences, taken_along
-from lightrig.testbeds.timezones import local
+from lightrig.testbeds import Limit, Port
+from lightrig.testbeds.out_of_service import plan_sentences
 
 
 class OpenRun(Protocol):
@@ -180,7 +178,7 @@ def opening_notes(bench: Bench, folder: Path, *, by_reading: bool = False) -> li
     stored too. Raises `RecordError`.
     """
     name = bench.testbed.name
-    expired = expired_exceptions(bench.testbed)
+    expired = [] if by_reading else expired_exceptions(bench.testbed)
     if by_reading:
         checks, ports = examine_by_reading(bench)
         found = [check.finding for check in checks.problems if check.finding is not None]
@@ -198,20 +196,6 @@ def opening_notes(bench: Bench, folder: Path, *, by_reading: bool = False) -> li
         *plan_sentences(bench.testbed),
         *(finding.evidence for finding in (*expired, *found)),
     ]
-
-
-def expired_exceptions(testbed: Testbed) -> list[Finding]:
-    """Return a finding for each port that is out of service longer than was meant."""
-    today = local(wall_time(), testbed.timezone).time.date()
-    found = []
-    for what, entry in testbed.out.entries.items():
-        if entry.has_passed(today):
-            ports = taken_along(testbed, ports_named(testbed, what))
-            nics = [str(port) for port in sorted(ports) if port.owner in testbed.servers]
-            sentence = f"{entry} is out of service still: the date has passed"
-            step = f"`lightrig in {testbed.path} {what}`, or `lightrig out` with a later --until"
-            found.append(Finding(EXPIRED, sentence, tuple(nics or [what]), next_step=step))
-    return found
 
 
 def closing_notes(bench: Bench, folder: Path) -> list[str]:

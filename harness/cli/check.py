@@ -32,6 +32,8 @@ from lightrig.testbeds import (
     load,
 )
 from lightrig.testbeds.baselines import baselines_path, load_baselines
+from lightrig.testbeds.exceptions import ExceptionsError
+from lightrig.testbeds.out_of_service import plan_sentences, with_exceptions
 from lightrig.testbeds.yaml_positions import MOST_FILE_BYTES
 
 Part = tuple[str, int, list[str]]
@@ -49,7 +51,7 @@ Declarations = Annotated[
 
 
 def check(file: File, as_json: AsJson = False, declarations: Declarations = None) -> None:
-    """Check a testbed's description and its baselines. Exit 0, or 2 with every error located.
+    """Check a testbed's description, baselines and exceptions. Exit 0, or 2 with all errors located.
 
     FILE may be -, standard input; what it names is looked for in the current folder. Of a fabric
     that the file describes by its sizes, the structure is checked.
@@ -63,6 +65,7 @@ def check(file: File, as_json: AsJson = False, declarations: Declarations = None
         testbed = _read(file)
         baselines = baselines_path(file)
         rules = load_baselines(baselines, names_in_files()) if baselines.exists() else None
+        out = plan_sentences(with_exceptions(testbed)) if isinstance(testbed, Testbed) else []
     except TestbedError as error:
         if as_json:
             print_json(
@@ -74,9 +77,11 @@ def check(file: File, as_json: AsJson = False, declarations: Declarations = None
         else:
             echo(str(error), err=True)
         raise typer.Exit(BAD_INPUT) from error
+    except ExceptionsError as error:
+        give_up(str(error), BAD_INPUT)
     except OSError as error:
         give_up(f"{file}: {error.strerror}", BAD_INPUT)
-    for note in (*testbed.notes, *(rules.notes if rules else ())):
+    for note in (*out, *testbed.notes, *(rules.notes if rules else ())):
         echo(f"note: {note}", err=True)
     parts = list(_parts(testbed) if isinstance(testbed, Testbed) else testbed.parts())
     if as_json:

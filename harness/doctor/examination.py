@@ -1,6 +1,7 @@
 """One examination of a lab, from the first contact to the light on every port."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from types import MappingProxyType
 
@@ -9,6 +10,7 @@ from lightrig.harness.bench.leftovers import state_notes
 from lightrig.harness.components import Components
 from lightrig.harness.doctor.connect import connect_lab
 from lightrig.harness.doctor.contact import contact
+from lightrig.harness.doctor.expired import expired_exceptions
 from lightrig.harness.doctor.findings import Findings
 from lightrig.harness.doctor.light import examine_light, stale_circuits
 from lightrig.harness.doctor.servers import examine_clock, examine_server
@@ -17,7 +19,8 @@ from lightrig.harness.host_limits import host_limits
 from lightrig.harness.port_differences import kernels, port_differences
 from lightrig.instruments.servers.host.linux import LinuxServer
 from lightrig.instruments.servers.ports.port_settings import PortSettings
-from lightrig.testbeds import LightrigError, Port, Testbed
+from lightrig.testbeds import LightrigError, Port, ServerSpec, Testbed
+from lightrig.testbeds.out_of_service import plan_sentences
 
 
 def examine(
@@ -77,6 +80,10 @@ def examine_by_reading(
     for found, settings in bench.clock.parallel(*(partial(_server, bench, s) for s in servers)):
         findings.found += found.found
         ports |= settings
+    for finding in expired_exceptions(testbed):
+        findings.add("out of service", finding)
+    for sentence in plan_sentences(testbed):
+        findings.note(testbed.name, "out of service", sentence)
     for finding in port_differences(testbed, ports, kernels(bench)):
         findings.add("settings", finding)
     for finding in host_limits(testbed, ports):
@@ -89,11 +96,21 @@ def examine_by_reading(
 def _server(bench: Bench, server: LinuxServer) -> tuple[Findings, dict[Port, PortSettings]]:
     findings = Findings(Components(bench.testbed))
     try:
-        return findings, examine_server(server, bench.testbed.servers[server.name], findings)
+        return findings, examine_server(server, _working(bench.testbed, server.name), findings)
     except LightrigError as error:
         first = str(error).splitlines()[0]
         findings.wrong(server.name, "server", first, "see its trace", INSTRUMENT)
         return findings, {}
+
+
+def _working(testbed: Testbed, server: str) -> ServerSpec:
+    """Return a server without its ports that are out of service."""
+    spec, out = testbed.servers[server], testbed.out.ports
+    nics = {
+        name: replace(nic, ports=tuple(one for one in nic.ports if one.port not in out))
+        for name, nic in spec.nics.items()
+    }
+    return replace(spec, nics=nics) if out else spec
 
 
 def _sizes(bench: Bench, findings: Findings) -> None:

@@ -104,7 +104,8 @@ def stale_circuits(bench: Bench, name: str, findings: Findings) -> None:
     """Find circuits on ports of the testbed that are in no plan of it."""
     testbed = bench.testbed
     ingress, egress = testbed.cabling.cabled_ports(name)
-    known = {c for plan in testbed.plans.values() for c in plan.circuits.get(name, ())}
+    plans = (testbed.out.stated or testbed).plans.values()
+    known = {c for plan in plans for c in plan.circuits.get(name, ())}
     for circuit in sorted(bench.switches[name].circuits() - known):
         if circuit.ingress in ingress or circuit.egress in egress:
             findings.wrong(
@@ -126,7 +127,9 @@ class _Side:
         self._cabled = {
             int(fiber.sink.name): fiber
             for fiber in bench.testbed.fibers
-            if fiber.sink.owner == switch and fiber.source.owner in bench.testbed.servers
+            if fiber.sink.owner == switch
+            and fiber.source.owner in bench.testbed.servers
+            and fiber.source not in bench.testbed.out.ports
         }
 
     def transmitters(self) -> None:
