@@ -51,7 +51,7 @@ Declarations = Annotated[
 
 
 def check(file: File, as_json: AsJson = False, declarations: Declarations = None) -> None:
-    """Check a testbed's description, baselines and exceptions. Exit 0, or 2 with all errors located.
+    """Check a testbed with its baselines and exceptions. Exit 0, or 2 with every error located.
 
     FILE may be -, standard input; what it names is looked for in the current folder. Of a fabric
     that the file describes by its sizes, the structure is checked.
