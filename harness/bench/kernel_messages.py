@@ -10,6 +10,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import islice, zip_longest
 from typing import NamedTuple
 
 from lightrig.instruments.clock import Clock
@@ -22,8 +23,8 @@ from lightrig.instruments.core.capabilities import (
 from lightrig.instruments.core.errors import InstrumentError
 from lightrig.instruments.servers.tools.kernel_patterns import KernelPattern, pattern_of
 
-MOST_LINES = 1000
-"""Lines of a bench that are kept; of older ones only their numbers."""
+MOST_ALIKE = 100
+"""Lines of one log that one pattern describes and that are kept; of older ones their number."""
 
 MOST_SHOWN = 20
 """Lines of one test that are shown and stored."""
@@ -56,7 +57,7 @@ class Window(NamedTuple):
     """What came in a window of time.
 
     Attributes:
-        lines: the first `MOST_SHOWN` lines, in the order of their times.
+        lines: `MOST_SHOWN` lines in the order of their times, of each pattern the first ones.
         counts: how many lines by log and kind, also those that are not among `lines`.
         origin: its beginning on the bench's clock, in ns.
     """
@@ -71,7 +72,7 @@ class Window(NamedTuple):
         total = sum(self.counts.values())
         lost = sum(count for (_, kind), count in self.counts.items() if kind == LOST)
         if (more := total - lost - len(found)) > 0:
-            found.append(f"{more:,} more lines of the kernel")
+            found.append(f"{more:,} more lines like these")
         if lost:
             found.append(f"{lost:,} lines of the kernel were lost before they were read")
         return found
@@ -95,7 +96,7 @@ class KernelMessages:
     unreadable: dict[str, str] = field(default_factory=dict)
     began: int = field(init=False)
     _logs: dict[str, HasKernelMessages] | None = None
-    _seen: deque[SeenLine] = field(default_factory=lambda: deque(maxlen=MOST_LINES))
+    _seen: dict[tuple[str, KernelPattern], deque[SeenLine]] = field(default_factory=dict)
     _counts: Counter[tuple[str, str]] = field(default_factory=Counter)
 
     def __post_init__(self) -> None:
@@ -132,7 +133,8 @@ class KernelMessages:
                 continue
             for line in reading.lines:
                 if (pattern := pattern_of(line.text)) is not None:
-                    self._seen.append(SeenLine(log, line, pattern))
+                    alike = self._seen.setdefault((log, pattern), deque(maxlen=MOST_ALIKE))
+                    alike.append(SeenLine(log, line, pattern))
                     self._counts[log, pattern.kind] += 1
             if lost := reading.lost + reading.left_out:
                 self._counts[log, LOST] += lost
@@ -143,15 +145,22 @@ class KernelMessages:
 
     def since(self, origin: int, before: Mapping[tuple[str, str], int]) -> Window:
         """Return what has come since a moment of the bench's clock, when `counts` was `before`."""
-        lines = sorted(
-            (one for one in self._seen if one.line.at.latest >= origin),
-            key=lambda one: one.line.at.earliest,
-        )
-        counts = self._counts - Counter(before)
-        if len(self._seen) < MOST_LINES:  # what a late first reading has of earlier tests
-            lost = {each: count for each, count in counts.items() if each[1] == LOST}
-            counts = Counter((one.log, one.pattern.kind) for one in lines) + Counter(lost)
-        return Window(tuple(lines[:MOST_SHOWN]), counts, origin)
+        counts, groups = self._counts - Counter(before), []
+        full = set()
+        for (log, pattern), alike in self._seen.items():
+            groups.append([one for one in alike if one.line.at.latest >= origin])
+            if len(alike) == MOST_ALIKE:
+                full.add((log, pattern.kind))
+        # A late first reading has lines of earlier tests too, which only their times tell.
+        timed = Counter((one.log, one.pattern.kind) for group in groups for one in group)
+        found = {
+            each: count if each in full or each[1] == LOST else timed[each]
+            for each, count in counts.items()
+        }
+        # A rare line is not to be lost among many that are alike.
+        in_turn = (one for each in zip_longest(*groups) for one in each if one is not None)
+        lines = sorted(islice(in_turn, MOST_SHOWN), key=lambda one: one.line.at.earliest)
+        return Window(tuple(lines), {each: count for each, count in found.items() if count}, origin)
 
 
 def _reading(server: HasKernelMessages) -> KernelReading | str:
