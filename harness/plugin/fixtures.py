@@ -171,6 +171,8 @@ def bench(lightrig_testbed: Testbed, pytestconfig: pytest.Config) -> Iterator[Be
     pytestconfig.stash[OPENED][testbed.name] = opened
     if not bound.clock.virtual:
         bound.kernel.read()
+        for log, why in bound.kernel.unreadable.items():
+            run.note(testbed.name, f"kernel messages of {log} are not read: {why}")
         bound.roce_indices.moved()
     by_reading = pytestconfig.option.profile == "night"
     for note in (*by_hand, *opening_notes(bound, run.folder, by_reading=by_reading)):

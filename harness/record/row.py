@@ -72,6 +72,7 @@ BESIDE_VALUES = COUNTERS | {
         "after_ns",
         "usual_ns",
         "degrees",
+        "gid_index",
         "points",
     ),
     *("closed", "exchanges", "fails", "not_included", "passes", "tries", "wrong"),

@@ -9,7 +9,12 @@ from lightrig.harness.measure.recording import Recording
 from lightrig.harness.record import Row
 from lightrig.harness.record.row import Scalar
 from lightrig.instruments.core.errors import NoReplyError
-from lightrig.instruments.jobs.core.rdma import DEFAULT_TIMEOUT, RdmaLink
+from lightrig.instruments.jobs.core.rdma import (
+    DEFAULT_TIMEOUT,
+    RdmaBandwidth,
+    RdmaLatency,
+    RdmaLink,
+)
 from lightrig.instruments.jobs.flows.of_testbed import link_rate_bps
 from lightrig.testbeds import Link, Plan, Testbed
 
@@ -44,15 +49,22 @@ def rdma_rows(ends: RdmaLink, link: Link, plan: Plan, testbed: Testbed) -> Itera
     subject = str(link)
     timed = _in_time(partial(ends.latency, SMALL), _TIMED)
     known = {**conditions, "size": timed.size, "iterations": timed.iterations}
+    known |= _gid_index(timed)
     at = timed.at.latest
     for name, ns in (("latency", timed.typical_ns), ("latency_p99", timed.p99_ns)):
         if ns is not None:
             yield Row(subject, f"rdma.{name}", ns, ns, ns, "ns", at, known)
     filled = _in_time(partial(ends.bandwidth, LARGE), FILLING)
     known = {**conditions, "size": filled.size, "iterations": filled.iterations}
+    known |= _gid_index(filled)
     at, rate = filled.at.latest, filled.average_bps
     yield Row(subject, "rdma.bandwidth", rate, None, None, "bit/s", at, known)
     yield Row(subject, "rdma.utilization", rate / line_rate, None, None, "share", at, known)
+
+
+def _gid_index(measured: RdmaLatency | RdmaBandwidth) -> dict[str, Scalar]:
+    """Return the index of the RoCE address as a condition, where the tool states it."""
+    return {} if measured.gid_index is None else {"gid_index": measured.gid_index}
 
 
 def _in_time(measured: Callable[..., T], messages: int) -> T:

@@ -13,6 +13,7 @@ class RdmaLatency:
     Attributes:
         typical_ns: the median of `iterations` messages.
         p99_ns: what 99 % of them did not exceed; None where the tool does not say.
+        gid_index: index of the RoCE address that the tool chose; None where it does not say.
         at: from before it was asked for to after it was known.
     """
 
@@ -21,6 +22,7 @@ class RdmaLatency:
     typical_ns: int
     p99_ns: int | None
     at: Span
+    gid_index: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +33,7 @@ class RdmaBandwidth:
     iterations: int
     average_bps: float
     at: Span
+    gid_index: int | None = None
 
 
 DEFAULT_TIMEOUT = 60_000_000_000

@@ -92,7 +92,8 @@ class RdmaPair:
         row = self._only(report.latencies, size, "ib_send_lat")
         if row.typical_ns is None:
             raise self._unlike("ib_send_lat", "a typical time", "an average alone")
-        return RdmaLatency(row.size, row.iterations, row.typical_ns, row.p99_ns, at)
+        index = _gid_index(report)
+        return RdmaLatency(row.size, row.iterations, row.typical_ns, row.p99_ns, at, index)
 
     def bandwidth(
         self, size: int = 65536, iterations: int = 5000, *, timeout: int | None = None
@@ -100,7 +101,7 @@ class RdmaPair:
         """Measure the bandwidth of messages of `size` bytes (`ib_write_bw`); see `latency`."""
         report, at = self._run("ib_write_bw", size, iterations, timeout)
         row = self._only(report.bandwidths, size, "ib_write_bw")
-        return RdmaBandwidth(row.size, row.iterations, row.average_bps, at)
+        return RdmaBandwidth(row.size, row.iterations, row.average_bps, at, _gid_index(report))
 
     def _run(
         self, program: str, size: int, iterations: int, timeout: int | None
@@ -161,6 +162,12 @@ def retransmission_exponent(timeout_ns: int) -> int:
     Source: InfiniBand Architecture Specification, volume 1, 9.9.2.1.1 (Local ACK Timeout).
     """
     return min(max((-(-timeout_ns // _UNIT_NS) - 1).bit_length(), 1), _LONGEST)
+
+
+def _gid_index(report: PerftestReport) -> int | None:
+    """Return the index that perftest states above its table; InfiniBand has none."""
+    stated = report.settings.get("GID index", "")
+    return int(stated) if stated.isascii() and stated.isdigit() else None
 
 
 def _is_refused(result: CommandResult) -> bool:
