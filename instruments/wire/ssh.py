@@ -65,6 +65,9 @@ class SshShell:
             timeouts=timeouts or SshTimeouts(),
         )
         self._connection = self._connect()
+        # Two threads that opened sessions at once could send their requests in another order than
+        # that of the numbers, by which a simulated host knows a session too.
+        self._opening = threading.Lock()
 
     def reconnect(self) -> None:
         """Open a connection that has ended anew; programs that were started over it are gone.
@@ -111,12 +114,13 @@ class SshShell:
         """
         transport = self._connection.transport
         for _ in range(_MOST_TRIES):
-            with contextlib.suppress(paramiko.ChannelException):
+            with contextlib.suppress(paramiko.ChannelException), self._opening:
                 return transport.open_session()
             if self._guard is not None:
                 self._guard.end()
             self._clock.sleep(_TRY_AGAIN)
-        return transport.open_session()
+        with self._opening:
+            return transport.open_session()
 
     def forward(self, accept: Callable[[socket.socket], None]) -> int:
         transport = self._connection.transport
