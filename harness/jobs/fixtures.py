@@ -26,8 +26,10 @@ if TYPE_CHECKING:
     from lightrig.harness.jobs.measure.recovery import Recovery
     from lightrig.harness.jobs.measure.survival import Survival
     from lightrig.harness.jobs.measure.survival_map import LongestFault
+    from lightrig.harness.jobs.statistics.shared_limits import SharedLimits
     from lightrig.harness.measure.links import LinkObservation
     from lightrig.harness.measure.recording import Recording
+    from lightrig.instruments.jobs.core.loads import Flow
     from lightrig.testbeds import Link, Plan, Testbed
 
 
@@ -144,6 +146,48 @@ def measure_rdma_recovery(
     from lightrig.harness.jobs.measure.rdma_recovery import measure_rdma_recovery
 
     return partial(measure_rdma_recovery, fabric, measure)
+
+
+@pytest.fixture
+def measure_concurrent_datagrams(
+    bench: Bench, fabric: Fabric, links: LinkObservation, measure: Recording
+) -> Callable[[Plan], SharedLimits[Flow]]:
+    """`measure_concurrent_datagrams(plan)`: datagrams both ways on each link, alone and at once.
+
+    Skips where servers are simulated, or ports have no address.
+    """
+    from lightrig.harness.jobs.bench.loads import open_datagram_load, without_datagram_load
+    from lightrig.harness.jobs.measure.concurrent_load import measure_concurrent_load
+
+    if simulated := sorted(bench.simulated & bench.testbed.servers.keys()):
+        pytest.skip(f"simulated servers send no load of datagrams: {', '.join(simulated)}")
+    if why := without_datagram_load(bench.testbed):
+        pytest.skip(f"testbed {bench.testbed.name}: {why}")
+
+    def measured(plan: Plan) -> SharedLimits[Flow]:
+        with contextlib.closing(open_datagram_load(bench, plan)) as load:
+            return measure_concurrent_load(fabric, links, measure, load, plan, "datagrams")
+
+    return measured
+
+
+@pytest.fixture
+def measure_concurrent_rdma(
+    bench: Bench,
+    fabric: Fabric,
+    links: LinkObservation,
+    measure: Recording,
+    rdma: RdmaOverCircuits,
+    _settings_of_rdma: None,
+) -> Callable[[Plan], SharedLimits[Flow]]:
+    """`measure_concurrent_rdma(plan)`: RDMA both ways on each link, alone and at once."""
+    from lightrig.harness.jobs.bench.loads import RdmaLoad
+    from lightrig.harness.jobs.measure.concurrent_load import measure_concurrent_load
+
+    def measured(plan: Plan) -> SharedLimits[Flow]:
+        return measure_concurrent_load(fabric, links, measure, RdmaLoad(bench, rdma), plan, "rdma")
+
+    return measured
 
 
 @pytest.fixture

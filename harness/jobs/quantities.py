@@ -6,6 +6,7 @@ COLLECTIVES = "Collectives"
 RECOVERY = "Traffic under reconfiguration"
 SURVIVAL = "Jobs under faults of light"
 RDMA = "RDMA"
+DATAGRAMS = "Datagrams"
 
 QUANTITIES = table(f"""
 [{COLLECTIVES}]
@@ -50,6 +51,15 @@ rdma.bandwidth  bit/s higher
     average bandwidth of RDMA over one link
 rdma.utilization  share higher aliases=rdma.use
     bandwidth of RDMA over one link as a share of the line rate
+rdma.alone  bit/s higher
+    bandwidth of RDMA in one direction of a link while no other runs
+rdma.concurrent_share  share higher
+    bandwidth in one direction while all links run both ways, as a share of that alone
 rdma.recovered  ns lower
     from the command until the first RDMA operation over a new link
+[{DATAGRAMS}]
+datagrams.alone  bit/s higher
+    rate of data in datagrams in one direction of a link while no other runs
+datagrams.concurrent_share  share higher
+    rate in one direction while all links run both ways, as a share of that alone
 """)

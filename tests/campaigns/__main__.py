@@ -46,6 +46,7 @@ CAMPAIGNS = {
     "planted_soaks": "SOAK_MINUTES (30), SOAK_FLAPS (20), SOAK_KILLS (2); needs namespaces (root)",
     "bench_sequences": "BENCH_SEQUENCES (200), BENCH_STEPS (8); a second account only as root",
     "connection_flood": "FLOOD_SECONDS (120), FLOOD_CONNECTIONS (10000), FLOOD_REOPENED (1000)",
+    "shared_trunk": "TRUNK_RUNS (20), TRUNK_SEED (1); needs namespaces, tc and nsenter, so root",
     "disturbances": "DISTURBANCES (1000), DISTURBANCES_SEED (1); needs namespaces, so root",
 }
 """Settings from the environment with their defaults, and needs, of each."""

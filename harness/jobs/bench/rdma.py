@@ -5,6 +5,7 @@ from urllib.parse import urlsplit
 from lightrig.harness.bench.bench import Bench
 from lightrig.instruments.jobs.traffic.rdma_pair import (
     QP_TIMEOUT,
+    RENDEZVOUS,
     RdmaEnd,
     RdmaPair,
     retransmission_exponent,
@@ -47,12 +48,17 @@ class RdmaOverCircuits:
 
     def pair(self, link: Link) -> RdmaPair:
         """Return the pair from the first end of `link` to the second."""
-        ends = link.a, link.b
+        return self.between(link.a, link.b)
+
+    def between(self, source: Port, sink: Port, *, port: int = RENDEZVOUS) -> RdmaPair:
+        """Return the pair from one NIC port to another, which meet at a TCP port of the sink."""
+        ends = source, sink
         stated = [self._testbed.servers[end.owner].timeouts.retransmission_ns for end in ends]
         return RdmaPair(
             *map(self._end, ends),
             gid_index=self._gid_index,
             qp_timeout=max(map(retransmission_exponent, filter(None, stated)), default=QP_TIMEOUT),
+            port=port,
         )
 
     def _end(self, port: Port) -> RdmaEnd:

@@ -29,6 +29,9 @@ QP_TIMEOUT = 14
 
 _UNIT_NS, _LONGEST = 4096, 31
 
+RENDEZVOUS = 18515
+"""TCP port at which perftest's ends meet, where none is stated."""
+
 _ENDS_TIMEOUT = 5_000_000_000
 """Time in which the listening end prints and ends once the other has ended, in ns."""
 
@@ -67,7 +70,7 @@ class RdmaPair:
         *,
         gid_index: int | None = None,
         qp_timeout: int = QP_TIMEOUT,
-        port: int = 18515,
+        port: int = RENDEZVOUS,
     ) -> None:
         self._source = source
         self._sink = sink
