@@ -65,6 +65,7 @@ class SshShell:
             timeouts=timeouts or SshTimeouts(),
         )
         self._connection = self._connect()
+        self._further: list[SshConnection] = []
         # Two threads that opened sessions at once could send their requests in another order than
         # that of the numbers, by which a simulated host knows a session too.
         self._opening = threading.Lock()
@@ -89,9 +90,9 @@ class SshShell:
         text = login_line(command).encode()
         channel = flight = None
         try:
-            channel = self._open_session()
+            connection, channel = self._open_session()
             # A simulated host counts the command as landed when it has scheduled its outcome.
-            flight = self._clock.flight((self._connection.ends, channel.get_id()))
+            flight = self._clock.flight((connection.ends, channel.get_id()))
             flight.sent(len(text))
             channel.exec_command(text)
         except (paramiko.SSHException, EOFError, OSError) as error:
@@ -107,20 +108,24 @@ class SshShell:
             self._guard = _Guard(transport)
         return SshChannel(channel, flight, listener)
 
-    def _open_session(self) -> paramiko.Channel:
+    def _open_session(self) -> tuple[SshConnection, paramiko.Channel]:
         """Open a session; where sshd permits no more (MaxSessions) the guard gives its own up.
 
-        sshd counts a session for a moment more after its end.
+        sshd counts a session for a moment more after its end. Where all are taken, as by programs
+        at each of many ports, a further connection has some.
         """
-        transport = self._connection.transport
         for _ in range(_MOST_TRIES):
-            with contextlib.suppress(paramiko.ChannelException), self._opening:
-                return transport.open_session()
+            for connection in (self._connection, *self._further):
+                with contextlib.suppress(paramiko.ChannelException), self._opening:
+                    return connection, connection.transport.open_session()
             if self._guard is not None:
                 self._guard.end()
             self._clock.sleep(_TRY_AGAIN)
         with self._opening:
-            return transport.open_session()
+            if len(self._further) < _MOST_FURTHER:
+                self._further.append(self._connect())
+            connection = (self._connection, *self._further)[-1]
+            return connection, connection.transport.open_session()
 
     def forward(self, accept: Callable[[socket.socket], None]) -> int:
         transport = self._connection.transport
@@ -142,7 +147,9 @@ class SshShell:
     def close(self) -> None:
         if self._guard is not None:
             self._guard.over.set()
-        self._connection.close()
+        for connection in (*self._further, self._connection):
+            connection.close()
+        self._further.clear()
 
     def _unreachable(self, problem: str, advice: str) -> UnreachableError:
         self.close()
@@ -155,6 +162,8 @@ def _has_ended(channel: paramiko.Channel) -> bool:
 
 
 _MOST_TRIES, _TRY_AGAIN = 20, 50_000_000
+_MOST_FURTHER = 7
+"""Connections to a host beside the first; sshd usually permits ten sessions of each."""
 
 
 class _Guard:

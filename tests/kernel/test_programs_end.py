@@ -363,6 +363,15 @@ def test_the_guard_gives_its_session_up(site: Site) -> None:
     server.lit(["lo"])
 
 
+def test_further_connections_have_sessions_where_one_has_no_more(site: Site, mark: str) -> None:
+    """Five programs at once, on connections of two sessions each."""
+    server = site.server(by_cable=True, port=FEW_SESSIONS)
+    started = [server.commands.start(program(mark, FOREVER), 600 * SECOND) for _ in range(5)]
+    until(lambda: sum(line.startswith("python3 ") for line in processes(mark).values()) == 5, CLOCK)
+    assert server.commands.run(["echo", "one"]).stdout == "one\n"
+    assert not any(one.has_ended for one in started)
+
+
 @pytest.mark.parametrize("login_shell", ["sh", "fish"])
 def test_a_server_without_room_on_its_disk_is_observed(site: Site, login_shell: str) -> None:
     """Neither probe nor supervisor writes a file; /tmp is the account's home, too."""
