@@ -27,7 +27,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: install docs night affected reach test test-named test-long test-asserted claims figures clients test-clients \
         public-sources object-store test-object-store test-torch test-lowest test-labgrid test-dask test-schemathesis \
-        suites-simulated suites-traffic suites-training test-container virtual-lab test-virtual-lab everything fuzz mutants mistakes generated hashes install-verified \
+        suites-simulated suites-traffic suites-training test-container virtual-lab test-virtual-lab everything fuzz mutants mistakes generated pictures hashes install-verified \
         audit lint bench clean
 
 install: $(READY)
@@ -223,6 +223,10 @@ generated: $(READY)
 	$(BIN)/python tests/generated.py
 	LIGHTRIG_WRITE_DOCS=1 $(BIN)/python -m pytest tests/conformance/test_drivers_conform.py \
 	    --quiet --numprocesses 0
+
+# Pictures of the documentation, in docs/pictures; needs Chromium.
+pictures: $(READY)
+	$(BIN)/python tests/pictures.py
 
 # Hashes of all pinned packages, of every platform; made by uv from constraints.txt.
 hashes:
