@@ -17,7 +17,8 @@ import generated
 import preloaded
 import pytest
 import typer
-from pages import ROOT, shell_commands  # a module beside this file
+import yaml
+from pages import ROOT, named_files, shell_commands  # a module beside this file
 
 from lightrig import testbeds
 from lightrig.harness.cli import commands, help_text
@@ -25,6 +26,7 @@ from lightrig.harness.cli.app import application
 
 PAGES = sorted((ROOT / "docs").rglob("*.md"))
 TUTORIAL = ROOT / "docs" / "tutorial.md"
+NIGHTLY = ROOT / "docs" / "how-to" / "nightly.md"
 PROGRAM = r"(?:lightrig|pytest|make|pip|python -m \w+)"
 LINE = re.compile(
     rf"^(?:ExecStart\w*=/srv/lightrig/\.venv/bin/|.*run: (?:\.venv/bin/)?)({PROGRAM} .*)$"
@@ -134,6 +136,26 @@ def test_the_pages_of_users_have_at_most_50_000_words():
     appendix = ROOT / "docs" / "appendix"
     words = {page: len(page.read_text().split()) for page in PAGES if page.parent != appendix}
     assert sum(words.values()) <= 50_000, sorted(words.items(), key=lambda each: -each[1])[:10]
+
+
+@pytest.mark.long
+def test_the_workflow_without_a_lab_runs_where_there_is_no_clone(tmp_path):
+    """But for the lines that make an environment and install: this one has Lightrig."""
+    workflow = yaml.safe_load(named_files(NIGHTLY)[".github/workflows/check.yml"])
+    environment = {**os.environ, "LIGHTRIG_STATE": str(tmp_path), "PYTEST_ADDOPTS": "--samples 2"}
+    programs = Path(sys.executable).parent
+    described = [programs / "lightrig", "init", "mine.yaml", "--defaults"]
+    subprocess.run(described, cwd=tmp_path, env=environment, capture_output=True, check=True)
+    commands = [step["run"] for step in workflow["jobs"]["simulated"]["steps"] if "run" in step]
+    ours = [each for each in commands if not re.search("-m venv|pip install", each)]
+    assert len(ours) == 2
+    for command in ours:
+        ended = subprocess.run(
+            command.replace(".venv/bin", str(programs)),
+            cwd=tmp_path, env=environment, shell=True, capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert ended.returncode == 0, ended.stdout + ended.stderr
+    assert list(tmp_path.glob("results/runs/*/report.html"))
 
 
 @pytest.mark.long
