@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
+# What measuring needs, without the developers' tools.
+USABLE := $(VENV)/.usable
 CLIENTS := .clients
 OBJECT_STORE := .object-store
 
@@ -32,14 +34,19 @@ unexport PYTHONDONTWRITEBYTECODE
 
 install: $(READY)
 
-$(READY): pyproject.toml constraints.txt
+$(USABLE): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check \
+	    --constraint constraints.txt --editable '.[mpi]' pytest-xdist
+	touch $@
+
+$(READY): $(USABLE)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check \
 	    --constraint constraints.txt --editable '.[dev,mpi]'
 	touch $@
 
 # ONLY=conformance runs the tests of that name alone.
-night: $(READY)
+night: $(USABLE)
 	$(BIN)/python -m pytest suites $(NIGHT) $(if $(ONLY),-k $(ONLY)) --numprocesses $(WORKERS) $(SKIPS)
 	@echo "lightrig and pytest are in this environment: . $(BIN)/activate"
 
@@ -241,7 +248,7 @@ install-verified:
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps \
 	    --requirement constraints.hashes.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
-	touch $(READY)
+	touch $(USABLE) $(READY)
 
 # Known vulnerabilities of the pinned packages. A package that cannot be looked up is an error.
 audit:

@@ -81,7 +81,7 @@ def spark(series: Sequence[NightSeries], changes: Iterable[int]) -> str:
     Of several series, each by how far it is from its own median over the nights: one bad port shows
     among ports of different levels, whose range would hide it.
     """
-    least, _, middle, _, most = layers(series, from_median=len(series) > 1)
+    least, _, middle, _, most = layers(series, centered=len(series) > 1)
     if len(series) == 1:
         least, most = series[0].lower, np.fmin(series[0].upper, np.nanmax(middle))
     width, height = _SPARK
@@ -132,14 +132,14 @@ def _heights(unit: str, values: Numbers, limit: Limit | None) -> Axis:
     return even(low, high, unit, most=5, pad=0.06)
 
 
-def layers(series: Sequence[NightSeries], *, from_median: bool = False) -> Numbers:
+def layers(series: Sequence[NightSeries], *, centered: bool = False) -> Numbers:
     """Return the least, the quartiles and the greatest median of each night; NaN without any.
 
-    A quartile is the nearest median itself, not one between two. from_median: of each series
+    A quartile is the nearest median itself, not one between two. centered: of each series
     how far it is from its median over all nights.
     """
     found = np.array([one.median for one in series])
-    if from_median:
+    if centered:
         levels = [
             float(np.median(one[np.isfinite(one)] if np.isfinite(one).any() else 0.0))
             for one in found

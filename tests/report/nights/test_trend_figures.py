@@ -218,7 +218,7 @@ def test_spark_is_a_small_figure_without_axis():
 def test_in_short_one_bad_port_shows_among_ports_of_other_levels():
     """Of levels 1, 5 and 9 dB the middle one grows by 0.5 and 0.75 dB, which 1 to 9 would hide."""
     found = [series([1] * 5), series([9] * 5), series([5, 5, 5, 5.5, 5.75])]
-    least, _, _, _, most = layers(found, from_median=True)
+    least, _, _, _, most = layers(found, centered=True)
     assert list(least) == [0, 0, 0, 0, 0]
     assert list(most) == [0, 0, 0, 0.5, 0.75]
     least, _, _, _, most = layers(found)
