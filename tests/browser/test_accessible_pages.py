@@ -2,13 +2,15 @@
 
 import re
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from bench.served_lab import describe
+from bench.served_lab import ServedLab, describe
 from cli.test_survive import MS, survival
+from orchestration.test_status_page import grid, submit
 from page_view import LOADED, PHONE, READY, opened_page
 from planted_nights import two_testbeds
 from playwright.sync_api import Browser
@@ -19,6 +21,9 @@ from lightrig.harness.certify.sheet import read_sheet
 from lightrig.harness.cli.app import application
 from lightrig.harness.jobs.measure.survival_map import LongestFault
 from lightrig.harness.jobs.report.survival_page import survival_page
+from lightrig.harness.orchestration.health import MISSES
+from lightrig.harness.orchestration.status_page import status_page
+from lightrig.harness.record import Context, Journal, Row, TestOutcome
 from lightrig.harness.report.nights import write_nights
 
 ROOT = Path(__file__).parents[2]
@@ -79,6 +84,50 @@ def by_command(*command: str) -> Callable[[Path], Path]:
     return make
 
 
+def without_reload(page: str) -> str:
+    """Return a page that no longer loads itself anew, as it is once it has ended.
+
+    Until then it does so every 5 s, which works without a script and axe counts as a fault.
+    """
+    return re.sub('<meta http-equiv="refresh"[^>]*>', "", page)
+
+
+def fabric_page(folder: Path) -> Path:
+    """The page of `lightrig orchestrate`: a job that is ready, one that waits, a silent switch."""
+    service, room = grid(folder)
+    submit(service, "pair", 2, 1)
+    submit(service, "wide", 4, 2)
+    room.silent = {"xocs0-0"}
+    for _ in range(MISSES):
+        service.step()
+    (folder / "page.html").write_text(without_reload(status_page(service, "grid.yaml")))
+    return folder / "page.html"
+
+
+def page_of_a_running_run(folder: Path) -> Path:
+    header = {"run": "r1", "night": "2026-03-14", "testbeds": {"bench": "bench.yaml"}}
+    page = folder / "page.html"
+    with Journal(folder / "runs" / "r1" / "journal.jsonl", header) as journal:
+        row = Row("port", "carrier_up", 1e6, 1e6, 2e6, "ns", 1, {"event": 0})
+        journal.append(Context("bench", "test_it", ("ocs: x",), True, {}), row)
+        journal.note_test(TestOutcome("test_bad", "failed", 1.0, {"why": "too slow"}))
+        watch = ["results", "watch", "--once", "--page", str(page), "--results", str(folder)]
+        assert CliRunner().invoke(application("results"), watch).exit_code == 1
+    page.write_text(without_reload(page.read_text()))
+    return page
+
+
+def lab_page(folder: Path) -> Path:
+    page = folder / "lab.html"
+    with closing(ServedLab(folder)) as lab, pytest.MonkeyPatch.context() as patch:
+        for name, value in lab.environment.items():
+            patch.setenv(name, value)
+        live = ["live", str(lab.file), "server0", "--for", "1s", "--page", str(page)]
+        done = CliRunner().invoke(application("live"), live)
+        assert done.exit_code == 0, done.output
+    return page
+
+
 @dataclass(frozen=True)
 class Kind:
     """A kind of page: how one is made, and when it is drawn."""
@@ -93,6 +142,9 @@ KINDS = {
     "sheet": Kind(sheet_page),
     "survival": Kind(page_of_survival),
     "claims": Kind(by_command("claims", "railx", "--results", "NONE", "--html", "PAGE")),
+    "fabric": Kind(fabric_page),
+    "running": Kind(page_of_a_running_run),
+    "lab": Kind(lab_page),
     "plans": Kind(by_command("plan", "LAB", "--picture", "PAGE")),
 }
 
