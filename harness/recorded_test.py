@@ -128,7 +128,7 @@ class RecordedTest:
             return
         kernel = self._bench.kernel
         kernel.read()
-        at, event = self._bench.clock.now(), {"event": self.recording.next_event()}
+        at = self._bench.clock.now()
         counts = kernel.counts() - self._logged
         rows = []
         for log in kernel.logs.keys() - kernel.unreadable.keys():
@@ -138,7 +138,8 @@ class RecordedTest:
                 Row(log, f"{FAMILY}.{kind}", count, count, count, "1", at)
                 for kind, count in seen.items()
             ]
-        self.recording.record(rows, event)
+        if rows:
+            self.recording.record(rows, {"event": self.recording.next_event()})
 
     def _add_findings(self, findings: Iterable[Finding]) -> None:
         self.found.extend(findings)
@@ -185,7 +186,7 @@ def opening_notes(bench: Bench, folder: Path, *, by_reading: bool = False) -> li
     else:
         ports = read_ports(bench)
         found = port_differences(bench.testbed, ports, kernels(bench)) if ports else []
-        found += host_limits(bench.testbed, ports)
+        found += host_limits(bench.testbed, ports) if ports else []
     if by_reading or expired:
         store_findings(folder, name, [finding.document() for finding in (*found, *expired)])
     if ports:

@@ -9,6 +9,7 @@ import pytest
 
 from lightrig.harness import recorded_test
 from lightrig.harness.bench import UnsupportedHostError, opened_bench
+from lightrig.harness.bench.kernel_messages import KernelMessages
 from lightrig.harness.bench.lease import LeaseConflictError
 from lightrig.harness.bench.restoring import NotRestoredError
 from lightrig.harness.bench.saved_state import SavedStateError
@@ -57,8 +58,9 @@ class Lab:
             in_process=False, close=self.part("closed"), world=None, simulated=frozenset(),
             external=frozenset(), servers={},
             clock=SimpleNamespace(virtual=False, now=lambda: 77, parallel=lambda *_: []),
-            instruments={},
+            instruments={}, roce_indices=SimpleNamespace(moved=dict),
         )  # fmt: skip
+        self.bench.kernel = KernelMessages({}, self.bench.clock)
         stash: Any = pytest.Stash()
         stash[RUN], stash[BENCHES], stash[OPENED] = self.run, {}, {}
         self.config: Any = SimpleNamespace(
