@@ -322,8 +322,11 @@ class _Composer:
                     of_names=stated is not None,
                 )
             pair = f"{ingress}>{egress}"
-            if fits and one.taken.setdefault(pair, text) != text:
-                self._wrong(line, f"{pair} of {one.stated.name} has two names", of_names=False)
+            for side in (f"{ingress}>", f">{egress}") if fits else ():
+                if one.taken.setdefault(side, text) != text:
+                    number, names = side.strip(">"), f"{one.taken[side]!r} and {text!r}"
+                    wrong = f"port {number} of {one.stated.name} has two names, {names}"
+                    self._wrong(line, wrong, of_names=False)
             pairs.append(pair)
         return pairs
 
@@ -379,7 +382,13 @@ class _Composer:
             if match is not None:
                 nics.setdefault(match[1], {})[int(match[2] or 0)] = device
         for nic, ports in sorted(nics.items(), key=lambda item: _natural(item[0])):
-            netdev = _template([ports.get(at, "") for at in range(max(ports) + 1)])
+            named = [name for name in one.taken if name.partition(".")[0] == nic]
+            expected = [f"{nic}.p{at}" for at in range(len(named))] if len(named) > 1 else [nic]
+            if {*named} != {*expected}:
+                text = f"{stated.name} has {', '.join(named)}, expected {', '.join(expected)} for"
+                self._wrong(stated.line, f"{text} {', '.join(one.taken[name] for name in named)}")
+                continue
+            netdev = _template([ports[at] for at in range(len(ports))])
             if netdev is None:
                 found = ", ".join(ports.values())
                 text = f"{stated.name}.{nic} has {found}, expected netdevs that differ by the port"

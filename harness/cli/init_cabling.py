@@ -47,7 +47,14 @@ def write_cabled(
         load(file, InstalledNames())
     except TestbedError as error:
         file.unlink()
-        give_up(f"nothing is written, since these names make no testbed:\n{error}", BAD_INPUT)
+        lines = made.text.splitlines()
+        # An address may have a password, which is what is wrong with it.
+        shown = {at: text.strip() for at, text in enumerate(lines, 1) if "://" not in text}
+        found = (
+            f"{one.message}, in: {shown.get(one.line, 'an address')}" for one in error.problems
+        )
+        problems = "\n".join(found)
+        give_up(f"nothing is written, since these names make no testbed:\n{problems}", BAD_INPUT)
     if as_json:
         left = [
             {"line": one.line, "cable": one.cable, "reason": one.reason} for one in made.left
