@@ -58,7 +58,7 @@ def restore(
 ) -> None:
     """Restore circuits and settings from before a run that was killed or could not restore them.
 
-    What was found off is switched off first. An instrument that was replaced, set by hand or
+    Light that was found off is switched off first. An instrument that was replaced, set by hand or
     recabled since is not changed: what differs is printed, and a person has to decide. Exit 0
     if all are restored, 2 for an invalid file, 3 if a person has to decide, 6 if an instrument is
     not as it was found.

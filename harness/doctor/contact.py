@@ -89,7 +89,7 @@ def _weak_facts(name: str, instrument: Identified, testbed: Testbed, findings: F
         findings.note(
             name,
             "unconfirmed",
-            f"no source confirms what the driver does about: {'; '.join(unconfirmed)}",
+            f"no manual or other source confirms what the driver assumes: {'; '.join(unconfirmed)}",
             "compare a trace with the manual of this unit (docs/devices.md)",
         )
     if single := [
@@ -98,7 +98,7 @@ def _weak_facts(name: str, instrument: Identified, testbed: Testbed, findings: F
         findings.note(
             name,
             "one source",
-            f"one source alone confirms what the driver does about: {'; '.join(single)}",
+            f"only one source confirms what the driver assumes: {'; '.join(single)}",
             "a second source, such as a trace of this unit, would show a misreading",
         )
 

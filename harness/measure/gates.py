@@ -61,8 +61,9 @@ class GatePlan:
 
     def __str__(self) -> str:
         return (
-            f"gate of {format_duration(self.duration)}: a ratio of at most {self.limit:g} needs "
-            f"{self.bits:.3g} bits without an error ({100 * self.confidence:g} % confidence)"
+            f"gate of {format_duration(self.duration)}; to keep the limit {self.limit:g} at "
+            f"{100 * self.confidence:g} % confidence, at least {self.bits:.3g} bits must be read "
+            "without an error"
         )
 
 

@@ -318,7 +318,7 @@ def measure_reconfiguration(
     for switch, lead in _early_acknowledgements(event).items():
         sentence = (
             f"reconfiguration {number}: {switch} acknowledged {lead / 1e6:.1f} ms or more before "
-            "its light was back; its acknowledgement says nothing about light"
+            "its light was back; do not take its acknowledgement for the moment of light"
         )
         recording.note_once(f"early acknowledgement {switch}", sentence)
     if event.slow and not event.set_aside:

@@ -11,7 +11,7 @@ RECONFIGURATION = "Reconfiguration"
 OUTAGE = "Outage"
 SOAK = "Soak"
 CLOSURE = "Closure"
-HARNESS = "Cost of the harness"
+HARNESS = "Time that measuring takes"
 
 PORT_EXCESS = "port.excess"
 """Quantity of ports whose time differs from that of the others of the same events."""

@@ -311,11 +311,11 @@ RECONFIGURATION = Section(
             rows=lambda data: data.each(),
             about=partial(
                 _about_p99,
-                "Times after the command, one sample an event. Where several ports take part, "
-                "what comes up counts when the last port has it, what goes down when the first "
-                "has lost it. “Known to” is the mean width of the intervals that the observers "
-                "give. No GUM budget: bounds, from the stamps around each reading, the windows of "
-                "monitors and the bounds of clocks.",
+                "Times after the command, one sample an event. Of several ports the last "
+                "one counts for what comes up, and the first one for what goes down. “Known to” is "
+                "the mean width of the bounds of one event, from the stamps around each reading, "
+                "the windows of monitors and the bounds of clocks; times have no uncertainty "
+                "budget.",
             ),
             group=_group,
         ),

@@ -55,8 +55,8 @@ def _about_changes(data: SectionData) -> str:
         "on the new one, by simultaneous samples of a power meter; the slowest transceiver of "
         "each change. Call to light and to acknowledgement: from the call of the driver, which "
         "reads and writes the paths or only triggers what is preloaded, until light is on all "
-        "new paths, and until the transceivers have confirmed them. No GUM budget: bounds, from "
-        "the meter's sample period and the stamps around each call."
+        "new paths, and until the transceivers have confirmed them. Times have bounds, "
+        "from the meter's sample period and the stamps around each call, and no uncertainty budget."
     )
     limit = _first_limit(data)
     return about if limit is None else f"{about} Limit: {limit}."

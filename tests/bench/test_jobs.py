@@ -82,7 +82,7 @@ def test_the_overlay_goes_where_a_library_cannot_be_had(
         Jobs(BENCH, "mpich", SETTING)
     assert log == ["close Overlay"]
     simulated: Any = SimpleNamespace(testbed=load("testbeds/opus.yaml"))
-    with pytest.raises(NoJobsError, match=r"opus\.yaml: simulated servers have no TCP"):
+    with pytest.raises(NoJobsError, match=r"opus\.yaml: simulated servers run no TCP"):
         Jobs(simulated, "tcp", SETTING)
 
 

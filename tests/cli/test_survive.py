@@ -43,7 +43,7 @@ def test_what_is_no_fault_is_refused(arguments: list[str], status: int, text: st
 def test_servers_without_tcp_are_an_error_of_the_lab() -> None:
     done = run("--fault", "cut:2s", testbed="testbeds/opus.yaml")
     assert done.exit_code == 3
-    assert "simulated servers have no TCP" in done.output
+    assert "simulated servers run no TCP" in done.output
 
 
 def test_a_seed_lists_the_same_faults() -> None:

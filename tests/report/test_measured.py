@@ -50,7 +50,7 @@ def test_each_test_is_marked_separately(show):
     lab = row_of(page, "signal recovered", "lab")
     assert "hardware" in lab
     assert "simulated" not in lab
-    assert "simulated : proves the harness, says nothing about a device" in page.text
+    assert "simulated : tests the harness, and says nothing about a device" in page.text
 
 
 def test_every_figure_of_a_simulation_says_so(show):

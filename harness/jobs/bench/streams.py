@@ -9,7 +9,7 @@ from lightrig.testbeds import Link, Port, Testbed
 def without_streams(testbed: Testbed) -> str:
     """Return why no TCP runs over single links of `testbed`; empty if it does."""
     if not testbed.only_namespaces:
-        return "simulated servers have no TCP; only network namespaces are used so far"
+        return "simulated servers run no TCP; this needs servers that are network namespaces"
     if bare := [str(spec.port) for spec in testbed.nic_ports if spec.ip is None]:
         return f"{', '.join(sorted(bare))} without `ip`"
     return ""

@@ -200,8 +200,8 @@ COLLECTIVES = Section(
             "servers have more links than a ring needs, an all-to-all uses them too. Ranks are "
             "in the order of the ring that the fabric had set; results were checked, and wrong "
             "ones are left out. After “from”: the 95 % interval of the median, or the range "
-            "where there are too few samples for one. No GUM budget: an interval by the order of "
-            "the samples, of times by the servers' clocks.",
+            "where there are too few samples for one. The interval is by the "
+            "order of the samples; times are by the servers' clocks.",
         ),
         Figures(_by_collective),
     ),
@@ -287,8 +287,8 @@ RECOVERY = Section(
             about="All-reduces follow each other while circuits change; times are after the "
             "command to the switches. The first all-reduce is the first one that began after the "
             "command and that all ranks completed. Survived: every rank continued until it was "
-            "asked to stop. No GUM budget: bounds, from the stamps of servers and the bounds of "
-            "their clocks.",
+            "asked to stop. Times have bounds, from the stamps of servers and of their "
+            "clocks, and no uncertainty budget.",
         ),
         Figures(_around_changes),
     ),

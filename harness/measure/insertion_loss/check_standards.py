@@ -302,7 +302,7 @@ def sentence(chain: Chain, shift: Shift, limit_db: float) -> str:
         else "before the first loss"
     )
     if shift.entering is None:
-        who = f"the {egress} show {_change(-shift.value)}, or so much more light enters,"
+        who = f"the {egress} show {_change(-shift.value)}, or as much more light enters,"
     else:
         leaving = shift.entering - shift.value
         inside = abs(shift.entering) <= limit_db, abs(leaving) <= limit_db

@@ -39,7 +39,7 @@ def summary(boards: Sequence[Board]) -> Markup:
         f"probability of any mark on this page is {format_share(ERROR)}."
     )
     if not tested:
-        about = f"A change of level needs {FEWEST_NIGHTS} nights; no series has as many."
+        about = f"No series has the {FEWEST_NIGHTS} nights that a change of level needs."
     groups = [(board, _group(board, group)) for board, group in found]
     departed = any(board.departures for board in boards)
     simulated = any(board.lab.simulated for board in boards)
