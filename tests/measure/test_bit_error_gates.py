@@ -97,7 +97,7 @@ def test_a_gate_plan_states_its_duration_and_claim() -> None:
     words = str(plan_gate(1e-12, 0.95, RATE))
     assert "30.3 s" in words
     assert "3e+12 bits" in words
-    assert "a ratio of at most 1e-12" in words
+    assert "the limit 1e-12" in words
     assert "95 % confidence" in words
 
 
