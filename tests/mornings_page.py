@@ -12,12 +12,23 @@ _WHEN = ("not", "on the 1st", "on the 2nd", "on the 3rd", "on the 4th")
 BEGIN, END = "<!-- mornings: begin, made by `make generated` -->\n", "<!-- mornings: end -->\n"
 
 
+def store(found: Mapping[str, Any], on: str) -> None:
+    """Store a summary of this date; kinds that it has not, and mornings if it has none, stay."""
+    stored = json.loads(SUMMARY.read_text(encoding="utf-8"))
+    stored["kinds"] |= {name: one | {"on": on} for name, one in found["kinds"].items()}
+    if found["quiet"]:
+        stored |= {"quiet": found["quiet"], "false": found["false"]}
+    SUMMARY.write_text(json.dumps(stored, indent=1) + "\n", encoding="utf-8")
+
+
 def mornings_page(page: str) -> str:
     """Return docs/appendix/mornings.md with the table of all kinds of faults."""
     stored = json.loads(SUMMARY.read_text(encoding="utf-8"))
     before, _, rest = page.partition(BEGIN)
     lines = "\n".join(lines_of(stored))
-    return f"{before}{BEGIN}\nMeasured {stored['on']}:\n\n{lines}\n\n{END}{rest.partition(END)[2]}"
+    days = sorted({one.get("on", stored["on"]) for one in stored["kinds"].values()})
+    on = " to ".join(days[:1] + days[1:][-1:])
+    return f"{before}{BEGIN}\nMeasured {on}:\n\n{lines}\n\n{END}{rest.partition(END)[2]}"
 
 
 def lines_of(found: Mapping[str, Any]) -> list[str]:

@@ -134,7 +134,9 @@ def moving(lightrig_moving: int) -> int:
 
 
 @pytest.fixture(scope="session")
-def bench(lightrig_testbed: Testbed, pytestconfig: pytest.Config) -> Iterator[Bench]:
+def bench(
+    request: pytest.FixtureRequest, lightrig_testbed: Testbed, pytestconfig: pytest.Config
+) -> Iterator[Bench]:
     """The open testbed: every instrument connected and identified."""
     from lightrig.harness.bench import LabUnavailableError, UnsupportedHostError
     from lightrig.harness.bench.lab_folder import LabFolderError
@@ -178,8 +180,14 @@ def bench(lightrig_testbed: Testbed, pytestconfig: pytest.Config) -> Iterator[Be
     for note in (*by_hand, *opening_notes(bound, run.folder, by_reading=by_reading)):
         run.note(testbed.name, note, in_report=True)
     yield bound
-    for note in closing_notes(bound, run.folder) if by_reading else ():
-        run.note(testbed.name, note, in_report=True)
+    # The lab is restored whatever this finds, and at once after Ctrl-C.
+    if by_reading and request.session.exitstatus != pytest.ExitCode.INTERRUPTED:
+        try:
+            closing = closing_notes(bound, run.folder)
+        except LightrigError as error:
+            closing = [f"NIC ports are not read again: {str(error).splitlines()[0]}"]
+        for note in closing:
+            run.note(testbed.name, note, in_report=True)
     # What cannot be restored is no error of the test that happens to be the last one: the run ends
     # with an exit status of its own, and with what to do.
     for problem in opened.restore(partial(run.note, testbed.name)):

@@ -8,7 +8,6 @@ part that the cabling tells from it; every other card is false.
 """
 
 import datetime
-import json
 import math
 import os
 import random
@@ -44,7 +43,7 @@ from tests.campaigns.planted_worlds import (
     slow_mirror,
     world,
 )
-from tests.mornings_page import SUMMARY, lines_of
+from tests.mornings_page import lines_of, store
 
 SEEDS = int(os.environ.get("MORNINGS_SEEDS", "10"))
 FIRST_SEED = int(os.environ.get("MORNINGS_FIRST_SEED", "1"))
@@ -324,9 +323,7 @@ def main() -> bool:
         printed, good = table(log.done)
     print("\n".join(printed))
     if os.environ.get("MORNINGS_STORE"):
-        on = datetime.datetime.now(datetime.UTC).date().isoformat()
-        stored = json.dumps({"on": on} | summary(log.done), indent=1)
-        SUMMARY.write_text(stored + "\n", encoding="utf-8")
+        store(summary(log.done), datetime.datetime.now(datetime.UTC).date().isoformat())
     return good
 
 
