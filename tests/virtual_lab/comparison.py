@@ -154,16 +154,24 @@ def _noticed(at: Interval) -> Interval:
 def _first_taken(datagrams: Sequence[Datagram], sent: int, port: PortTruth) -> Interval | None:
     """Return when the port received the first datagram over its new link.
 
-    Not before one has come to its tap since the link went down; of those before it came up the
-    machine may have taken some, if it had not read its tap meanwhile.
+    Not before one has come to its tap since the link went down, or from another sender than at the
+    command: circuits move before the program that moves the links, which a busy machine delays. Of
+    those before the link came up the machine may have taken some, if it had not read its tap
+    meanwhile.
     """
-    after_down, after_up = (
-        next((d.at_ns - sent for d in datagrams if d.at_ns - sent >= since), None)
-        for since in (port.down.latest, port.up.earliest)
+    before = [d.token for d in datagrams if d.at_ns < sent]
+    after_down, after_up, of_another = (
+        next((d.at_ns - sent for d in datagrams if is_first(d)), None)
+        for is_first in (
+            lambda d: d.at_ns - sent >= port.down.latest,
+            lambda d: d.at_ns - sent >= port.up.earliest,
+            lambda d: before and d.at_ns >= sent and d.token != before[-1],
+        )
     )
     if after_down is None or after_up is None:
         return None
-    return Interval(after_down, after_up + _TAKEN_NS)
+    earliest = after_down if of_another is None else min(after_down, of_another)
+    return Interval(earliest, after_up + _TAKEN_NS)
 
 
 def _outage(datagrams: Sequence[Datagram], sent: int, port: PortTruth) -> Interval | None:

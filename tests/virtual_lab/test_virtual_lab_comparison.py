@@ -100,6 +100,20 @@ def test_the_first_datagram_is_that_of_the_last_port(
     assert held(row("first_datagram", PORTS[1], lower, upper), received) == holds
 
 
+@pytest.mark.parametrize(
+    ("lower", "upper", "holds"), [(5.5, 8, True), (0, 5.9, False), (2400, 9000, True)]
+)
+def test_another_sender_before_the_link_moves_is_over_the_new_circuit(
+    lower: float, upper: float, holds: bool
+) -> None:
+    """The circuits have moved by then; the program that moves the links was late."""
+    senders = ((-3, 7), (2, 7), (6, 8), (8, 8), (120, 8), (423, 8))
+    received = {
+        PORTS[1]: [Datagram(SENT + round(at * MS), token, 1) for at, token in senders],
+    }
+    assert held(row("first_datagram", PORTS[1], lower, upper), received) == holds
+
+
 def test_ports_that_are_left_out_are_found() -> None:
     rows = [COMMAND, row("carrier_up", PORTS[0], 90, 120)]
     whole = row("reconfiguration.carrier_up", "testbed", 90, 500)
