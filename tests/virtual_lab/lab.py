@@ -15,6 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from .processor_counter import counter_khz
 from .steps import HERE, ROOT, VirtualLabError, built, step
 
 LIGHTRIG = (sys.executable, "-c", "from lightrig.harness.cli import main; main()")
@@ -24,6 +25,7 @@ SSH_HOSTS, SSH_PORT = ("127.0.77.0", "127.0.77.1"), 2222
 LOGIN = "bench:bench"
 BOOT_SECONDS = 900
 ENDS_SECONDS = 20
+_RATE_SECONDS, _RATE_SHARE = 10, 0.02
 _BOOT = (
     "root=/dev/vda rw console=ttyS0 mitigations=off apparmor=0 net.ifnames=1 "
     # Not audit=0: sudo asks for audit's socket, and the kernel would start modprobe each time.
@@ -163,6 +165,8 @@ def booted(folder: Path, accelerator: str = "tcg") -> Iterator[VirtualLab]:
         with step("ssh"):
             for server, machine in enumerate(machines):
                 _await_ssh(lab, server, machine)
+        with step("clocks"), ThreadPoolExecutor() as pool:
+            list(pool.map(lambda server: _require_rate(lab, server), range(len(SERVERS))))
         exports = "".join(f"export {n}={shlex.quote(v)}\n" for n, v in lab.environment.items())
         (folder / "environment").write_text(exports)
         state = {"environment": lab.environment, "plant_pid": lab.plant_pid}
@@ -204,12 +208,14 @@ def _machine(lab: VirtualLab, server: int, accelerator: str) -> list[str]:
     nics += ["-netdev", "user,id=spare,restrict=on", "-device", "pcie-root-port,id=root,chassis=1"]
     nics += ["-device", f"e1000e,bus=root,netdev=spare,mac={mac}:fd"]
     sockets = (f"qmp{server}", f"monitor{server}")
+    khz = counter_khz()
+    rate = "" if khz is None else f" tsc_early_khz={khz}"
     return [
         *("setpriv", "--pdeathsig", "KILL", "qemu-system-x86_64", "-name", SERVERS[server]),
         *("-machine", "q35", *_PROCESSORS[accelerator], "-smp", "1", "-m", "768"),
         *("-nodefaults", "-display", "none", "-no-reboot"),
         *("-kernel", str(lab.image / "vmlinux"), "-initrd", str(lab.image / "initrd")),
-        *("-append", f"{_BOOT} virtual_lab={server} systemd.hostname={SERVERS[server]}"),
+        *("-append", f"{_BOOT}{rate} virtual_lab={server} systemd.hostname={SERVERS[server]}"),
         *("-drive", f"file={lab.image / 'disk.raw'},format=raw,if=virtio,snapshot=on,cache=unsafe"),
         *("-device", "virtio-rng-pci", "-serial", f"file:{lab.folder / f'console{server}.log'}"),
         *nics,
@@ -277,6 +283,27 @@ def _await_ssh(lab: VirtualLab, server: int, machine: "subprocess.Popen[str]") -
             error = failed
         time.sleep(1)
     raise VirtualLabError(f"{error}; see {lab.folder / f'console{server}.log'}")
+
+
+def _require_rate(lab: VirtualLab, server: int) -> None:
+    """Raise `VirtualLabError` where a machine's clock runs at another rate than this one's.
+
+    Its kernel measures the rate of the processor's counter as it boots: on a busy machine it was
+    seen to be wrong by half, and time limits in the machine with it.
+    """
+    readings = []
+    for pause in (0, _RATE_SECONDS):
+        time.sleep(pause)
+        before = time.monotonic()
+        uptime = float(lab.run(server, "cut -d' ' -f1 /proc/uptime"))
+        readings.append((before, uptime, time.monotonic()))
+    first, last = readings
+    least, passed, most = last[0] - first[2], last[1] - first[1], last[2] - first[0]
+    if not least * (1 - _RATE_SHARE) <= passed <= most * (1 + _RATE_SHARE):
+        raise VirtualLabError(
+            f"{SERVERS[server]}'s clock has counted {passed:.1f} s in {least:.1f} to {most:.1f} s: "
+            "this machine was too busy as it booted; boot the lab again"
+        )
 
 
 def _require_running(lab: VirtualLab, server: int, machine: "subprocess.Popen[str]") -> None:

@@ -1,6 +1,7 @@
 """Steps of building and booting the virtual lab, with scripts that take no time."""
 
 import os
+import platform
 import select
 import subprocess
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 from . import lab as lab_module
 from . import steps
 from .lab import booted
+from .processor_counter import counter_khz
 from .steps import VirtualLabError, built, is_built, step
 
 ROOT_SCRIPT = '#!/bin/sh\nmkdir "$1"\ndate +%s%N > "$1/stamp"\n'
@@ -135,3 +137,14 @@ def test_a_machine_that_does_not_start_ends_the_lab_and_is_named(
     with pytest.raises(VirtualLabError, match=ends), booted(scripts.parent / "lab"):
         pass
     assert not any(Path(f"/proc/{pid}").exists() for pid in pids.read_text().split())
+
+
+def test_the_processors_counter_is_measured() -> None:
+    """As Linux does it in a machine: twice, and within a thousandth of each other."""
+    first, second = counter_khz(), counter_khz()
+    if platform.machine() == "x86_64":
+        assert first is not None
+        assert 100_000 < first < 10_000_000
+        assert second == pytest.approx(first, rel=1e-3)
+    else:
+        assert first is second is None
