@@ -38,6 +38,13 @@ def test_no_circuit_is_made_with_the_port_and_what_was_found_is_restored(lab):
     assert lab.switch.circuits() == LEFT | FOREIGN
 
 
+def test_what_was_found_before_the_port_was_put_out_is_restored(lab):
+    assert run("apply", lab.file, "crossed").exit_code == 0
+    assert run("out", lab.file, "server1", "--because", "LAB-123").exit_code == 0
+    assert run("restore", lab.file).exit_code == 0
+    assert lab.switch.circuits() == LEFT | FOREIGN
+
+
 def test_a_circuit_on_the_port_can_be_unmade(lab):
     run("out", lab.file, "ocs.11", "--because", "LAB-123")
     assert run("disconnect", lab.file, "ocs.3", "ocs.11").exit_code == 0
