@@ -19,11 +19,10 @@ from lightrig.harness.cli.common import (
     File,
     echo,
     give_up,
+    load_stated,
     print_json,
-    readable,
 )
-from lightrig.harness.quantities.registry import names_in_files
-from lightrig.testbeds import LightrigError, Testbed, load
+from lightrig.testbeds import LightrigError, Testbed
 from lightrig.testbeds.exceptions import (
     Entry,
     Exceptions,
@@ -31,7 +30,7 @@ from lightrig.testbeds.exceptions import (
     load_exceptions,
     ports_named,
 )
-from lightrig.testbeds.out_of_service import taken_along, without
+from lightrig.testbeds.out_of_service import plan_sentences, taken_along, without
 
 if TYPE_CHECKING:
     from lightrig.harness.measure.trial_circuit import Trial
@@ -76,7 +75,7 @@ def out(
     """
     from lightrig.harness.record.notes import new_note
 
-    testbed = _stated(file)
+    testbed = load_stated(file)
     today = _today()
     last = today + datetime.timedelta(days=USUAL_DAYS) if not until else _date(until, today)
 
@@ -94,7 +93,7 @@ def out(
         return
     for row in rows:
         echo(f"{row['out']} is out of service until {row['until']}: {', '.join(row['ports'])}")
-    for line in plan_lines(left):
+    for line in plan_sentences(left):
         echo(line)
 
 
@@ -111,7 +110,7 @@ def in_(
     one stays out, 2 for an invalid file and for a port that is not on the list, 3 if an instrument
     did not answer or refused, 6 if a switch is not as it was found.
     """
-    testbed = _stated(file)
+    testbed = load_stated(file)
     found = _or_give_up(lambda: load_exceptions(testbed))
     for what in ports:
         if what not in found.out:
@@ -140,6 +139,8 @@ def in_(
             echo(f"{what} {'is in service again' if what in back else 'stays out of service'}")
             for each in trials[what]:
                 echo(f"  {'saw' if each.works else 'did not work'}  {each.seen}")
+            if not trials[what]:
+                echo("  no circuit of an optical switch leads to it, so nothing was tried")
     if len(back) < len(ports):
         raise typer.Exit(NO)
 
@@ -156,7 +157,8 @@ def _tried(
     of_each = {}
     for what in named:
         every = sorted(taken_along(testbed, ports_named(testbed, what)))
-        nics = [port for port in every if port.owner in testbed.servers]
+        cabling = testbed.cabling
+        nics = [p for p in every if p.owner in testbed.servers and cabling.ingress_of(p)]
         of_each[what] = nics or [port for port in every if port.owner in testbed.optical_switches]
     purpose = f"lightrig in {' '.join(named)}"
     names = set(testbed.optical_switches)
@@ -180,18 +182,6 @@ def _tried(
             what: [lab(lambda port=port: try_port(fabric, links, port)) for port in each]  # type: ignore[misc]
             for what, each in of_each.items()
         }
-
-
-def plan_lines(testbed: Testbed) -> list[str]:
-    """Return for each plan how many of its NIC ports are in service."""
-    from lightrig.testbeds.out_of_service import plan_sentences
-
-    return plan_sentences(testbed)
-
-
-def _stated(file: Any) -> Testbed:
-    with readable(file):
-        return load(file, quantities=names_in_files())
 
 
 def _row(testbed: Testbed, entry: Entry) -> dict[str, Any]:

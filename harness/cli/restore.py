@@ -17,7 +17,7 @@ from lightrig.harness.cli.common import (
     AsJson,
     File,
     give_up,
-    load_testbed,
+    load_stated,
     print_json,
 )
 from lightrig.harness.cli.lab import lab
@@ -66,7 +66,7 @@ def restore(
     if show + force + forget > 1:
         give_up("--show, --force and --forget exclude each other", BAD_INPUT)
     owners = [] if owner is None else [_account(owner)]
-    testbed = load_testbed(file)
+    testbed = load_stated(file)
     found = lab(lambda: saved.leftovers(testbed, owners))
     if show:
         _show(found.left, lab(lambda: _compared(testbed, found)), as_json=as_json)

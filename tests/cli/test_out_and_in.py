@@ -41,6 +41,9 @@ def test_no_circuit_is_made_with_the_port_and_what_was_found_is_restored(lab):
 def test_what_was_found_before_the_port_was_put_out_is_restored(lab):
     assert run("apply", lab.file, "crossed").exit_code == 0
     assert run("out", lab.file, "server1", "--because", "LAB-123").exit_code == 0
+    # Neither does a list that is wrong keep anything from being restored.
+    lab.file.with_suffix(".exceptions.yaml").write_text("out: {ocs: {}}\n", encoding="utf-8")
+    assert run("apply", lab.file, "straight").exit_code == 2
     assert run("restore", lab.file).exit_code == 0
     assert lab.switch.circuits() == LEFT | FOREIGN
 
@@ -109,3 +112,22 @@ def test_what_needs_whole_plans_is_inconclusive_before_anything_moves(lab):
         assert ended.exit_code == 3, ended.output
         assert "inconclusive: it needs whole plans" in ended.stderr
     assert lab.switch.circuits() == LEFT | FOREIGN
+
+
+def test_two_entries_for_one_port_and_a_port_that_no_circuit_reaches(tmp_path):
+    path = describe(tmp_path)
+    run("out", path, OUT, "server1", "--because", "LAB-123")
+    both = run("in", path, OUT, "--simulated")
+    assert both.exit_code == 2
+    assert "is out by another entry" in both.stderr
+    assert run("in", path, OUT, "server1", "--simulated").exit_code == 0
+    assert not path.with_suffix(".exceptions.yaml").exists()
+    packets = "\nfibers:\n  - server0.nic1 <-> tor\n"
+    text = path.read_text(encoding="utf-8").replace("\nfibers:\n", packets)
+    text = text.replace("switches:\n", "switches:\n  tor: {model: x, kind: packet, ports: 4}\n", 1)
+    nic = "nics: &nics {nic1: {netdev: ens9, rate: 100G}, nic0"
+    path.write_text(text.replace("nics: &nics {nic0", nic), encoding="utf-8")
+    run("out", path, "tor.1", "--because", "LAB-123")
+    back = run("in", path, "tor.1", "--simulated")
+    assert back.exit_code == 0, back.output
+    assert "nothing was tried" in back.stdout
