@@ -287,7 +287,7 @@ def _without_telemetry(testbed: Testbed) -> str:
 def _overheard(testbed: Testbed) -> str:
     """Return the reason for which datagrams between ports cannot be observed, or ""."""
     switches = testbed.switches.keys() - testbed.optical_switches.keys()
-    if switches and len(physical_ports(testbed)) < len(testbed.nic_ports):
+    if switches and len(physical_ports(testbed)) < len(testbed.working_ports):
         return (
             f"every port at {', '.join(sorted(switches))}, a bridge of the kernel, receives the "
             "datagrams of all others, a thousand a second each"

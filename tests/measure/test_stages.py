@@ -27,6 +27,7 @@ from lightrig.instruments.core.capabilities import LinkEvent
 from lightrig.instruments.simulated.world.ground_truth import GroundTruth
 from lightrig.instruments.switches.polatis.session import PatchOperation
 from lightrig.testbeds import Circuit, Link, Plan, Port
+from lightrig.testbeds.model import OutOfService
 
 MS = 1_000_000
 PORT = Port("server0", "nic0.p0")
@@ -143,7 +144,7 @@ def test_light_is_back_when_it_came_for_good_while_it_was_watched() -> None:
         truth.note("ocs.35", "light", up=up, at=Span(at, at))
     fabric: Any = SimpleNamespace(
         bench=SimpleNamespace(truth=truth, clock=SimpleNamespace(virtual=True)),
-        testbed=SimpleNamespace(name="lab", nic_ports=()),
+        testbed=SimpleNamespace(name="lab", working_ports=(), out=OutOfService()),
     )
 
     def closed(earliest: int, latest: int) -> bool:
@@ -293,7 +294,8 @@ def closed_with(*noted: tuple[str, str, bool, Span], virtual: bool = True) -> di
         truth.note(subject, stage, up=up, at=at)  # type: ignore[arg-type]
     bench = SimpleNamespace(truth=truth, clock=SimpleNamespace(virtual=virtual))
     ports = [SimpleNamespace(port=port) for port in ("a.p0", "b.p0", "c.p0")]
-    lab: Any = SimpleNamespace(bench=bench, testbed=SimpleNamespace(name="lab", nic_ports=ports))
+    testbed = SimpleNamespace(name="lab", working_ports=ports, out=OutOfService())
+    lab: Any = SimpleNamespace(bench=bench, testbed=testbed)
     found = list(closure_rows(UNEVEN, lab, 3))
     assert {(row.subject, row.time_ns) for row in found} <= {("lab", 5 * MS)}
     return {row.quantity.removeprefix("closure."): row.value for row in found}

@@ -13,6 +13,7 @@ from lightrig.harness.plugin.collection import DESELECTED, InstrumentSelection, 
 from lightrig.harness.plugin.keys import FILES, NO_TESTBED, TESTBEDS
 from lightrig.instruments.core.registry import NoDriverError
 from lightrig.testbeds import PlanPair, Port, Testbed, load
+from lightrig.testbeds.model import OutOfService
 
 
 def spec(kind: str) -> Any:
@@ -32,7 +33,8 @@ def lab_of(name: str = "opus", **more: Any) -> Any:
         "instruments": {}, "servers": {}, "nic_ports": [], "plans": {}, "system": "opus",
         "switches": {}, "optical_switches": {}, "only_namespaces": False,
     }  # fmt: skip
-    return SimpleNamespace(name=name, **{**given, **more})
+    given |= {"out": OutOfService(), **more}
+    return SimpleNamespace(name=name, working_ports=given["nic_ports"], **given)
 
 
 def server(namespace: bool = False, gpus: int = 0) -> Any:
@@ -224,6 +226,7 @@ def lab_named(name: str) -> Testbed:
     made = object.__new__(Testbed)
     object.__setattr__(made, "name", name)
     object.__setattr__(made, "plans", {"straight": f"plan of {name}"})
+    object.__setattr__(made, "out", OutOfService())
     return made
 
 
