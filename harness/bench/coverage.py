@@ -5,6 +5,7 @@ not come up in this process is known here besides, so that no later test waits f
 """
 
 import contextlib
+import hashlib
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 
@@ -13,7 +14,7 @@ from lightrig.testbeds import Link, Plan, Port, Testbed
 from lightrig.testbeds.out_of_service import ports_of_plan, without_ports
 
 MOST_LISTED = 8
-"""Ports of a set that are listed in a condition; of more their number is, and one of them."""
+"""Ports of a set that are listed in a condition; of more there is a digest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +43,10 @@ class Share:
     def condition(self) -> str:
         """The set of ports as a condition of rows: equal for equal sets alone."""
         listed = ", ".join(map(str, self.missing[:MOST_LISTED]))
-        more = len(self.missing) - MOST_LISTED
-        return f"{self.ports}, without {listed}{f' and {more} more' if more > 0 else ''}"
+        if (more := len(self.missing) - MOST_LISTED) > 0:
+            digest = hashlib.sha256(" ".join(map(str, self.missing)).encode()).hexdigest()
+            listed += f" and {more} more, {digest[:8]} in all"
+        return f"{self.ports}, without {listed}"
 
     def __str__(self) -> str:
         return f"{self.ports}; out: {self.reason}"
@@ -122,9 +125,9 @@ class Coverage:
         for end, far in ends:
             partners.setdefault(end, set()).add(far)
         dead = {port for ports in self._down.values() for port in ports}
-        dead |= {end for end, far in ends if far in self._working and end not in self._working}
+        dead |= {end for end, far in ends if far in self._working}
         dead |= {end for end, far in partners.items() if len(far) > 1}
-        return frozenset(dead)
+        return frozenset(dead - self._working)
 
     def forget(self) -> None:
         """Forget what is down: each test waits for it as if it were the first."""

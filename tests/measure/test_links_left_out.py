@@ -5,6 +5,7 @@ import datetime
 import pytest
 
 from lightrig.harness.bench import Fabric
+from lightrig.harness.bench.coverage import Share
 from lightrig.harness.bench.fabric import OutOfServiceError
 from lightrig.harness.measure.links import LINK_TIMEOUT, LinkObservation, LinksDownError
 from lightrig.harness.measure.reconfiguration import LOOK, bring_up
@@ -150,3 +151,31 @@ def test_no_circuit_with_a_port_on_the_list_is_made_and_none_is_waited_for(simul
         fabric.apply(stated.plans["first"])
     made = bench.switches["ocs"].circuits()
     assert not any(3 in circuit or 11 in circuit for circuit in made)
+
+
+def test_a_port_of_two_links_that_is_back_is_not_why_they_were_down(opened):
+    bench, fabric, _ = opened(LAB)
+    coverage = bench.coverage
+    of_port = [
+        one
+        for name in ("first", "second")
+        for one in fabric.links(fabric.plans[name])
+        if DEAD_PORT in (one.a, one.b)
+    ]
+    coverage.note_down(of_port)
+    assert coverage.dead_of(of_port) == {DEAD_PORT}
+    coverage.note_up(of_port[:1])
+    assert coverage.dead_of(of_port[1:]) == {
+        end for end in (of_port[1].a, of_port[1].b) if end != DEAD_PORT
+    }
+
+
+def test_sets_of_many_ports_are_different_conditions():
+    def share(*numbers):
+        missing = tuple(Port(f"server{number:02}", "nic0") for number in numbers)
+        return Share("ring", 30, 40, missing, "LAB-123").condition
+
+    many = range(10)
+    assert share(*many, 11) != share(*many, 12)
+    assert share(*many, 11) == share(*many, 11)
+    assert share(3, 5) == "30 of 40 ports, without server03.nic0, server05.nic0"
