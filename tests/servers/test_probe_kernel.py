@@ -206,3 +206,11 @@ def test_a_line_alone_has_its_own_bounds() -> None:
 def test_without_an_earliest_moment_there_is_none() -> None:
     assert LocalClock().narrowed([(1000, None, 9000)]) == [(None, 9000)]
     assert LocalClock().narrowed([]) == []
+
+
+def test_stamps_are_cut_to_a_microsecond() -> None:
+    """Written at 1,999 and 3,000 ns of both clocks, which agree; stamped at 1 and 3 us."""
+    (_, second) = LocalClock().narrowed([(1_000, 1_990, 2_100), (3_000, None, 9_000)])
+    earliest, latest = second
+    assert earliest is not None
+    assert earliest <= 3_000 <= latest
