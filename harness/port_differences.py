@@ -1,8 +1,7 @@
 """NIC ports as they are set: of all servers, and where ends of a link or versions differ."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import partial
 
 from lightrig.harness.bench import Bench
@@ -17,6 +16,7 @@ from lightrig.instruments.servers.ports.port_settings import (
 )
 from lightrig.testbeds import LightrigError, Link, Port, Testbed
 
+_FEC_FIX = "`ethtool --set-fec IF encoding NAME`: set both ends alike"
 _PAUSE = {True: "on", False: "off"}
 
 
@@ -48,29 +48,35 @@ def read_ports(bench: Bench) -> dict[Port, PortSettings]:
     return {port: settings for of_server in found for port, settings in of_server.items()}
 
 
-def read_encodings(bench: Bench, ports: Mapping[Port, PortSettings]) -> dict[Port, PortSettings]:
-    """Return the ports whose FEC was not known, and is now that their links are up, with it."""
-    unknown = [
-        spec
-        for spec in bench.testbed.nic_ports
-        if spec.port in ports and ports[spec.port].fec is None
-    ]
+def read_encodings(bench: Bench, ports: Collection[Port]) -> dict[Port, str]:
+    """Return the FEC of those of `ports` whose links are up and have one."""
 
-    def read(server: LinuxServer) -> dict[Port, PortSettings]:
-        found: dict[Port, PortSettings] = {}
-        for spec in unknown:
-            if spec.port.owner == server.name:
+    def read(server: LinuxServer) -> dict[Port, str]:
+        found: dict[Port, str] = {}
+        for spec in bench.testbed.nic_ports:
+            if spec.port.owner == server.name and spec.port in ports:
                 try:
                     fec = fec_in_use(server.nic, spec.netdev)
                 except LightrigError:
                     break  # its tests have failed, and named it
                 if fec is not None:
-                    found[spec.port] = replace(ports[spec.port], fec=fec)
+                    found[spec.port] = fec
         return found
 
     servers = [each for each in bench.servers.values() if isinstance(each, LinuxServer)]
     read_of = bench.clock.parallel(*(partial(read, each) for each in servers))
-    return {port: settings for of_server in read_of for port, settings in of_server.items()}
+    return {port: fec for of_server in read_of for port, fec in of_server.items()}
+
+
+def fec_differences(testbed: Testbed, encodings: Mapping[Port, str]) -> list[Finding]:
+    """Return the links whose ends use another FEC, as `port_differences` does."""
+    links = {link for plan in testbed.plans.values() for link in testbed.links(plan)}
+    return [
+        _differing(link, "FEC", encodings[link.a], encodings[link.b], _FEC_FIX)
+        for link in sorted(links)
+        if link.a in encodings and link.b in encodings
+        if encodings[link.a] != encodings[link.b]
+    ]
 
 
 def port_differences(
@@ -120,7 +126,7 @@ def _ends(link: Link, ports: Mapping[Port, PortSettings]) -> Iterator[Finding]:
             a.fec,
             b.fec,
             a.fec != b.fec,
-            "`ethtool --set-fec IF encoding NAME`: set both ends alike",
+            _FEC_FIX,
         ),
     ]
     # What one end tells, the other has to obey.
@@ -134,13 +140,17 @@ def _ends(link: Link, ports: Mapping[Port, PortSettings]) -> Iterator[Finding]:
     compared.append(("PFC of priority", *priorities, a.pfc != b.pfc, fix))
     for what, here, there, differ, fix in compared:
         if differ and here is not None and there is not None:
-            yield Finding(
-                SETTINGS,
-                f"{link.a} - {link.b}: {what} is {here} at {link.a} and {there} at {link.b}",
-                (str(link.a), str(link.b)),
-                _components("port", (str(link.a), str(link.b))),
-                next_step=fix,
-            )
+            yield _differing(link, what, here, there, fix)
+
+
+def _differing(link: Link, what: str, here: object, there: object, fix: str) -> Finding:
+    return Finding(
+        SETTINGS,
+        f"{link.a} - {link.b}: {what} is {here} at {link.a} and {there} at {link.b}",
+        (str(link.a), str(link.b)),
+        _components("port", (str(link.a), str(link.b))),
+        next_step=fix,
+    )
 
 
 def _pause(port: PortSettings) -> str | None:

@@ -12,12 +12,13 @@ from lightrig.harness.bench.kernel_messages import FAMILY, LOST, TOTAL
 from lightrig.harness.components import Components
 from lightrig.harness.doctor import examine_by_reading
 from lightrig.harness.doctor.expired import expired_exceptions
-from lightrig.harness.findings import SETTINGS, Finding
+from lightrig.harness.findings import Finding
 from lightrig.harness.host_limits import host_limits
 from lightrig.harness.measure.closure import unclosed
 from lightrig.harness.measure.port_counters import PortCounters
 from lightrig.harness.measure.recording import Recording, SimulatedRecording
 from lightrig.harness.port_differences import (
+    fec_differences,
     kernels,
     port_differences,
     read_encodings,
@@ -206,22 +207,23 @@ def closing_notes(bench: Bench, folder: Path) -> list[str]:
     Returns what is wrong and was not before. Raises `RecordError`.
     """
     name = bench.testbed.name
-    stored = load_ports(folder, name).get("ports", {})
-    ports = {
-        spec.port: PortSettings(**stored[str(spec.port)])
-        for spec in bench.testbed.nic_ports
-        if str(spec.port) in stored
-    }
-    read = read_encodings(bench, ports)
+    stored = load_ports(folder, name)
+    ports: dict[str, dict[str, Any]] = stored.get("ports", {})
+    of_testbed = {str(spec.port): spec.port for spec in bench.testbed.nic_ports}
+    encodings = {of_testbed[port]: one["fec"] for port, one in ports.items() if port in of_testbed}
+    read = read_encodings(bench, {port for port, fec in encodings.items() if fec is None})
     if not read:
         return []
-    _store_ports(bench, folder, ports | read)
+    for port, fec in read.items():
+        ports[str(port)]["fec"] = fec
+    store_ports(folder, name, stored)
+    of_links = {port: fec for port, fec in (encodings | read).items() if fec is not None}
     known = [Finding.of_document(one) for one in load_findings(folder, name) or ()]
     components = Components(bench.testbed)
     new = [
         one.located(components)
-        for one in port_differences(bench.testbed, ports | read, {})
-        if one.kind == SETTINGS and str(one) not in map(str, known)
+        for one in fec_differences(bench.testbed, of_links)
+        if str(one) not in map(str, known)
     ]
     store_findings(folder, name, [one.document() for one in (*known, *new)])
     return [one.evidence for one in new]

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from lightrig.harness.bench import Bench, Fabric, bind
-from lightrig.harness.record.run_folder import load_findings, load_ports
+from lightrig.harness.record.run_folder import load_findings, load_ports, store_ports
 from lightrig.harness.recorded_test import closing_notes, opening_notes
 from lightrig.testbeds import load
 from tests.campaigns.planted_worlds import Plant, Rewrite, planted
@@ -87,3 +87,16 @@ def test_links_that_are_down_tell_nothing_more(tmp_path: Path) -> None:
     with opened(tmp_path, OF_P1) as bench:
         assert closing_notes(bench, tmp_path) == []
         assert encodings(tmp_path) == {}
+
+
+def test_whatever_else_is_stored_of_a_port_stays(tmp_path: Path) -> None:
+    with opened(tmp_path) as bench:
+        document = {**load_ports(tmp_path, "lab")}
+        for one in document["ports"].values():
+            one |= {"pci": "16 GT/s x8", "of a later version": [1, 2]}
+        store_ports(tmp_path, "lab", document)
+        bring_up(bench, "part")
+        assert closing_notes(bench, tmp_path) == []
+        after = load_ports(tmp_path, "lab")["ports"]
+        assert after.pop("server0.nic0.p1")["fec"] == after.pop("server1.nic0.p1")["fec"] == "RS"
+        assert after == {name: document["ports"][name] for name in after}
