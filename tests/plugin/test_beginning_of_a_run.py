@@ -15,6 +15,7 @@ from lightrig.harness.plugin.ending import EndShield
 from lightrig.harness.plugin.keys import BENCHES, FILES, OPENED, RUN, TESTBEDS
 from lightrig.harness.record import RecordError
 from lightrig.testbeds import TestbedError
+from lightrig.testbeds.model import OutOfService
 
 
 class Beginning:
@@ -39,10 +40,9 @@ class Beginning:
         )  # fmt: skip
         self.run: Any = SimpleNamespace(folder=folder)
         parts = {
-            "load": lambda file, quantities: SimpleNamespace(
-                name=self.names[file], path=f"/{file}", timezone="Asia/Tokyo"
+            "described": lambda config, file: SimpleNamespace(
+                name=self.names[file], path=f"/{file}", timezone="Asia/Tokyo", out=OutOfService()
             ),
-            "names_in_files": lambda: "names",
             "is_worker": lambda config: self.worker,
             "make_stated_folder": lambda: self.noted.append("folder"),
             "ObservedRun": self._run,
@@ -52,6 +52,7 @@ class Beginning:
             "Events": SimpleNamespace(wanted=lambda config, run: ("events", run)),
         }
         names = (
+            "Parts",
             "Reports",
             "Outcomes",
             "Page",
@@ -109,6 +110,7 @@ def test_the_parts_of_a_run_are_registered_and_its_header_is_complete(begun: Beg
     outcomes, events = ("Outcomes", run), ("events", run)
     page = ("Page", run, outcomes)
     assert begun.registered == {
+        "lightrig-parts": ("Parts",),
         "lightrig-undecided": ("Undecided",),
         "lightrig-reports": ("Reports", "repeats"),
         "lightrig-faults": ("Faults",),
@@ -147,7 +149,7 @@ def test_a_worker_has_no_page_and_no_journal(begun: Beginning) -> None:
     kind, deselected = begun.config.stash[RUN]  # type: ignore[misc]
     begun.config.stash[DESELECTED] = {"opus": {"no NIC": 1}}  # type: ignore[dict-item]
     assert (kind, deselected()) == ("worker", {"opus": {"no NIC": 1}})  # type: ignore[operator]
-    parts = ["undecided", "reports", "faults", "timeouts", "worker"]
+    parts = ["parts", "undecided", "reports", "faults", "timeouts", "worker"]
     assert list(begun.registered) == [f"lightrig-{part}" for part in parts]
 
 
@@ -168,7 +170,7 @@ def test_a_run_that_cannot_begin_is_wrong_use(
     if how == "same names":
         begun.names["b.yaml"] = "opus"
     if how == "no file":
-        monkeypatch.setattr(session, "load", refuse)
+        monkeypatch.setattr(session, "described", refuse)
     text = {"same names": "two testbeds have the same name: opus, opus", "no file": "a.yaml"}
     with pytest.raises(pytest.UsageError, match=text.get(how, how)):
         session.pytest_configure(begun.config)

@@ -32,6 +32,7 @@ from lightrig.harness.record import Row
 from lightrig.harness.record.row import RowError
 from lightrig.instruments.core.capabilities import ModuleTelemetry, Restorable
 from lightrig.testbeds import LightrigError, PlanPair
+from lightrig.testbeds.model import OutOfService
 
 MS = 1_000_000
 
@@ -51,12 +52,13 @@ class Lab:
             not_restored=self.part("not restored"), judged=self.part("judged"),
         )  # fmt: skip
         self.testbed: Any = SimpleNamespace(
-            name="bench", notes=["a gate"], limits={}, path="f", lab_folder=Path("no-such-folder")
-        )
+            name="bench", notes=["a gate"], limits={}, path="f", lab_folder=Path("no-such-folder"),
+            plans={}, timezone=None, out=OutOfService(),
+        )  # fmt: skip
         self.bench: Any = SimpleNamespace(
             testbed=self.testbed, notes=["a late clock"], switches={"a": 1, "b": 2},
             in_process=False, close=self.part("closed"), world=None, simulated=frozenset(),
-            external=frozenset(), servers={},
+            external=frozenset(), servers={}, coverage=None,
             clock=SimpleNamespace(virtual=False, now=lambda: 77, parallel=lambda *_: []),
             instruments={}, roce_indices=SimpleNamespace(moved=dict),
         )  # fmt: skip

@@ -15,6 +15,7 @@ from lightrig.harness.plugin.keys import TESTBEDS
 from lightrig.harness.plugin.worker_run import INPUT, NOT_RESTORED, OUTPUT
 from lightrig.harness.plugin.workers import MainProcess, is_worker
 from lightrig.harness.record.journal_reading import part_path
+from lightrig.testbeds.model import OutOfService
 
 
 class Main:
@@ -31,7 +32,9 @@ class Main:
             note=lambda *given, **more: self.noted.append((*given, more)),
         )
         stash: Any = pytest.Stash()
-        stash[TESTBEDS] = [SimpleNamespace(name=name, path=name) for name in ("opus", "opus2")]
+        stash[TESTBEDS] = [
+            SimpleNamespace(name=name, path=name, out=OutOfService()) for name in ("opus", "opus2")
+        ]
         self.config: Any = SimpleNamespace(stash=stash, getoption=self.options.get)
         self.process = MainProcess(self.config, self.run)
 

@@ -37,6 +37,7 @@ def test_only_a_simulated_world_can_be_late(world: Any, kind: str) -> None:
             kernel=kernel,
             simulated=frozenset(),
             servers={},
+            coverage=None,
         ),
         SimpleNamespace(begin=lambda: None, record=lambda recording: None),
     )

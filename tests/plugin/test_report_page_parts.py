@@ -32,7 +32,9 @@ class Run:
             "sections": self._sections,
             "card_ids": lambda described, frame: {"a": f"card of {frame}", "x": "none"},
             "found_at_begin": lambda folder, described: "nothing" if folder == self.folder else "?",
-            "run_causes": lambda tests, _, frame, found: f"causes of {tests} {frame} {found}",
+            "run_causes": lambda tests, _, frame, found, parts: (
+                f"causes of {tests} {frame} {found}"
+            ),
             "document": lambda *given: self.documents.append(given) or "the page",
             "write_page": lambda *given: self.written.append(given),
             "banner": lambda problems: f"<{'; '.join(problems)}>",
@@ -50,7 +52,7 @@ class Run:
 
     def record(self) -> Any:
         self.records += 1
-        return SimpleNamespace(name="rows", tests="tests")
+        return SimpleNamespace(name="rows", tests="tests", header={})
 
     def _sections(self, record: Any, described: Any, frame: Any) -> str:
         if self.failing:
