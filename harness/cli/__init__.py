@@ -72,6 +72,10 @@ _CORE = {
     "note": Command(
         "Note what was done to a part of the lab.", 'testbeds/mine.yaml ocs.3 "cleaned"'
     ),
+    "known": Command(
+        "Enter a card of the nights as known until a date.",
+        'testbeds/mine.yaml no-light/ocs.3 --until 2026-12-12 --because "LAB-123"',
+    ),
     "history": Command(
         "Show a part of the lab over its nights, with notes.", "testbeds/mine.yaml ocs.9 --nights 5"
     ),

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from lightrig.harness.cli import completion
-from lightrig.harness.cli.common import BAD_INPUT, LAB_ERROR, AsJson, give_up, print_json
+from lightrig.harness.cli.common import BAD_INPUT, LAB_ERROR, NO, AsJson, give_up, print_json
 from lightrig.harness.cli.terminal import err, out
 from lightrig.testbeds import LightrigError
 
@@ -27,14 +27,29 @@ def report(
         Path, typer.Option("--results", metavar="DIR", help="Folder of runs.")
     ] = Path("results"),
     nights: Annotated[int, typer.Option(min=2, help="How many nights to look back.")] = 90,
+    message: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Write what is new on the page of the nights: cards that are new or have gone, "
+            "and known ones whose date has passed; nothing is written where there is none.",
+        ),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Make the pages of runs again from their records or, without RUN, the trend over nights.
 
-    Exit 0, 2 for a run that is not known, 3 for results that cannot be read or written.
+    With --message each card is told of once, and none that `lightrig known` covers. Exit 0, 1 if a
+    message was written, 2 for a run that is not known, 3 for results that cannot be read or
+    written.
     """
+    if message is not None and runs:
+        give_up("--message is about nights: name no run", BAD_INPUT)
     if not results.is_dir():
         give_up(f"{results}: no such folder; runs of pytest make it", BAD_INPUT)
+    if message is not None:
+        _message(results, nights, message, as_json=as_json)
+        return
     try:
         with err.status(f"{results}: drawing"):
             pages = [_run(results, run) for run in runs] if runs else [_nights(results, nights)]
@@ -45,6 +60,48 @@ def report(
     else:
         for page in pages:
             out.print(str(page), soft_wrap=True)
+
+
+def _message(results: Path, last: int, path: Path, *, as_json: bool) -> None:
+    """Write the page of the nights and, where there is something new, the message."""
+    from lightrig.harness.cli.known import entries_of
+    from lightrig.harness.record.places import appearing
+    from lightrig.harness.report.nights import judge_nights, write_page_of
+    from lightrig.harness.report.nights.messages import (
+        message_of,
+        read_state,
+        text_of,
+        write_state,
+    )
+
+    try:
+        state = read_state(results)
+        with err.status(f"{results}: reading"):
+            nights = judge_nights(results, last)
+            page = write_page_of(nights, results / "nights.html")
+        known, problems = entries_of(results)
+        found, after = message_of(nights, state, known)
+        if found.is_empty:
+            path.unlink(missing_ok=True)  # of another morning
+        else:
+            with appearing(path) as hidden:
+                hidden.write_text(text_of(found), "utf-8")
+        write_state(results, after)
+    except (LightrigError, OSError) as error:
+        give_up(str(error), LAB_ERROR)
+    for problem in problems:
+        err.print(problem, soft_wrap=True)
+    counts = {"new": len(found.new), "gone": len(found.cleared), "passed": len(found.passed)}
+    if as_json:
+        written = None if found.is_empty else str(path)
+        print_json([{"page": str(page), "message": written, **counts}])
+    elif found.is_empty:
+        out.print(f"{results}: nothing new")
+    else:
+        listed = ", ".join(f"{count} {word}" for word, count in counts.items() if count)
+        out.print(f"{path}: {listed}", soft_wrap=True)
+    if not found.is_empty:
+        raise typer.Exit(NO)
 
 
 def _nights(results: Path, nights: int) -> Path:

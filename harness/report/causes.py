@@ -30,6 +30,7 @@ from lightrig.harness.findings import (
 )
 from lightrig.harness.record import TestOutcome
 from lightrig.harness.record.run_folder import load_findings
+from lightrig.harness.report.card_names import card_name
 from lightrig.harness.report.frames import RunFrame, TestbedFrame, natural
 from lightrig.harness.report.markup import test_link
 from lightrig.harness.report.templates import render_macro
@@ -68,6 +69,15 @@ class Evidence:
         """The observation."""
         test = self.test.rpartition("::")[2]
         return f"{test} failed: {self.finding.evidence}" if test else self.finding.evidence
+
+    @property
+    def name(self) -> str:
+        """A name made of the finding's kind and components: each night the same, without spaces.
+
+        A test's failure without components has its test in their place.
+        """
+        parts = [*map(str, self.finding.components)]
+        return card_name(self.finding.kind, parts or [self.test.rpartition("::")[2] or "nowhere"])
 
     @property
     def size(self) -> str:
@@ -109,6 +119,11 @@ class Cause:
     def since(self) -> str:
         """Date of the first night, or empty."""
         return min((one.since for one in self.evidence if one.since), default="")
+
+    @property
+    def name(self) -> str:
+        """The name of its oldest part, which it keeps when others join."""
+        return min(self.evidence, key=lambda one: (one.since, one.name)).name
 
     @property
     def nights(self) -> int:

@@ -74,6 +74,7 @@ ELSEWHERE = {
     ". build/virtual-lab/environment": "needs the virtual lab",
     "* build/virtual-lab/*": "needs the virtual lab; .github/workflows/virtual-lab.yml",
     "pytest suites/test_soak.py *": "tests/runs/test_soaks.py",  # for three days
+    "lightrig known mine.yaml *": "tests/runs/test_messages_of_mornings.py",
     "lightrig results bundle *": "tests/cli/test_results_bundle.py",
     "lightrig replay *": "tests/cli/test_results_bundle.py",
     "make affected": "runs the tests of a whole checkout: tests/structure/test_affected.py",

@@ -23,23 +23,10 @@ from lightrig.harness.report.nights.stored_rules import stored_rules
 from lightrig.testbeds import Testbed, TestbedError
 from lightrig.testbeds.baselines import Baselines
 
-__all__ = ["NIGHTS", "JudgedNights", "judge_nights", "write_nights"]
+__all__ = ["NIGHTS", "JudgedNights", "judge_nights", "write_nights", "write_page_of"]
 
 NIGHTS = 90
 """Default number of nights that the page looks back."""
-
-
-def write_nights(results: str | Path, path: Path, last: int = NIGHTS) -> Path:
-    """Write the page of the `last` nights in `results` to `path`, and return that.
-
-    Links on the page lead to `runs/<run>/report.html` beside it. Raises `RecordError` if there
-    is nothing to show or the results cannot be read, `OSError` if the page cannot be written.
-    """
-    judged = judge_nights(results, last)
-    with appearing(path) as hidden:
-        page = nights_page(judged.history, judged.boards, judged.ended, judged.causes)
-        hidden.write_text(page, encoding="utf-8")
-    return path
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +41,23 @@ class JudgedNights:
     boards: Sequence[Board]
     ended: Sequence[LastNight]
     causes: Sequence[tuple[Board, Sequence[Cause]]]
+
+
+def write_nights(results: str | Path, path: Path, last: int = NIGHTS) -> Path:
+    """Write the page of the `last` nights in `results` to `path`, and return that.
+
+    Links on the page lead to `runs/<run>/report.html` beside it. Raises `RecordError` if there
+    is nothing to show or the results cannot be read, `OSError` if the page cannot be written.
+    """
+    return write_page_of(judge_nights(results, last), path)
+
+
+def write_page_of(judged: JudgedNights, path: Path) -> Path:
+    """Write the page of nights that were judged to `path`, and return that; raises `OSError`."""
+    with appearing(path) as hidden:
+        page = nights_page(judged.history, judged.boards, judged.ended, judged.causes)
+        hidden.write_text(page, encoding="utf-8")
+    return path
 
 
 def judge_nights(results: str | Path, last: int = NIGHTS) -> JudgedNights:
