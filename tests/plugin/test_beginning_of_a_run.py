@@ -57,6 +57,7 @@ class Beginning:
             "Outcomes",
             "Page",
             "Faults",
+            "Traces",
             "Timeouts",
             "Ends",
             "MainProcess",
@@ -114,6 +115,7 @@ def test_the_parts_of_a_run_are_registered_and_its_header_is_complete(begun: Beg
         "lightrig-undecided": ("Undecided",),
         "lightrig-reports": ("Reports", "repeats"),
         "lightrig-faults": ("Faults",),
+        "lightrig-traces": ("Traces",),
         "lightrig-timeouts": ("Timeouts",),
         "lightrig-outcomes": outcomes,
         "lightrig-page": page,
@@ -149,7 +151,7 @@ def test_a_worker_has_no_page_and_no_journal(begun: Beginning) -> None:
     kind, deselected = begun.config.stash[RUN]  # type: ignore[misc]
     begun.config.stash[DESELECTED] = {"opus": {"no NIC": 1}}  # type: ignore[dict-item]
     assert (kind, deselected()) == ("worker", {"opus": {"no NIC": 1}})  # type: ignore[operator]
-    parts = ["parts", "undecided", "reports", "faults", "timeouts", "worker"]
+    parts = ["parts", "undecided", "reports", "faults", "traces", "timeouts", "worker"]
     assert list(begun.registered) == [f"lightrig-{part}" for part in parts]
 
 

@@ -28,6 +28,7 @@ from lightrig.harness.plugin.keys import (
     OPENED,
     RUN,
 )
+from lightrig.harness.plugin.traces import TRAFFIC, Traces
 from lightrig.harness.record import Row
 from lightrig.harness.record.row import RowError
 from lightrig.instruments.core.capabilities import ModuleTelemetry, Restorable
@@ -68,8 +69,9 @@ class Lab:
         self.config: Any = SimpleNamespace(
             stash=stash,
             option=SimpleNamespace(instruments="auto", profile="quick"),
-            getoption={"seed": 9, "hold": 5}.get,
+            getoption={"seed": 9, "hold": 5, "traces": "none"}.get,
         )
+        stash[TRAFFIC] = Traces(self.config)
         self.settings: Any = SimpleNamespace(
             save_initial_state=self.part("save"), restore=self.part("restore"),
             restore_off=self.part("restore off"),
@@ -94,7 +96,8 @@ class Lab:
 def lab(monkeypatch: pytest.MonkeyPatch) -> Lab:
     made = Lab()
 
-    def bind(*given: object) -> Any:
+    def bind(*given: object, on_clock: None) -> Any:
+        assert on_clock is None  # nothing is kept
         made.part("bind")(*given)
         return made.bench
 
