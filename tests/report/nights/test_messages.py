@@ -86,7 +86,7 @@ def test_what_joins_a_known_card(parts: tuple[Evidence, ...], at: str, joined: l
 def nights(night: str, *causes: Cause) -> Any:
     board = SimpleNamespace(lab=SimpleNamespace(testbed="lab", simulated=True))
     return SimpleNamespace(
-        last=[SimpleNamespace(testbed="lab", night=night)], causes=[(board, causes)]
+        ended=[SimpleNamespace(testbed="lab", night=night)], causes=[(board, causes)]
     )
 
 
