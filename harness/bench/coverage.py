@@ -58,6 +58,7 @@ class Coverage:
 
     Attributes:
         testbed: the testbed, without what a person has listed.
+        is_strict: whether each test waits for all links, and goes on without none.
         is_partial: whether the running test measures the links that there are.
         looked: whether it has looked again at links that did not come up before.
         failures: findings of links that were first seen to be down in this test.
@@ -65,6 +66,7 @@ class Coverage:
     """
 
     testbed: Testbed
+    is_strict: bool = field(default=False, init=False)
     is_partial: bool = field(default=False, init=False)
     looked: bool = field(default=False, init=False)
     failures: list[Finding] = field(default_factory=list, init=False)

@@ -100,6 +100,9 @@ def bring_up(
     with `partly` only if no link is up.
     """
     coverage = fabric.bench.coverage
+    if coverage.is_strict:
+        coverage.forget()
+        partly = False
     # At first the whole plan is applied, to see whether they are back.
     coverage.is_partial = partly and coverage.looked and bool(coverage.part_of(fabric.links(plan)))
     stated = fabric.links(plan)

@@ -169,6 +169,8 @@ def bench(
         pytest.exit(str(error), LAB_ERROR)
     if (traffic := pytestconfig.stash[TRAFFIC].of(testbed)) is not None:
         traffic.opened(about_instruments(bound))
+    if pytestconfig.getoption("strict_links"):
+        bound.coverage.is_strict = True
     pytestconfig.stash[BENCHES][testbed.name] = bound
     pytestconfig.stash[OPENED][testbed.name] = opened
     if not bound.clock.virtual:

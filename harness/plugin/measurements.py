@@ -7,7 +7,7 @@ They put their rows into the recording of the test, which `measure` judges.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -28,23 +28,12 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture
-def bring_up(
-    fabric: Fabric, links: LinkObservation, pytestconfig: pytest.Config
-) -> Callable[..., frozenset[Link]]:
+def bring_up(fabric: Fabric, links: LinkObservation) -> Callable[..., frozenset[Link]]:
     """`bring_up(plan)`: apply a plan and wait until its links carry traffic; return them.
 
     `partly=True` goes on with those that there are; see `measure.reconfiguration.bring_up`.
     """
-    found = bound("bring_up", fabric, links)
-    if not pytestconfig.getoption("strict_links"):
-        return found
-
-    def strict(plan: Plan, *, partly: bool = False, **given: Any) -> frozenset[Link]:
-        fabric.bench.coverage.forget()
-        links_up: frozenset[Link] = found(plan, **given)
-        return links_up
-
-    return strict
+    return bound("bring_up", fabric, links)
 
 
 @pytest.fixture
