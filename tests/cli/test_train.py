@@ -139,7 +139,7 @@ def test_the_switches_are_restored_whatever_ends_the_script(trainer, ends, statu
         (("--parallel", "dp=0", "--", SCRIPT), "'dp=0' is not NAME=N"),
         (("--results", "loss (", "--", SCRIPT), "--results loss (: missing )"),
         (("--", "no/such.py"), "no/such.py: No such file or directory"),
-        (("--", "README.md"), "README.md: invalid decimal literal"),
+        (("--", "README.md"), "(README.md, line "),
     ],
 )
 def test_what_cannot_be_run_is_refused_before_the_lab_is_touched(trainer, arguments, says) -> None:

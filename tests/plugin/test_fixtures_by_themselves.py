@@ -72,6 +72,7 @@ class Lab:
             getoption={"seed": 9, "hold": 5, "traces": "none"}.get,
         )
         stash[TRAFFIC] = Traces(self.config)
+        self.request: Any = SimpleNamespace(session=SimpleNamespace(exitstatus=0))
         self.settings: Any = SimpleNamespace(
             save_initial_state=self.part("save"), restore=self.part("restore"),
             restore_off=self.part("restore off"),
@@ -121,7 +122,7 @@ def lab(monkeypatch: pytest.MonkeyPatch) -> Lab:
 
 
 def test_a_bench_is_bound_noted_restored_and_closed(lab: Lab) -> None:
-    steps = function_of(fixtures.bench)(lab.testbed, lab.config)
+    steps = function_of(fixtures.bench)(lab.request, lab.testbed, lab.config)
     assert next(steps) is lab.bench
     assert lab.noted == [
         ("bind", lab.testbed, "auto", 9, "run 7 of testbed bench", 5),
@@ -140,7 +141,7 @@ def test_a_bench_is_bound_noted_restored_and_closed(lab: Lab) -> None:
 
 
 def test_settings_that_are_not_restored_are_reported_at_the_end(lab: Lab) -> None:
-    steps = function_of(fixtures.bench)(lab.testbed, lab.config)
+    steps = function_of(fixtures.bench)(lab.request, lab.testbed, lab.config)
     next(steps)
     lab.failing["restore"] = LightrigError("laser is on")
     lab.noted.clear()
@@ -152,25 +153,25 @@ def test_settings_that_are_not_restored_are_reported_at_the_end(lab: Lab) -> Non
 def test_a_lab_that_cannot_be_saved_ends_the_run(lab: Lab) -> None:
     lab.failing["save"] = SavedStateError("damaged")
     with pytest.raises(pytest.exit.Exception, match="damaged") as ended:
-        next(function_of(fixtures.bench)(lab.testbed, lab.config))
+        next(function_of(fixtures.bench)(lab.request, lab.testbed, lab.config))
     assert (ended.value.returncode, lab.noted[-2:]) == (3, ["save", "closed"])
     assert lab.config.stash[BENCHES] == {}
     lab.failing["bind"] = LeaseConflictError("run 6 has it")
     with pytest.raises(pytest.exit.Exception, match="run 6 has it") as ended:
-        next(function_of(fixtures.bench)(lab.testbed, lab.config))
+        next(function_of(fixtures.bench)(lab.request, lab.testbed, lab.config))
     assert ended.value.returncode == 3
 
 
 def test_a_host_that_cannot_simulate_skips(lab: Lab) -> None:
     lab.failing["bind"] = UnsupportedHostError("no namespaces")
     with pytest.raises(pytest.skip.Exception, match="no namespaces"):
-        next(function_of(fixtures.bench)(lab.testbed, lab.config))
+        next(function_of(fixtures.bench)(lab.request, lab.testbed, lab.config))
 
 
 @pytest.fixture
 def steps(lab: Lab) -> Any:
     """The bench's fixture, begun."""
-    begun = function_of(fixtures.bench)(lab.testbed, lab.config)
+    begun = function_of(fixtures.bench)(lab.request, lab.testbed, lab.config)
     next(begun)
     lab.noted.clear()
     return begun

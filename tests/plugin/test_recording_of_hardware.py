@@ -68,7 +68,7 @@ def test_kernel_messages_of_hardware_are_counted(simulated: bool) -> None:
     names = frozenset(["server0"] if simulated else [])
     bench: Any = SimpleNamespace(
         world=None, testbed=SimpleNamespace(name="lab", limits={}), clock=clock, servers=servers,
-        simulated=names, kernel=KernelMessages(servers, clock),
+        simulated=names, kernel=KernelMessages(servers, clock), coverage=None,
     )  # fmt: skip
     counters: Any = SimpleNamespace(begin=lambda: None, record=lambda recording: None)
     test = RecordedTest(run, bench, "t.py::a", {}, print, counters, name="a")

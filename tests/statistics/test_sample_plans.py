@@ -129,7 +129,7 @@ def test_rates_of_simulated_tests():
         assert exact[1] == pytest.approx(fails, abs=0.01)
 
 
-PAGE = Path(__file__).parents[2] / "docs" / "statistics.md"
+PAGE = Path(__file__).parents[2] / "docs" / "appendix" / "sample-plans.md"
 
 
 @pytest.mark.parametrize(("name", "kept"), [("median", 0.5), ("p90", 0.9), ("p95", 0.95)])

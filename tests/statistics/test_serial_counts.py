@@ -121,7 +121,7 @@ def test_a_limit_is_printed_with_its_correlation():
 
 @pytest.mark.parametrize("rho", ["0.3", "0.6", "0.9"])
 def test_the_page_states_what_the_plans_for_a_correlation_are(rho):
-    page = (Path(__file__).parents[2] / "docs" / "statistics.md").read_text()
+    page = (Path(__file__).parents[2] / "docs" / "appendix" / "sample-plans.md").read_text()
     (row,) = re.findall(rf"^\| {rho} \| (\d+: .*) \|$", page, re.MULTILINE)
     stated = row.split(" | ")
     plan = two_stage_plan(0.5, 0.05, float(rho))
