@@ -19,7 +19,7 @@ PARALLEL := --numprocesses 3 --dist loadfile
 # Reasons for which a test may be skipped; CI names tests/allowed_skips.txt here.
 # WRITE_SKIPPED names a file for the skipped tests, which `make test-named` runs on another machine;
 # WRITE_FAILED one for a few failed tests, which .ci/again runs once more.
-SKIPS := $(if $(ALLOWED_SKIPS),--allowed-skips $(ALLOWED_SKIPS)) \
+SKIPS := $(if $(ALLOWED_SKIPS),--allowed-skips=$(ALLOWED_SKIPS)) \
          $(if $(WRITE_SKIPPED),--write-skipped $(WRITE_SKIPPED)) \
          $(if $(WRITE_FAILED),--write-failed $(WRITE_FAILED)) $(if $(JUNIT),--junit-xml $(JUNIT))
 FUZZ_SECONDS ?= 900
