@@ -16,6 +16,7 @@ import numpy.typing as npt
 import scipy
 
 from lightrig.harness.statistics.confirmation import CONFIRMING, LONGEST_RUN, p_of_run
+from lightrig.harness.statistics.heavy_tails import degrees_of_tails
 from lightrig.harness.statistics.nights import Yardstick, expect
 from lightrig.harness.statistics.precedents import PRECEDENT, deviations, share_of_nights
 from lightrig.harness.statistics.samples import Samples
@@ -211,6 +212,8 @@ class _Nights:
         scattered = [one for one in known if not one.is_of_copies]
         if len(scattered) < FEWEST_SERIES:
             scattered += self._of_kin(kin, most)
+        # Rare events give tails no distribution: for them precedents decide.
+        self._tail_df = math.inf if tails else self._degrees(kin, most)
         self._prior = _prior([one.spread for one in scattered], [one.df for one in scattered])
         self._earlier = [self._deviations(levels, most) for levels in family] if tails else []
 
@@ -259,6 +262,15 @@ class _Nights:
             last.is_of_copies,
         )
 
+    def _degrees(self, kin: Sequence[Samples], most: int) -> float:
+        """Return the degrees of freedom of the nights before, of the family and its kin."""
+        before = [
+            levels[: max(levels.size - self._length, 0)][-most:] for levels in (*self._family, *kin)
+        ]
+        if not self._ratio:
+            return degrees_of_tails(before)
+        return degrees_of_tails([np.log(each) for each in before if (each > 0).all()])
+
     def _of_kin(self, kin: Sequence[Samples], most: int) -> list[_Miss]:
         """Return the misses of the last nights of series that are like the family's."""
         found = [
@@ -284,7 +296,10 @@ class _Nights:
         df = prior_df + one.df
         spread = math.sqrt((prior_df * prior**2 + one.df * one.spread**2) / df)
         # Never less than its own: a noisy series of a quiet family keeps its scatter.
-        return Yardstick(max(spread, one.spread, one.floor), df)
+        spread = max(spread, one.spread)
+        if self._tail_df < df:  # of Student's t the scale is less than the standard deviation
+            df, spread = self._tail_df, spread * math.sqrt(1 - 2 / self._tail_df)
+        return Yardstick(max(spread, one.floor), df)
 
     def _p(self, one: _Miss) -> float:
         if one.is_of_copies:

@@ -7,6 +7,7 @@ import pytest
 import scipy
 
 from lightrig.harness.statistics.departures import find_departures
+from lightrig.harness.statistics.heavy_tails import FEWEST_NIGHTS
 
 ERROR = 1e-5
 """As on a page of a thousand series."""
@@ -220,9 +221,10 @@ def test_tails_of_rare_events_depart_at_most_at_the_stated_rate(nights):
     labs = [list(greatest(random, nights=nights)) for _ in range(100)]
     found = [find_departures(one, [0.0] * 16, TAIL, tails=True) for one in labs]
     assert sum(each is not None for one in found for each in one) == 0
-    # As medians they would: by the t statistic of nights that are taken for normal.
-    taken = [find_departures(one, [0.0] * 16, TAIL) for one in labs]
-    assert sum(each is not None for one in taken for each in one) >= 5
+    # With few nights nothing but the precedents tells that they are no surprise.
+    if nights < FEWEST_NIGHTS:
+        taken = [find_departures(one, [0.0] * 16, TAIL) for one in labs]
+        assert sum(each is not None for one in taken for each in one) >= 5
 
 
 def test_a_tail_farther_out_than_any_before_departs_beside_rare_events():
