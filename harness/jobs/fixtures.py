@@ -34,7 +34,11 @@ if TYPE_CHECKING:
 
 
 def pytest_lightrig_unavailable(fixture: str, testbed: Testbed) -> str | None:
-    """Return why a testbed has no RDMA, or no servers that run collectives."""
+    """Return why a testbed has no RDMA, no datagrams, or no servers that run collectives."""
+    if fixture == "measure_concurrent_datagrams":
+        from lightrig.harness.jobs.bench.loads import without_datagram_load
+
+        return without_datagram_load(testbed) or None
     if fixture == "rdma":
         from lightrig.harness.jobs.bench.rdma import without_rdma
 
@@ -154,15 +158,13 @@ def measure_concurrent_datagrams(
 ) -> Callable[[Plan], SharedLimits[Flow]]:
     """`measure_concurrent_datagrams(plan)`: datagrams both ways on each link, alone and at once.
 
-    Skips where servers are simulated, or ports have no address.
+    Skips where servers are simulated.
     """
-    from lightrig.harness.jobs.bench.loads import open_datagram_load, without_datagram_load
+    from lightrig.harness.jobs.bench.loads import open_datagram_load
     from lightrig.harness.jobs.measure.concurrent_load import measure_concurrent_load
 
     if simulated := sorted(bench.simulated & bench.testbed.servers.keys()):
         pytest.skip(f"simulated servers send no load of datagrams: {', '.join(simulated)}")
-    if why := without_datagram_load(bench.testbed):
-        pytest.skip(f"testbed {bench.testbed.name}: {why}")
 
     def measured(plan: Plan) -> SharedLimits[Flow]:
         with contextlib.closing(open_datagram_load(bench, plan)) as load:

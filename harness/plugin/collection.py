@@ -296,7 +296,15 @@ def _overheard(testbed: Testbed) -> str:
     return ""
 
 
+def _without_transceivers(testbed: Testbed) -> str:
+    """Whether a transceiver of a NIC port can be read; a namespace's port has none."""
+    servers = {name for name, spec in testbed.servers.items() if not spec.is_namespace}
+    ports = [one.port for one in testbed.nic_ports if one.port.owner in servers]
+    return "" if any(map(testbed.transceiver_of, ports)) else "no NIC port with a transceiver"
+
+
 _WITHOUT: Mapping[str, Callable[[Testbed], str]] = {
+    "measure_fiber_losses": _without_transceivers,
     "modules": _without_telemetry,
     "plan": _overheard,
     "transition": _overheard,
