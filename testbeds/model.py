@@ -33,7 +33,7 @@ from lightrig.testbeds.pmds import Pmd
 from lightrig.testbeds.simulation import Simulation
 
 if TYPE_CHECKING:
-    from lightrig.testbeds.exceptions import Entry
+    from lightrig.testbeds.exception_entry import Entry
 
 MOST_WAVELENGTHS = 8
 """The most that IEEE 802.3 has in one fiber (400GBASE-FR8 and LR8, clause 122)."""

@@ -28,12 +28,8 @@ from lightrig.harness.quantities.registry import names_in_files
 from lightrig.instruments.clock import wall_time
 from lightrig.testbeds import LightrigError, load
 from lightrig.testbeds.escaping import escape_line
-from lightrig.testbeds.exceptions import (
-    Entry,
-    change_exceptions,
-    exceptions_path,
-    load_exceptions,
-)
+from lightrig.testbeds.exception_entry import Entry
+from lightrig.testbeds.exceptions import change_exceptions, exceptions_path, load_exceptions
 from lightrig.testbeds.findings import did_you_mean
 
 Card = Annotated[

@@ -23,13 +23,8 @@ from lightrig.harness.cli.common import (
     print_json,
 )
 from lightrig.testbeds import LightrigError, Testbed
-from lightrig.testbeds.exceptions import (
-    Entry,
-    Exceptions,
-    change_exceptions,
-    load_exceptions,
-    ports_named,
-)
+from lightrig.testbeds.exception_entry import Entry
+from lightrig.testbeds.exceptions import Exceptions, change_exceptions, load_exceptions, ports_named
 from lightrig.testbeds.out_of_service import plan_sentences, taken_along, without
 
 if TYPE_CHECKING:

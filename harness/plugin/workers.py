@@ -26,7 +26,8 @@ from lightrig.harness.quantities.registry import names_in_files
 from lightrig.harness.record.journal_reading import part_path
 from lightrig.instruments.clock import wall_time
 from lightrig.testbeds import Testbed, load
-from lightrig.testbeds.exceptions import Entry, Exceptions, exceptions_path
+from lightrig.testbeds.exception_entry import Entry
+from lightrig.testbeds.exceptions import Exceptions, exceptions_path
 from lightrig.testbeds.out_of_service import with_exceptions, without
 
 if TYPE_CHECKING:

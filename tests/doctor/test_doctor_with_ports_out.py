@@ -7,7 +7,8 @@ from measure.test_links_left_out import DEAD, DEAD_PORT
 
 from lightrig.harness.doctor import examine
 from lightrig.testbeds import load
-from lightrig.testbeds.exceptions import Entry, change_exceptions
+from lightrig.testbeds.exception_entry import Entry
+from lightrig.testbeds.exceptions import change_exceptions
 from lightrig.testbeds.out_of_service import with_exceptions
 
 

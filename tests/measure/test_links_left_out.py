@@ -10,7 +10,8 @@ from lightrig.harness.bench.fabric import OutOfServiceError
 from lightrig.harness.measure.links import LINK_TIMEOUT, LinkObservation, LinksDownError
 from lightrig.harness.measure.reconfiguration import LOOK, bring_up
 from lightrig.testbeds import Port, load
-from lightrig.testbeds.exceptions import Entry, Exceptions
+from lightrig.testbeds.exception_entry import Entry
+from lightrig.testbeds.exceptions import Exceptions
 from lightrig.testbeds.out_of_service import without
 
 LAB = """

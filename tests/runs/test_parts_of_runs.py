@@ -13,7 +13,8 @@ from typer.testing import CliRunner
 from lightrig.harness.cli.app import application
 from lightrig.harness.record import Results
 from lightrig.testbeds import load
-from lightrig.testbeds.exceptions import Entry, change_exceptions
+from lightrig.testbeds.exception_entry import Entry
+from lightrig.testbeds.exceptions import change_exceptions
 
 MINE = """
 import pytest

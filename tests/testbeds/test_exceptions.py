@@ -11,8 +11,8 @@ import textwrap
 import pytest
 
 from lightrig.testbeds import TestbedError, load
+from lightrig.testbeds.exception_entry import Entry
 from lightrig.testbeds.exceptions import (
-    Entry,
     ExceptionsError,
     UnknownPartError,
     change_exceptions,
@@ -168,7 +168,8 @@ def test_a_link_and_a_named_pipe_are_refused(mine, tmp_path):
 _ADDS = """
 import datetime, sys
 from lightrig.testbeds import load
-from lightrig.testbeds.exceptions import Entry, change_exceptions
+from lightrig.testbeds.exception_entry import Entry
+from lightrig.testbeds.exceptions import (change_exceptions)
 mine = load(__import__("pathlib").Path(sys.argv[1]))
 print(flush=True)
 sys.stdin.readline()

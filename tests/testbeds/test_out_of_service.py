@@ -5,7 +5,8 @@ import datetime
 import pytest
 
 from lightrig.testbeds import load
-from lightrig.testbeds.exceptions import Entry, Exceptions
+from lightrig.testbeds.exception_entry import Entry
+from lightrig.testbeds.exceptions import Exceptions
 from lightrig.testbeds.out_of_service import plan_sentences, without
 
 THREE = """\

@@ -18,7 +18,7 @@ from lightrig.harness.record.places import appearing
 from lightrig.harness.report.causes import Cause, Evidence
 from lightrig.harness.report.nights import JudgedNights
 from lightrig.testbeds.escaping import escape_line
-from lightrig.testbeds.exceptions import Entry
+from lightrig.testbeds.exception_entry import Entry
 from lightrig.testbeds.json_text import from_json
 from lightrig.testbeds.plans import circuit_in, names_in
 from lightrig.testbeds.regular_files import read_regular

@@ -17,7 +17,7 @@ from lightrig.harness.report.nights.messages import (
     text_of,
     write_state,
 )
-from lightrig.testbeds.exceptions import Entry
+from lightrig.testbeds.exception_entry import Entry
 
 PORT = LabComponent("port", "server3.nic0.p1")
 FIBER = LabComponent("fiber", "server3.nic0.p1 -> ocs.8")
