@@ -16,6 +16,7 @@ from pathlib import Path
 
 from benchmarks.faulty_nights import plant
 from lightrig.harness.record import Results
+from lightrig.harness.record.journal import header_line, seal
 from lightrig.harness.report.nights import write_nights
 
 NOTES, NIGHTS = 100_000, 45
@@ -42,6 +43,15 @@ def write_notes(results: Path) -> None:
                 file.write(json.dumps(note) + "\n")
 
 
+def write_journals(results: Path) -> None:
+    """Write the journal of each run, which tells when it began."""
+    for rows in results.glob("rows/*/night=*/*.parquet"):
+        night = rows.parent.name.partition("=")[2]
+        header = {"run": rows.stem, "night": night, "started": f"{night}T01:30:00+00:00"}
+        journal = results / "runs" / rows.stem / "journal.jsonl"
+        journal.write_text(f"{seal(header_line(header))}\n", encoding="utf-8")
+
+
 def processor_time(work: Callable[[], object]) -> float:
     began = time.process_time()
     work()
@@ -52,6 +62,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as made:
         without, noted = Path(made, "without"), Path(made, "noted")
         plant(without, seed=0, nights=NIGHTS)
+        write_journals(without)
         shutil.copytree(without, noted)
         write_notes(noted)
         page = Path(made, "nights.html")

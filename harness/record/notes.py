@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 FOLDER = "notes"
 _SUFFIX = ".jsonl"
 _UNSAFE = re.compile(r"[^A-Za-z0-9_.-]")
+_HEAD = b'{"at_utc": "'
 _LONGEST = 4000
 """Characters of a note: an entry of a logbook, not a report."""
 
@@ -89,21 +90,28 @@ def add(results: Path, note: Note) -> Path:
     return folder / name
 
 
-def read_notes(place: Place) -> list[Note]:
+def read_notes(place: Place, since: str = "", until: str = "") -> list[Note]:
     """Return all notes of a place of results, the oldest first.
+
+    since, until: moments as of `Note.at_utc`, empty for none; notes from before or after may be
+    left out unread.
 
     A last line without its end is of a writer that was cut, and is left out. Raises `RecordError`
     for a line that is no note, with its file and number.
     """
+    begin, end = (_HEAD + each.encode() for each in (since, until or "~"))
     names = [name for name in place.files(FOLDER) if name.endswith(_SUFFIX)]
     notes = []
     for name, data in place.read(names).items():
         whole, _, _cut = data.rpartition(b"\n")
         lines = whole.splitlines()
-        notes += _parsed_at_once(lines) or [
-            _parsed(f"{place.name}/{name}:{number}", line)
-            for number, line in enumerate(lines, start=1)
-        ]
+        # Of a line as `add` writes it, what stands first is its time.
+        chosen = [each for each in lines if begin <= each <= end or not each.startswith(_HEAD)]
+        if chosen:
+            notes += _parsed_at_once(chosen) or [
+                _parsed(f"{place.name}/{name}:{number}", line)
+                for number, line in enumerate(lines, start=1)
+            ]
     return sorted(notes, key=_AT)
 
 

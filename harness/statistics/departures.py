@@ -10,6 +10,7 @@ show together makes up for few nights.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -212,17 +213,21 @@ class _Nights:
         scattered = [one for one in known if not one.is_of_copies]
         if len(scattered) < FEWEST_SERIES:
             scattered += self._of_kin(kin, most)
-        # Rare events give tails no distribution: for them precedents decide.
-        self._tail_df = math.inf if tails else self._degrees(kin, most)
+        self._kin, self._most = kin, most
         self._prior = _prior([one.spread for one in scattered], [one.df for one in scattered])
         self._earlier = [self._deviations(levels, most) for levels in family] if tails else []
 
     def departure(self, at: int, error: float) -> Departure | None:
         """Return the departure of all of these nights of a series to one side, if there is one."""
+        found = self._departure(at, error, math.inf)
+        # Few series depart as normal ones: only for them it matters how heavy the tails are.
+        return None if found is None else self._departure(at, error, self._tail_df)
+
+    def _departure(self, at: int, error: float, tail_df: float) -> Departure | None:
         nights = [one for one in self._misses[at] if one is not None and not one.is_none]
         if len(nights) < self._length or len({one.miss > 0 for one in nights}) > 1:
             return None
-        of_nights = [self._p(one) for one in nights]
+        of_nights = [self._p(one, tail_df) for one in nights]
         p = p_of_run(of_nights)
         last = nights[0]
         if last.is_of_copies:  # the nights before agree by chance once, not once a night
@@ -245,7 +250,7 @@ class _Nights:
             return None
         found: float | None = None
         if not last.is_of_copies:
-            found = self._yardstick(last).found(error / 2, POWER)
+            found = self._yardstick(last, self._tail_df).found(error / 2, POWER)
             found = found if math.isfinite(found) else None
             # A tail that has a precedent is no surprise: what lies further out has none.
             if self._tails and found is not None:
@@ -254,7 +259,7 @@ class _Nights:
         return Reach(
             self._level(last.expected),
             float(self._family[at][-1]),
-            1.0 if last.is_none else self._p(last),
+            1.0 if last.is_none else self._p(last, self._tail_df),
             last.df + 1,
             *self._interval(last),
             None if found is None else self._level(last.expected + found),
@@ -262,10 +267,14 @@ class _Nights:
             last.is_of_copies,
         )
 
-    def _degrees(self, kin: Sequence[Samples], most: int) -> float:
-        """Return the degrees of freedom of the nights before, of the family and its kin."""
+    @cached_property
+    def _tail_df(self) -> float:
+        """Degrees of freedom of the nights before, of the family and its kin."""
+        if self._tails:  # rare events give them no distribution: precedents decide
+            return math.inf
         before = [
-            levels[: max(levels.size - self._length, 0)][-most:] for levels in (*self._family, *kin)
+            levels[: max(levels.size - self._length, 0)][-self._most :]
+            for levels in (*self._family, *self._kin)
         ]
         if not self._ratio:
             return degrees_of_tails(before)
@@ -291,25 +300,25 @@ class _Nights:
         before = levels[: max(levels.size - self._length, 0)][-most:]
         return deviations(np.log(before) if self._ratio else before)
 
-    def _yardstick(self, one: _Miss) -> Yardstick:
+    def _yardstick(self, one: _Miss, tail_df: float) -> Yardstick:
         prior_df, prior = self._prior
         df = prior_df + one.df
         spread = math.sqrt((prior_df * prior**2 + one.df * one.spread**2) / df)
         # Never less than its own: a noisy series of a quiet family keeps its scatter.
         spread = max(spread, one.spread)
-        if self._tail_df < df:  # of Student's t the scale is less than the standard deviation
-            df, spread = self._tail_df, spread * math.sqrt(1 - 2 / self._tail_df)
+        if tail_df < df:  # of Student's t the scale is less than the standard deviation
+            df, spread = tail_df, spread * math.sqrt(1 - 2 / tail_df)
         return Yardstick(max(spread, one.floor), df)
 
-    def _p(self, one: _Miss) -> float:
+    def _p(self, one: _Miss, tail_df: float) -> float:
         if one.is_of_copies:
             return 1 / (one.df + 2)  # `df` is one less than the nights before
-        return 2 * self._yardstick(one).tail(abs(one.miss))
+        return 2 * self._yardstick(one, tail_df).tail(abs(one.miss))
 
     def _interval(self, one: _Miss) -> tuple[float, float]:
         reach = 0.0
         if not one.is_of_copies:
-            reach = self._yardstick(one).reach((1 - CONFIDENCE) / 2)
+            reach = self._yardstick(one, self._tail_df).reach((1 - CONFIDENCE) / 2)
         value = one.expected + one.miss
         return self._level(value - reach), self._level(value + reach)
 

@@ -1,5 +1,6 @@
 """The trend of every quantity over nights, for each testbed, as one page."""
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +15,7 @@ from lightrig.harness.report.nights.last_night import LastNight, last_nights
 from lightrig.harness.report.nights.last_night_departures import find_series_departures
 from lightrig.harness.report.nights.night_causes import night_causes, with_shared_switches
 from lightrig.harness.report.nights.nights_page import nights_page
-from lightrig.harness.report.nights.note_marks import note_marks
+from lightrig.harness.report.nights.note_marks import moments_of_nights, note_marks
 from lightrig.harness.report.nights.overview import Board
 from lightrig.harness.report.nights.series import History, Lab, read
 from lightrig.harness.report.nights.series_changes import LabChange, events, find_series_changes
@@ -80,7 +81,10 @@ def judge_nights(results: str | Path, last: int = NIGHTS) -> JudgedNights:
     found = find_series_changes(history.labs)
     runs = [facts for facts in Results(results).runs() if not facts.by_hand]
     starts = {facts.run: start_of(facts.header) for facts in runs}
-    notes, unread = _notes(Results(results))
+    notes, unread = _notes(Results(results), moments_of_nights(history.labs, starts))
+    of_testbeds: defaultdict[str, list[Note]] = defaultdict(list)
+    for note in notes:
+        of_testbeds[note.testbed].append(note)
     rules, unreadable = _rules(Results(results), runs, history.labs)
     departures = find_series_departures(history.labs, rules)
     newest = [_described(lab, descriptions) for lab in history.labs]
@@ -89,7 +93,7 @@ def judge_nights(results: str | Path, last: int = NIGHTS) -> JudgedNights:
             index,
             history,
             lab,
-            _with_notes(lab, events_of_labs, notes, starts, unread),
+            _with_notes(lab, events_of_labs, of_testbeds[lab.testbed], starts, unread),
             tuple(found[index]),
             tuple(departures[index]),
             described.limits if (described := newest[index]) else {},
@@ -126,10 +130,15 @@ def _with_notes(
     return tuple(sorted(found, key=lambda each: each.night))
 
 
-def _notes(results: Results) -> tuple[list[Note], str]:
-    """Return the notes of a lab, or why they cannot be read: the page is more than they are."""
+def _notes(results: Results, nights: Sequence[str]) -> tuple[list[Note], str]:
+    """Return the notes from between nights, or why there are none: the page is more than they are.
+
+    nights: when they began, as notes state times, the oldest first.
+    """
+    if not nights:
+        return [], ""
     try:
-        return read_notes(results.place), ""
+        return read_notes(results.place, nights[0], nights[-1]), ""
     except RecordError as error:
         return [], f"the notes cannot be read: {error}"
 

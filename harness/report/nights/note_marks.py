@@ -18,21 +18,24 @@ _LONGEST = 120
 def note_marks(lab: Lab, notes: Iterable[Note], starts: Mapping[str, Start]) -> list[LabChange]:
     """Return one event for each night that is the first after some notes of its testbed.
 
-    starts: when runs began, by name. A note before the first night marks none, and one after the
-    last night has not been measured yet.
+    notes: of that testbed, the oldest first. starts: when runs began, by name. A note before the
+    first night marks none, and one after the last night has not been measured yet.
     """
     began = [_began(runs, starts) for runs in lab.runs]
     known = [(at, night) for night, at in enumerate(began) if at]
     found: dict[int, list[Note]] = {}
     place = 0
     for note in notes:  # the oldest first, as nights are
-        if note.testbed != lab.testbed:
-            continue
         while place < len(known) and known[place][0] <= note.at_utc:
             place += 1
         if 0 < place < len(known):
             found.setdefault(known[place][1], []).append(note)
     return [LabChange(night, "note", _text(of_night)) for night, of_night in found.items()]
+
+
+def moments_of_nights(labs: Iterable[Lab], starts: Mapping[str, Start]) -> list[str]:
+    """Return when the nights of all labs began, as notes state times, the oldest first."""
+    return sorted(filter(None, (_began(runs, starts) for lab in labs for runs in lab.runs)))
 
 
 def _began(runs: Sequence[str], starts: Mapping[str, Start]) -> str:

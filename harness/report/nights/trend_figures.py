@@ -4,6 +4,7 @@ Marks differ by form as well as by colour: a change is a solid line with a trian
 up or down, a drift a sloping dashed one, an event a dotted line with a letter.
 """
 
+import functools
 from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
@@ -191,17 +192,32 @@ def _missing(plot: Plot, missing: Numbers, y: Axis) -> None:
 
 
 def _events(plot: Plot, y: Axis, events: Sequence[LabChange]) -> None:
+    marked = _marked(tuple(events))
+    if not marked:
+        return
+    across, _ = plot.places([night - 0.5 for night, _, _ in marked], [y.low] * len(marked))
+    _, (top, bottom) = plot.places([0.0, 0.0], [y.high, y.low])
+    for x, (_, title, name) in zip(across, marked, strict=True):
+        plot.add(
+            f'<g class="ln-event"><title>{title}</title>'
+            f'<path d="M{x:.1f} {top:.1f}V{bottom:.1f}"/>{word(x, bottom - 3, name, "middle")}</g>'
+        )
+
+
+@functools.lru_cache(maxsize=32)
+def _marked(events: tuple[LabChange, ...]) -> Sequence[tuple[int, str, str]]:
+    """Return each night with events, their texts and their letters; all figures of a lab ask it."""
     names: dict[int, list[tuple[str, LabChange]]] = {}
     for letter, event in zip(letters(len(events)), events, strict=True):
         names.setdefault(event.night, []).append((letter, event))
-    for night, found in names.items():
-        (x, _), (top, bottom) = plot.places([night - 0.5] * 2, [y.high, y.low])
-        titles = "; ".join(event.text for _, event in found)
-        name = "".join(letter for letter, _ in found)
-        plot.add(
-            f'<g class="ln-event"><title>{text(titles)}</title>'
-            f'<path d="M{x:.1f} {top:.1f}V{bottom:.1f}"/>{word(x, bottom - 3, name, "middle")}</g>'
+    return [
+        (
+            night,
+            text("; ".join(event.text for _, event in found)),
+            "".join(letter for letter, _ in found),
         )
+        for night, found in names.items()
+    ]
 
 
 def _changes(plot: Plot, y: Axis, series: NightSeries, moved: SeriesChange) -> None:
