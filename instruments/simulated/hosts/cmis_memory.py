@@ -9,7 +9,8 @@ import struct
 from collections.abc import Iterator
 from statistics import NormalDist
 
-from lightrig.instruments.simulated.hosts.host_ports import SimulatedPort
+from lightrig.instruments.simulated.hosts.cmis_module import LANES
+from lightrig.instruments.simulated.hosts.host_ports import SFF_8636, SimulatedPort
 
 _PAGE = 128
 _IDENTIFIER = 0x18
@@ -21,8 +22,27 @@ ESNR, ESNR_HOST = 5, 6
 BER_LEAST, BER_GREATEST, BER_AVERAGE, BER_NOW, BER_NOW_HOST = 9, 11, 13, 15, 16
 
 
+def read(port: SimulatedPort, number: int, offset: int, length: int) -> bytes | None:
+    """Read a part of a module's memory, by CMIS or SFF-8636; None where it has none there.
+
+    Flags that are read are cleared.
+    """
+    cmis = port.spec.lanes == LANES
+    if port.spec.transceiver is None or (number and (not cmis or offset < _PAGE)):
+        return None
+    memory = page(port, number) if cmis else bytes([SFF_8636]) + bytes(2 * _PAGE - 1)
+    found = memory[offset : offset + length]
+    changing = port.module_memory(number, offset, length)
+    if changing is None:
+        return found
+    return bytes(a | b for a, b in zip(found, changing, strict=True))
+
+
 def page(port: SimulatedPort, number: int) -> bytes:
-    """Return 256 bytes: the lower half of page 0 and the upper half of page `number`."""
+    """Return 256 bytes: the lower half of page 0 and the upper half of page `number`.
+
+    Without what changes with the light and by the host's controls: `read` has it.
+    """
     lower = bytearray(_PAGE)
     lower[:4] = _IDENTIFIER, 0x52, 0x00, 0x07  # CMIS 5.2, paged memory, module ready
     upper = bytearray(_PAGE)

@@ -11,6 +11,9 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from lightrig.instruments.clock import Clock
+from lightrig.instruments.simulated.hosts.cmis_module import LANES as CMIS_LANES
+from lightrig.instruments.simulated.hosts.cmis_module import PAGES as CMIS_PAGES
+from lightrig.instruments.simulated.hosts.cmis_module import RX_LOL, RX_LOS, CmisModule
 from lightrig.instruments.simulated.world.carriers import shares_of_lanes
 from lightrig.instruments.simulated.world.links import LinkTimeline, NicLinks
 from lightrig.instruments.simulated.world.randomness import Chance, Stream
@@ -68,6 +71,10 @@ class HostPort:
         """Lanes whose light shares the fiber of this port; each other one has its own fiber."""
         stated = self.transceiver.wavelengths if self.transceiver else None
         return min(stated or 1, self.lanes_in_use)
+
+
+SFF_8636, SFF_LOS, SFF_LOL = 0x11, 3, 5
+"""Identifier of a QSFP28; its bytes of loss of signal and of lock, receiver in the low half."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,6 +197,38 @@ class SimulatedPort:
             [10 ** (0.02 * normal()) for _ in lanes],
             [10 ** (0.03 * normal()) for _ in lanes],
         )
+
+    @functools.cached_property
+    def module(self) -> CmisModule:
+        """What changes in its transceiver, from when that is first asked for.
+
+        Probe and ethtool read the same one, so that each clears the flags that the other would see.
+        """
+        lit, draws = self._timeline.heard is not None, self._chance.stream(f"{self.spec.port}/cmis")
+        self._timeline.receivers.append(self._receive)
+        return CmisModule(draws, self._clock.now(), lit=lit)
+
+    def _receive(self, at: int, lit: bool) -> None:
+        self.module.light(at, lit=lit, before=self._links.firmware_up(self.spec.port, at))
+
+    def module_memory(self, page: int, offset: int, length: int) -> bytes | None:
+        """Read a page of its transceiver now, where that changes; None for any other part of it.
+
+        Flags that are read are cleared. CMIS has eight lanes, SFF-8636 four or fewer.
+        """
+        now = self._clock.now()
+        if self.spec.transceiver is None:
+            return None
+        if self.spec.lanes == CMIS_LANES:
+            return self.module.read(page, offset, length, now) if page in CMIS_PAGES else None
+        if page or offset + length <= SFF_LOS or offset > SFF_LOL:
+            return None
+        memory = bytearray(128)
+        memory[0] = SFF_8636
+        for place, flag in ((SFF_LOS, RX_LOS), (SFF_LOL, RX_LOL)):
+            if offset <= place < offset + length and self.module.take_flag(flag, now):
+                memory[place] = (1 << self.spec.lanes_in_use) - 1 & 0x0F
+        return bytes(memory[offset : offset + length])
 
     @property
     def ber(self) -> float:

@@ -34,9 +34,6 @@ _OF_THE_SHELL = frozenset({"cat", "grep", "readlink", "rm", "command", "env"})
 ModuleJson = Literal["none", "repeating", "renamed"]
 """Version of `ethtool --json -m`: before it existed, as first released, as repaired."""
 
-_CMIS_LANES = 8
-_HALF_PAGE = 128
-
 _MS = 1_000_000
 _TOOK = {"module": 60 * _MS, "mlxlink": 350 * _MS, "ethtool": 2 * _MS}
 """Run times in ns; guesses: reading a module's memory is slow, mlxlink slower."""
@@ -246,11 +243,10 @@ class HostTools:
         stated = dict(zip(arguments[::2], arguments[1::2], strict=True))
         page, offset = (int(stated.get(key, "0"), 0) for key in ("page", "offset"))
         length = int(stated.get("length", "128"), 0)
-        cmis = port.spec.lanes == _CMIS_LANES
-        if port.spec.transceiver is None or (page and (not cmis or offset < _HALF_PAGE)):
+        memory = cmis_memory.read(port, page, offset, length)
+        if memory is None:
             raise _Failure(1, "netlink error: Input/output error\n")
-        memory = cmis_memory.page(port, page) if cmis else b"\x11" + bytes(2 * _HALF_PAGE - 1)
-        return ethtool_format.dump(memory[offset : offset + length], offset)
+        return ethtool_format.dump(memory, offset)
 
     # ------------------------------------------------------------------------- mlxlink
 

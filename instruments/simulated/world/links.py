@@ -24,7 +24,12 @@ class Transition(NamedTuple):
 
 
 class LinkTimeline:
-    """Transitions of one port's link in order of time, planned ones included."""
+    """Transitions of one port's link in order of time, planned ones included.
+
+    Attributes:
+        receivers: are called with the time at which light comes or goes, and whether it came, once
+            what follows for the link is planned.
+    """
 
     def __init__(self, name: str, draws: Stream) -> None:
         self.name = name
@@ -34,6 +39,7 @@ class LinkTimeline:
         self.transitions: list[Transition] = []
         self.up: dict[str, bool] = {"firmware": False, "carrier": False, "datagram": False}
         self.listeners: list[Callable[[], None]] = []
+        self.receivers: list[Callable[[int, bool], None]] = []
 
     def is_up(self, stage: str, now: int) -> bool:
         """Whether the link is up in `stage` at `now`."""
@@ -81,6 +87,15 @@ class NicLinks:
             self.part(port, partner, at)
         if source is not None and self.timeline(source).heard == port:
             self.join(min(port, source), max(port, source), at)
+        for receiver in end.receivers:
+            receiver(at, source is not None)
+
+    def firmware_up(self, port: Port, after: int) -> int:
+        """Return when firmware is up after a moment: as planned, or no earlier than it would be."""
+        for at, stage, up, _ in self.timeline(port).transitions:
+            if stage == "firmware" and up and at >= after:
+                return at
+        return after + self._is.bring_up.mean // 2
 
     def part(self, port: Port, partner: Port, at: int) -> None:
         """Plan that the link of two ports goes down: one has no light from `at` on."""
