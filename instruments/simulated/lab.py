@@ -15,6 +15,7 @@ from lightrig.instruments.clock.virtual import VirtualClock
 from lightrig.instruments.simulated.faults.lab_faults import LabFaults
 from lightrig.instruments.simulated.faults.running_faults import RunningFaults
 from lightrig.instruments.simulated.faults.wire_faults import FaultInjector
+from lightrig.instruments.simulated.hosts import cmis_memory
 from lightrig.instruments.simulated.hosts.host_ports import HostPort, PortLight, SimulatedPort
 from lightrig.instruments.simulated.hosts.host_shell import HostShell, ShellTools
 from lightrig.instruments.simulated.hosts.host_tools import TOOLS, HostSoftware, HostTools
@@ -288,6 +289,7 @@ class SimulatedLab(World):
                 server_clock,
                 simulation.network.delay,
                 self._probes,
+                lambda port, *place: cmis_memory.read(self.roster[port], *place),
             )
 
         self.injectors[spec.name] = FaultInjector(self.clock)

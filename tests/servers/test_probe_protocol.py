@@ -259,6 +259,38 @@ def test_ports(probe: Probe) -> None:
         assert described["carrier"] is False
 
 
+def test_modules_are_read_until_their_readings_are_asked_for(probe: Probe) -> None:
+    place = [0x50, 0, 3, 1]
+    reading = probe.ask("module", port=PORTS[0], read=place)["reading"]
+    assert reading[:5] == [PORTS[0], *place]
+    assert probe.ask("module_readings") == {"readings": []}
+    places = [place, [0x50, 0x11, 128, 26]]
+    probe.ask("read_modules", ports=dict.fromkeys(PORTS, places), period_ns=1_000_000)
+    probe.clock.sleep(200_000_000)
+    readings = probe.ask("module_readings")["readings"]
+    assert probe.ask("module_readings") == {"readings": []}
+    wanted = [[port, *each] for port in PORTS for each in places]
+    assert len(readings) >= len(wanted)
+    for number, (*what, start, end, text, problem) in enumerate(readings):
+        assert what == wanted[number % len(wanted)]
+        assert type(start) is type(end) is int
+        assert start <= end
+        assert (text is None) == bool(problem)  # a pair of virtual devices has no modules
+        assert text is None or len(text) == 2 * what[4]
+    moments = [at for one in readings for at in one[5:7]]
+    assert moments == sorted(moments)
+
+
+def test_reads_of_modules_that_are_refused(probe: Probe) -> None:
+    assert probe.refusal("module", port="ens9", read=[0x50, 0, 3, 1]) == "unknown_port"
+    many = {"ens9": [[0x50, 0, 3, 1]]}
+    assert probe.refusal("read_modules", ports=many, period_ns=1) == "unknown_port"
+    for bad in ([0x50, 0, 3], [0x50, 0, 3, 300], "page 0", None):
+        assert probe.refusal("module", port=PORTS[0], read=bad) == "bad_request"
+        ports = {PORTS[0]: [bad]}
+        assert probe.refusal("read_modules", ports=ports, period_ns=1) == "bad_request"
+
+
 def test_the_state_when_the_watch_begins(rig: Rig) -> None:
     dark = {"carrier": False, "firmware": None}
     assert rig.here.watch(*PORTS) == {"state": dict.fromkeys(PORTS, dark), "tokens": {}}

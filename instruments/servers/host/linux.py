@@ -16,6 +16,8 @@ from lightrig.instruments.core.capabilities import (
     KernelReading,
     LateDatagram,
     LinkEvent,
+    ModulePlace,
+    ModuleReading,
     PortWatch,
     Settled,
     Stage,
@@ -67,6 +69,7 @@ PROBE = Program(
         "probe_events",
         "probe_kernel",
         "probe_links",
+        "probe_modules",
         "probe_datagrams",
         "probe",
     ),
@@ -288,6 +291,40 @@ class LinuxServer:
             return kernel_lines(answer, log.local, self._clocks)
         except (KeyError, ValueError, TypeError) as error:
             raise log.run.garbled("no kernel messages", request, answer) from error
+
+    def read_module(self, netdev: str, place: ModulePlace) -> ModuleReading:
+        """Read one place of a module's memory; see `HasModuleReads`."""
+        request = self._submit("module", {"port": netdev, "read": list(place)})
+        answer = request.result()
+        return self._module_readings(request, [answer.get("reading")])[0]
+
+    def begin_module_reads(
+        self, ports: Mapping[str, Sequence[ModulePlace]], *, period: int
+    ) -> None:
+        """Read places of modules over and over; see `HasModuleReads`."""
+        places = {netdev: [list(place) for place in of] for netdev, of in ports.items()}
+        self._submit("read_modules", {"ports": places, "period_ns": period}).result()
+
+    def end_module_reads(self) -> tuple[ModuleReading, ...]:
+        """Read modules no more, and return what was read; see `HasModuleReads`."""
+        request = self._submit("module_readings", {})
+        answer = request.result()
+        return self._module_readings(request, answer.get("readings"))
+
+    def _module_readings(self, request: ProgramRequest, found: Any) -> tuple[ModuleReading, ...]:
+        try:
+            return tuple(
+                ModuleReading(
+                    netdev,
+                    ModulePlace(*place),
+                    self._clocks.span(start, end),
+                    None if text is None else bytes.fromhex(text),
+                    problem,
+                )
+                for netdev, *place, start, end, text, problem in found
+            )
+        except (ValueError, TypeError) as error:
+            raise request.run.garbled("no readings of modules", request, {}) from error
 
     def _open_kernel(self) -> "tuple[_KernelLog, ProgramRequest]":
         """Begin to read the kernel's log, by the account that may; raises `DeniedError`."""

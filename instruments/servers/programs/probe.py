@@ -40,6 +40,11 @@ from lightrig.instruments.servers.programs.probe_links import (
     describe_port,
     open_netlink,
 )
+from lightrig.instruments.servers.programs.probe_modules import (
+    EthtoolSocket,
+    ModuleReads,
+    read_place,
+)
 from lightrig.instruments.servers.programs.replies import Replies
 from lightrig.instruments.servers.programs.server_clock import boot_id, kernel_status, now
 
@@ -226,6 +231,22 @@ def _field(
     return value
 
 
+def _place(value: Any) -> tuple[int, ...]:
+    """Return address, page, offset and length of what is read of a module."""
+    if type(value) is not list or len(value) != 4 or any(type(one) is not int for one in value):
+        raise Refused("bad_request", f"address, page, offset and length of a read, not {value!r}")
+    if not all(0 <= one < 256 for one in value):
+        raise Refused("bad_request", f"a read is of numbers below 256, not {value!r}")
+    return tuple(value)
+
+
+def _check_ports(ports: Iterable[str]) -> None:
+    known = os.listdir(NET)
+    for port in ports:
+        if port not in known:
+            raise Refused("unknown_port", f"there is no network device {port!r}")
+
+
 class Probe:
     """Replies to the requests of one harness.
 
@@ -239,6 +260,7 @@ class Probe:
         self._boot = boot_id()
         self._watch: Watch | None = None
         self._kernel: KernelLogFile | None = None
+        self._modules: ModuleReads | None = None
         self._replies = Replies(out)
         self._verbs = {
             "hello": self._hello,
@@ -246,6 +268,9 @@ class Probe:
             "watch": self._start_watch,
             "unwatch": self._end_watch,
             "messages": self._messages,
+            "module": self._module,
+            "read_modules": self._read_modules,
+            "module_readings": self._module_readings,
         }
 
     def serve(self, requests: Iterable[bytes]) -> None:
@@ -257,6 +282,7 @@ class Probe:
             self._watch.close()
         if self._kernel is not None:
             self._kernel.close()
+        self._module_readings({})
 
     def _take(self, line: bytes, received: int) -> None:
         number: Any = None
@@ -337,6 +363,29 @@ class Probe:
         if self._kernel is None:
             self._kernel = KernelLogFile()
         return self._kernel.messages()
+
+    def _module(self, request: dict[str, Any]) -> dict[str, Any]:
+        port, place = _field(request, "port", str), _place(request.get("read"))
+        _check_ports([port])
+        ethtool = EthtoolSocket()
+        try:
+            return {"reading": read_place(ethtool, port, place)}
+        finally:
+            ethtool.close()
+
+    def _read_modules(self, request: dict[str, Any]) -> dict[str, Any]:
+        ports = _field(request, "ports", dict)
+        _check_ports(ports)
+        places = [(port, _place(each)) for port in ports for each in _field(ports, port, list)]
+        period = _field(request, "period_ns", int, 1, _LONGEST_PERIOD_NS)
+        self._module_readings({})
+        if places:
+            self._modules = ModuleReads(places, period)
+        return {}
+
+    def _module_readings(self, _: dict[str, Any]) -> dict[str, Any]:
+        modules, self._modules = self._modules, None
+        return {"readings": [] if modules is None else modules.end()}
 
     def _begin_settle(self, number: Any, received: int, request: dict[str, Any]) -> None:
         watch = self._watching()

@@ -14,6 +14,10 @@ from typing import Any, NamedTuple
 from lightrig.instruments.clock import Clock, Scheduled
 from lightrig.instruments.simulated.hosts.ethtool_format import pci_address
 from lightrig.instruments.simulated.hosts.simulated_clock import SimulatedServerClock
+from lightrig.instruments.simulated.hosts.simulated_modules import (
+    ModuleReader,
+    SimulatedModuleReads,
+)
 from lightrig.instruments.simulated.world.links import LinkTimeline, NicLinks, Transition
 from lightrig.instruments.simulated.world.randomness import Stream
 from lightrig.testbeds import Delay, NicPortSpec, Port
@@ -120,6 +124,7 @@ class SimulatedProbe:
         server_clock: the clock of its stamps; each stamp is of its own moment.
         delay: one way through the management network.
         roster: the probes of all servers by name, whose datagrams this one receives.
+        read_module: reads page, offset and length of a port's module; None where there is none.
 
     Attributes:
         server, clock, draws, server_clock: as given; a fault of the network replaces `draws`.
@@ -139,6 +144,7 @@ class SimulatedProbe:
         server_clock: SimulatedServerClock,
         delay: Delay,
         roster: dict[str, "SimulatedProbe"],
+        read_module: ModuleReader = lambda _port, _page, _offset, _length: None,
     ) -> None:
         self.server = server
         self._ports = ports
@@ -160,6 +166,9 @@ class SimulatedProbe:
         self._logged = 0
         self._messages_until = self._log_began = clock.now()
         self._client_left = False
+        self._modules = SimulatedModuleReads(
+            clock, server, ports, read_module, server_clock.reads, draws
+        )
         roster[server] = self
 
     @property
@@ -185,6 +194,7 @@ class SimulatedProbe:
     def close(self) -> None:
         """End, since the harness has left."""
         self._client_left = True
+        self._modules.end()
 
     def handle(self, text: str) -> None:
         """Carry out a request that has arrived."""
@@ -323,6 +333,34 @@ class SimulatedProbe:
             "since": self._reads(since),
             "read": self._reads(now),
         }
+
+    def _do_module(self, request: dict[str, Any], now: int) -> None:
+        number = request["id"]
+
+        def reply(reading: list[Any]) -> None:
+            self.reply(number, now, {"ok": {"reading": reading}})
+
+        self._check_places({request["port"]: [request["read"]]})
+        self._modules.read_once(request["port"], request["read"], reply)
+
+    def _do_read_modules(self, request: dict[str, Any], now: int) -> dict[str, Any]:
+        self._check_places(_mapping(request["ports"]))
+        period = _whole(request["period_ns"], 1, _LONGEST_PERIOD)
+        self._modules.begin(request["ports"], period, now)
+        return {}
+
+    def _do_module_readings(self, _: dict[str, Any], __: int) -> dict[str, Any]:
+        return {"readings": self._modules.end()}
+
+    def _check_places(self, ports: Mapping[str, Any]) -> None:
+        for netdev, places in ports.items():
+            if netdev not in self._ports:
+                raise _Refusal("unknown_port", f"there is no {netdev}")
+            for place in places:
+                if type(place) is not list or len(place) != 4:
+                    raise TypeError("a read is of address, page, offset and length")
+                for number in place:
+                    _whole(number, 0, 255)
 
     def _do_settle(self, request: dict[str, Any], now: int) -> dict[str, Any] | None:
         wanted = {n: list(stages) for n, stages in _mapping(request["ports"]).items()}
