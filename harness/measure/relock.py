@@ -11,9 +11,9 @@ the end of r2, since reading r2 cleared what had latched after r1. SFF-8472's ar
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, groupby, pairwise
-from typing import NamedTuple
 
 from lightrig.instruments.clock import Span
+from lightrig.instruments.core.capabilities import ModuleLights, Shown, ShownState
 
 MARKS = ("signal recovered", "signal detected", "lock", "output valid", "firmware up", "carrier up")
 """Moments in the order in which a receiving end reaches them; the first two differ by their
@@ -23,15 +23,8 @@ STAGES = ("signal detection", "clock recovery", "module output", "firmware", "dr
 """Stages by name: the one of place i lies between marks i and i + 1."""
 
 
-class FlagReading(NamedTuple):
-    """One reading of a flag, begun and ended within `at`, in ns."""
-
-    at: Span
-    is_set: bool
-
-
 def condition_ended(
-    readings: Sequence[FlagReading], *, latched: bool, late: int = 0, alone: bool = True
+    readings: Sequence[Shown], *, latched: bool, late: int = 0, alone: bool = True
 ) -> Span | None:
     """Return when the condition behind a flag ended, the last time that the readings tell.
 
@@ -58,14 +51,7 @@ def condition_ended(
     return None
 
 
-class StateReading(NamedTuple):
-    """One reading of what is not latched, such as a state, begun and ended within `at`, in ns."""
-
-    at: Span
-    state: str
-
-
-def entered(readings: Sequence[StateReading], state: str, *, late: int = 0) -> Span | None:
+def entered(readings: Sequence[ShownState], state: str, *, late: int = 0) -> Span | None:
     """Return when a state was entered for the last time; None if no reading shows that.
 
     Between the start of the last reading with another state and the end of the next one. late: by
@@ -77,7 +63,7 @@ def entered(readings: Sequence[StateReading], state: str, *, late: int = 0) -> S
     return None
 
 
-def returned_states(readings: Sequence[StateReading]) -> tuple[str, ...]:
+def returned_states(readings: Sequence[ShownState]) -> tuple[str, ...]:
     """Return the states of a loop: from a state that was left until it came again, both included.
 
     Empty if no state came twice.
@@ -183,3 +169,24 @@ def relock_of(marks: Mapping[str, Span | None]) -> Relock:
         parts=tuple(parts),
         contradicted=tuple(contradicted),
     )
+
+
+def marks_of(lights: ModuleLights, since: int) -> dict[str, Span | None]:
+    """Return the marks that a module's readings tell of an event.
+
+    A flag that was never seen set says nothing; neither does one read first after it was.
+
+    since: the event's begin, in ns; what ended before belongs to another one.
+    """
+    output = [ShownState(at, "valid" if is_set else "") for at, is_set in lights.output]
+    found = {
+        "signal detected": condition_ended(
+            lights.no_signal, latched=lights.latched, late=lights.late
+        ),
+        "lock": condition_ended(lights.no_lock, latched=lights.latched, late=lights.late),
+        "output valid": entered(output, "valid", late=lights.late),
+    }
+    return {
+        name: span if span is not None and span.latest >= since else None
+        for name, span in found.items()
+    }

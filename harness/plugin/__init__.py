@@ -160,6 +160,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="go on with the soak of an earlier run that was killed: both count, and the time "
         "between them does not",
     )
+    group.addoption(
+        "--relock",
+        action="store_true",
+        help="divide the time between light and carrier into stages, in suites/test_relock.py and "
+        "nothing else: transceivers are read meanwhile, so that it counts as with --by-hand",
+    )
     # Another plugin may have taken the short name; see docs/appendix/events.md.
     for name in ("--json", "--lightrig-json"):
         try:

@@ -16,6 +16,7 @@ import pytest
 
 from lightrig.harness.bench.opened_bench import instruments_of, physical_ports
 from lightrig.harness.plugin.keys import TESTBEDS
+from lightrig.harness.plugin.relocks import is_unasked
 from lightrig.harness.plugin.soaks import is_deselected, is_soak, soak_obstacle
 from lightrig.instruments.core.registry import NoDriverError, driver
 from lightrig.testbeds import PlanPair, Testbed, plan_pairs
@@ -66,11 +67,12 @@ class InstrumentSelection(dict[str, str]):
 class NotApplicable(pytest.Item):
     """A test on a testbed that can never run it; it is deselected after collection.
 
-    reason: a sentence.
+    reason: a sentence. fixturenames: what it takes by name.
     """
 
     testbed: str
     reason: str
+    fixturenames: Sequence[str] = ()
 
     def runtest(self) -> NoReturn:
         """Refuse: it is deselected before tests run."""
@@ -127,6 +129,9 @@ def pytest_pycollect_makeitem(
     for testbed, reason in pending.items():
         item = NotApplicable.from_parent(collector, name=f"{name}[{testbed}]")
         item.testbed, item.reason = testbed, reason
+        item.fixturenames = (
+            ["lightrig_testbed", *inspect.getfullargspec(obj).args] if callable(obj) else ()
+        )
         item.own_markers.extend(getattr(obj, "pytestmark", ()))  # for -m
         items.append(item)
     pending.clear()
@@ -142,7 +147,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     retained, rest = [], []
     reasons: defaultdict[str, Counter[str]] = defaultdict(Counter)
     for item in items:
-        if is_deselected(item):  # of whatever testbed, so that this is no reason of one
+        if is_deselected(item) or is_unasked(
+            item
+        ):  # of whatever testbed, so that this is no reason of one
             rest.append(item)
             continue
         reason = item_obstacle(item)

@@ -6,7 +6,7 @@ They put their rows into the recording of the test, which `measure` judges.
 # Projects without a testbed load this file too: `bound` loads what a test asks for.
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 import pytest
@@ -161,3 +161,18 @@ def soak(
     earlier = pytestconfig.stash[EARLIER].get(fabric.testbed.name)
     length = pytestconfig.getoption("soak")
     return Soak(fabric, links, measure, lightrig_port_counters, length, earlier).run
+
+
+@pytest.fixture
+def relock(
+    fabric: Fabric, links: LinkObservation, measure: Recording
+) -> Iterator[Callable[[Plan], None]]:
+    """`relock(plan)`: apply a plan, and divide the time from light to carrier into stages.
+
+    Sources take turns; rows and sentences come at the end of the test.
+    """
+    from lightrig.harness.measure.relock_turns import RelockTurns  # noqa: PLC0415
+
+    turns = RelockTurns(fabric, links, measure)
+    yield turns.event
+    turns.end()

@@ -34,6 +34,7 @@ from lightrig.harness.plugin.live import Live
 from lightrig.harness.plugin.outcomes import Outcomes, Reports, Undecided, was_ended_by_lab
 from lightrig.harness.plugin.page import Page
 from lightrig.harness.plugin.parts import Parts
+from lightrig.harness.plugin.relocks import is_by_hand
 from lightrig.harness.plugin.repeating import Repeats
 from lightrig.harness.plugin.soaks import prepare_soak
 from lightrig.harness.plugin.timeouts import Timeouts
@@ -122,7 +123,8 @@ def pytest_configure(config: pytest.Config) -> None:
             "testbed_order": [t.name for t in testbeds],
             **soak,
             **({"out": out} if (out := _out_of_service(testbeds)) else {}),
-            **({"by_hand": True} if config.getoption("by_hand") else {}),
+            **({"by_hand": True} if is_by_hand(config) else {}),
+            **({"relock": True} if config.getoption("relock") else {}),
         }
         run = ObservedRun(
             results,

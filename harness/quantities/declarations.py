@@ -10,6 +10,7 @@ from lightrig.instruments.core.stages import STAGES
 RECONFIGURATION = "Reconfiguration"
 OUTAGE = "Outage"
 SOAK = "Soak"
+RELOCK = "Relock"
 CLOSURE = "Closure"
 HARNESS = "Time that measuring takes"
 
@@ -130,6 +131,25 @@ soak_before.fec_corrected  1
     code words that one NIC port corrected in the soak that this one goes on with
 soak_before.fec_uncorrectable  1
     code words that one NIC port could not correct in the soak that this one goes on with
+"""),
+    *table(f"""
+[{RELOCK}] ns none unjudged hidden
+relock.whole  lower
+    from light at one NIC port until its carrier, of one event of a run with --relock
+relock.signal_detection
+    from light at the switch until the receiver's loss of signal ended
+relock.clock_recovery
+    from the end of the receiver's loss of signal until that of its loss of lock
+relock.module_output
+    from the receiver's lock until its output is valid
+relock.firmware
+    from valid output until firmware has the link up, where that is told apart from the carrier
+relock.driver
+    from firmware's link up until the kernel has carrier
+relock.between
+    stages between two moments that were seen, with none seen between: its conditions name them
+relock.price
+    by how much reading a source lengthens the relock: difference of medians of events in turns
 """),
     *OPTICAL,
     *_closures(),

@@ -9,20 +9,19 @@ from hypothesis import strategies as st
 from lightrig.harness.measure.relock import (
     MARKS,
     STAGES,
-    FlagReading,
-    StateReading,
     condition_ended,
     entered,
     relock_of,
     returned_states,
 )
 from lightrig.instruments.clock import Span
+from lightrig.instruments.core.capabilities import Shown, ShownState
 
 MS = 1_000_000
 
 
-def flags(*readings: tuple[int, int, bool]) -> list[FlagReading]:
-    return [FlagReading(Span(start, end), is_set) for start, end, is_set in readings]
+def flags(*readings: tuple[int, int, bool]) -> list[Shown]:
+    return [Shown(Span(start, end), is_set) for start, end, is_set in readings]
 
 
 # Readings of 2 ms at 0, 10, 20, 30; the columns: set or not, latched, late, alone, expected bounds.
@@ -50,7 +49,7 @@ def test_ends_by_hand(shown, latched, late, alone, expected):
     assert condition_ended(readings, latched=latched, late=late, alone=alone) == expected
 
 
-def naive(readings: Sequence[FlagReading]) -> Span | None:
+def naive(readings: Sequence[Shown]) -> Span | None:
     """The planted mistake: a latched flag is read like a state, from the last set to clear."""
     return condition_ended(readings, latched=False)
 
@@ -73,7 +72,7 @@ def simulated(ended: int, late: int, gaps: Sequence[int], takes: Sequence[int]):
     flag, at, readings = LatchedFlag(ended, late), 0, []
     for gap, took in zip(gaps, takes, strict=True):
         is_set = flag.read(at + took // 2)
-        readings.append(FlagReading(Span(at, at + took), is_set))
+        readings.append(Shown(Span(at, at + took), is_set))
         at += took + gap
     return readings
 
@@ -96,7 +95,7 @@ def test_latched_bounds_hold_the_truth(truth):
     assert found is None or found.earliest <= ended <= found.latest
 
 
-def share_missed(read: Callable[[Sequence[FlagReading]], Span | None]) -> float:
+def share_missed(read: Callable[[Sequence[Shown]], Span | None]) -> float:
     missed, told = 0, 0
     for number in range(500):
         ended = 150 * MS + number * 7_919_993 % (300 * MS)
@@ -114,8 +113,8 @@ def test_naive_reading_of_latched_flags_misses_most():
     assert share_missed(naive) > 0.5
 
 
-def states(*readings: tuple[int, str]) -> list[StateReading]:
-    return [StateReading(Span(at, at + 2), state) for at, state in readings]
+def states(*readings: tuple[int, str]) -> list[ShownState]:
+    return [ShownState(Span(at, at + 2), state) for at, state in readings]
 
 
 def test_states_by_hand():

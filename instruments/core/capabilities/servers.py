@@ -233,59 +233,6 @@ class Reconnectable(Protocol):
         """Open a connection that has ended anew; what was watched or started there has ended."""
 
 
-class ModulePlace(NamedTuple):
-    """A part of a transceiver's memory: on the module's bus, its page, and bytes of that.
-
-    Attributes:
-        address: 0x50, or 0x51 for the second device of SFF-8472.
-        page: its number; 0 where there is one alone.
-        offset: of the first byte.
-        length: in bytes.
-    """
-
-    address: int
-    page: int
-    offset: int
-    length: int
-
-
-class ModuleReading(NamedTuple):
-    """One reading of a transceiver's memory.
-
-    Attributes:
-        netdev: the port's network device on its server.
-        place: what was read.
-        at: it began and ended within this time, on the bench's clock.
-        data: the bytes; None where the read failed.
-        problem: why it did, in the kernel's words.
-    """
-
-    netdev: str
-    place: ModulePlace
-    at: Span
-    data: bytes | None
-    problem: str = ""
-
-
-@runtime_checkable
-class HasModuleReads(Protocol):
-    """A server that reads its transceivers beside the links that it watches.
-
-    While it does, the kernel's RTNL makes readings of carriers wait, on that server.
-    """
-
-    def read_module(self, netdev: str, place: ModulePlace) -> ModuleReading:
-        """Read one place once."""
-
-    def begin_module_reads(
-        self, ports: Mapping[str, Sequence[ModulePlace]], *, period: int
-    ) -> None:
-        """Read places over and over, a round every `period` ns or as fast as it goes."""
-
-    def end_module_reads(self) -> tuple[ModuleReading, ...]:
-        """Read no more, and return all readings since the beginning, oldest first."""
-
-
 class KernelLine(NamedTuple):
     """A line of a server's kernel log.
 

@@ -16,8 +16,7 @@ from lightrig.instruments.core.capabilities import (
     KernelReading,
     LateDatagram,
     LinkEvent,
-    ModulePlace,
-    ModuleReading,
+    ModuleLights,
     PortWatch,
     Settled,
     Stage,
@@ -49,6 +48,13 @@ from lightrig.instruments.servers.ports.traffic_counters import (
     read_firmware_counters,
 )
 from lightrig.instruments.servers.tools import nvidia_clocks
+from lightrig.instruments.servers.tools.module_lights import (
+    IDENTITY,
+    MemoryReading,
+    ModulePlace,
+    lights,
+    places_of,
+)
 from lightrig.instruments.servers.tools.nvidia_clocks import GpuClocks
 from lightrig.instruments.wire.shell import (
     ForwardingShell,
@@ -292,29 +298,38 @@ class LinuxServer:
         except (KeyError, ValueError, TypeError) as error:
             raise log.run.garbled("no kernel messages", request, answer) from error
 
-    def read_module(self, netdev: str, place: ModulePlace) -> ModuleReading:
-        """Read one place of a module's memory; see `HasModuleReads`."""
-        request = self._submit("module", {"port": netdev, "read": list(place)})
-        answer = request.result()
-        return self._module_readings(request, [answer.get("reading")])[0]
+    def begin_module_reads(self, netdevs: Sequence[str], *, period: int) -> Mapping[str, str]:
+        """Read transceivers over and over; see `HasModuleReads`."""
+        asked: dict[str, list[list[int]]] = {}
+        unread: dict[str, str] = {}
+        for netdev in netdevs:
+            request = self._submit("module", {"port": netdev, "read": list(IDENTITY)})
+            try:
+                (found,) = self._memory(request, [request.result().get("reading")])
+            except InstrumentError as error:
+                unread[netdev] = str(error).splitlines()[0]
+                continue
+            if places := places_of(found.data or b""):
+                asked[netdev] = [list(place) for place in places]
+            else:
+                unknown = "it has neither CMIS pages, SFF-8636 nor SFF-8472"
+                unread[netdev] = found.problem or unknown
+        self._submit("read_modules", {"ports": asked, "period_ns": period}).result()
+        return unread
 
-    def begin_module_reads(
-        self, ports: Mapping[str, Sequence[ModulePlace]], *, period: int
-    ) -> None:
-        """Read places of modules over and over; see `HasModuleReads`."""
-        places = {netdev: [list(place) for place in of] for netdev, of in ports.items()}
-        self._submit("read_modules", {"ports": places, "period_ns": period}).result()
-
-    def end_module_reads(self) -> tuple[ModuleReading, ...]:
-        """Read modules no more, and return what was read; see `HasModuleReads`."""
+    def end_module_reads(self) -> Mapping[str, ModuleLights]:
+        """Read transceivers no more; see `HasModuleReads`."""
         request = self._submit("module_readings", {})
-        answer = request.result()
-        return self._module_readings(request, answer.get("readings"))
+        found = self._memory(request, request.result().get("readings"))
+        return {
+            netdev: lights([one for one in found if one.netdev == netdev])
+            for netdev in {one.netdev for one in found}
+        }
 
-    def _module_readings(self, request: ProgramRequest, found: Any) -> tuple[ModuleReading, ...]:
+    def _memory(self, request: ProgramRequest, found: Any) -> tuple[MemoryReading, ...]:
         try:
             return tuple(
-                ModuleReading(
+                MemoryReading(
                     netdev,
                     ModulePlace(*place),
                     self._clocks.span(start, end),

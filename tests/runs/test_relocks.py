@@ -1,0 +1,77 @@
+"""Runs with `--relock`: what they select, what they tell, and that they belong to no night."""
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from runs.running import Ended, Started
+
+from lightrig.harness.record import Row, read_journal
+
+SUITE = "suites/test_relock.py"
+
+LAB = """
+name: small
+switches: {ocs: {model: polatis, address: "tl1://ocs.invalid", login: env:X, size: 4x4}}
+servers:
+  server[0-1]: {address: "ssh://{name}.invalid", nics: {nic0: {
+    ports: 2, netdev: "ens1f{p}", rate: 400G, transceiver: fr}}}
+transceivers:
+  fr: {wavelength: 1310 nm, launch: {min: -4 dBm, max: 4 dBm}, receive: {min: -10 dBm, max: 4 dBm}}
+fibers: ["server[0-1].nic0.p[0-1] <-> ocs"]
+plans:
+  straight: [server0.nic0.p0 <-> server1.nic0.p0, server0.nic0.p1 <-> server1.nic0.p1]
+  crossed: [server0.nic0.p0 <-> server1.nic0.p1, server0.nic0.p1 <-> server1.nic0.p0]
+"""
+
+Run = Callable[..., Ended]
+
+
+@pytest.fixture
+def run(start: Callable[..., Started], tmp_path: Path) -> Run:
+    def begin(*arguments: object) -> Ended:
+        file = tmp_path / "small.yaml"
+        file.write_text(LAB)
+        given = ("--testbed", file, "--instruments", "simulated", "--samples", "8")
+        return start(*given, *arguments).end()
+
+    return begin
+
+
+def rows(ended: Ended) -> list[Row]:
+    (journal,) = ended.results.glob("runs/*/journal.jsonl")
+    return [row for _, row in read_journal(journal).rows()]
+
+
+def test_without_the_option_it_is_deselected(run: Run) -> None:
+    ended = run(SUITE)
+    assert ended.code == 5, ended.output
+    assert "1 deselected" in ended.output
+
+
+def test_it_is_a_run_of_its_own_that_names_the_longest_stage(run: Run) -> None:
+    ended = run(SUITE, "suites/test_reconfiguration.py", "suites/test_bit_error.py", "--relock")
+    assert ended.code == 0, ended.output
+    assert "1 passed" in ended.output
+    assert "not applicable" not in ended.output
+    assert re.search(
+        r"small: the longest stage between light and carrier: .*firmware, driver"
+        r" \(between output valid and carrier up\)",
+        ended.output,
+    )
+    quantities = {row.quantity for row in rows(ended)}
+    assert quantities >= {
+        "relock.whole",
+        "relock.signal_detection",
+        "relock.clock_recovery",
+        "relock.module_output",
+        "relock.between",
+    }
+    (journal,) = ended.results.glob("runs/*/journal.jsonl")
+    header = json.loads(journal.read_text().splitlines()[0])
+    assert header["by_hand"] is True
+    assert header["relock"] is True
+    assert not list(ended.results.glob("rows/**/*.parquet"))  # those of nights
+    assert list(ended.results.glob("by_hand/**/*.parquet"))
