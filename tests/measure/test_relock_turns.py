@@ -7,8 +7,9 @@ import pytest
 
 from lightrig.harness.bench import Bench, Fabric
 from lightrig.harness.measure.links import LinkObservation
-from lightrig.harness.measure.reconfiguration import bring_up
+from lightrig.harness.measure.reconfiguration import bring_up, reconfigure
 from lightrig.harness.measure.recording import Recording
+from lightrig.harness.measure.relock import condition_ended
 from lightrig.harness.measure.relock_turns import RelockTurns
 from lightrig.harness.record import Row
 from lightrig.testbeds import Port
@@ -126,6 +127,29 @@ def test_each_stage_holds_the_truth_and_they_add_up(ran, rate, told, seed):
         assert sum(row.value for row in parts) == pytest.approx(whole.value, abs=len(parts))
     (longest,) = [note for note in run.notes if "longest stage" in note]
     assert "firmware, driver" in longest
+
+
+def test_a_naive_reading_of_latched_flags_misses_most(simulated):
+    """The planted mistake: flags that a reading clears are taken for states."""
+    bench = simulated(LAB.format(rate="400G", transceiver=", transceiver: fr"), 3)
+    fabric, links = Fabric(bench), LinkObservation(bench)
+    plans = bench.testbed.plans
+    bring_up(fabric, links, plans["straight"])
+    missed = {"ours": 0, "naive": 0}
+    for number in range(8):
+        for server in bench.servers.values():
+            assert server.begin_module_reads(["ens1f0", "ens1f1"], period=5_000_000) == {}
+        reconfigure(fabric, plans["straight" if number % 2 else "crossed"], links)
+        for name, server in bench.servers.items():
+            for netdev, shown in server.end_module_reads().items():
+                module = bench.world.roster[Port(name, f"nic0.p{netdev[-1]}")].module
+                true = module.history[-1].lock
+                ours = condition_ended(shown.no_lock, latched=shown.latched, late=shown.late)
+                naive = condition_ended(shown.no_lock, latched=False)
+                missed["ours"] += not ours.earliest <= true <= ours.latest
+                missed["naive"] += not naive.earliest <= true <= naive.latest
+    assert missed["ours"] == 0
+    assert missed["naive"] > 32 / 2
 
 
 def test_events_without_readings_give_the_carrier_and_the_price_has_an_interval(ran):
