@@ -2,12 +2,15 @@
 
 `python tests/public_sources.py FOLDER [BASE]` puts each file of tests/public_clients/programs.yaml
 at FOLDER/OWNER/NAME/PATH, from BASE/OWNER/NAME. Tests find them by LIGHTRIG_PUBLIC_SOURCES, which
-names that folder. They are programs of others: nothing of them is part of Lightrig.
+names that folder. Of `LIBRARIES` a folder is put there. They are programs of others: nothing of
+them is part of Lightrig.
 """
 
+import io
 import os
 import subprocess
 import sys
+import tarfile
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -18,6 +21,15 @@ FILE = Path(__file__).parent / "public_clients" / "programs.yaml"
 VARIABLE = "LIGHTRIG_PUBLIC_SOURCES"
 GITHUB = "https://github.com"
 PROGRAMS: list[dict[str, Any]] = yaml.safe_load(FILE.read_text())
+
+LIBRARIES = (
+    (
+        "sonic-net/sonic-platform-common",
+        "sonic_platform_base",
+        "8607c9f3f3d2bfd895b5b9b4c741c0077ce78ebe",
+    ),
+)
+"""Folders of libraries by others: repository, folder, commit. Apache-2.0."""
 
 
 def share_done(entry: dict[str, Any]) -> str:
@@ -33,10 +45,13 @@ def fetched(repository: str, path: str) -> Path | None:
     return file if file and file.is_file() else None
 
 
-def content_at(repository: str, path: str, commit: str, base: str = GITHUB) -> bytes:
-    """Return one file of a repository; raises `subprocess.SubprocessError` where it cannot be had.
+def content_at(
+    repository: str, path: str, commit: str, base: str = GITHUB, *, as_archive: bool = False
+) -> bytes:
+    """Return one file of a repository, or with `as_archive` a folder as tar.
 
-    A call of git ends after a minute at the latest.
+    Raises `subprocess.SubprocessError` where it cannot be had. A call of git ends after a minute at
+    the latest.
     """
     with tempfile.TemporaryDirectory() as clone:
 
@@ -48,6 +63,8 @@ def content_at(repository: str, path: str, commit: str, base: str = GITHUB) -> b
         git("init", "--quiet", "--bare")
         git("remote", "add", "origin", f"{base}/{repository}")
         git("fetch", "--quiet", "--depth=1", "--filter=blob:none", "origin", commit)
+        if as_archive:
+            return git("archive", "--format=tar", commit, path)
         return git("show", f"{commit}:{path}")
 
 
@@ -69,6 +86,16 @@ def fetch(folder: Path, base: str) -> int:
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_bytes(content)
         print(file)
+    for repository, path, commit in LIBRARIES:
+        try:
+            archive = content_at(repository, path, commit, base, as_archive=True)
+        except subprocess.SubprocessError as error:
+            print(f"{repository}: {path} at {commit} could not be fetched: {error}")
+            missing += 1
+            continue
+        with tarfile.open(fileobj=io.BytesIO(archive)) as files:
+            files.extractall(folder / repository, filter="data")
+        print(folder / repository / path)
     return missing
 
 

@@ -161,14 +161,18 @@ def test_public_sources_are_fetched_at_their_commit(tmp_path: Path, monkeypatch:
     subprocess.run([*git, "config", "uploadpack.allowAnySHA1InWant", "true"], check=True)
     subprocess.run([*git, "config", "uploadpack.allowFilter", "true"], check=True)
     commits = []
+    (origin / "lib").mkdir()
     for text in ("first", "second"):
         (origin / "a b.sh").write_text(text)
+        (origin / "lib" / "c.py").write_text(text)
         subprocess.run([*git, "add", "."], check=True)
         subprocess.run([*git, "commit", "--quiet", "--message", text], check=True)
         commits.append(subprocess.check_output([*git, "rev-parse", "HEAD"], text=True).strip())
     source = {"repository": "owner/name", "path": "a b.sh", "commit": commits[0]}
     monkeypatch.setattr("public_sources.PROGRAMS", [{"source": source}, {"source": {"title": "x"}}])
+    monkeypatch.setattr("public_sources.LIBRARIES", [("owner/name", "lib", commits[0])])
     assert fetch(tmp_path / "to", f"file://{tmp_path}/from") == 0
     assert (tmp_path / "to/owner/name/a b.sh").read_text() == "first"
+    assert (tmp_path / "to/owner/name/lib/c.py").read_text() == "first"
     source["commit"] = "0" * 40
     assert fetch(tmp_path / "to", f"file://{tmp_path}/from") == 1
