@@ -11,5 +11,6 @@ def test_stages_of_relock(relock, measure, bring_up, transition, events):
     """Events take turns: in some nothing is read of transceivers, in others their flags are."""
     bring_up(transition.before, partly=True)
     for index in events:
-        relock(transition.before if index % 2 else transition.after)
+        relock.event(transition.before if index % 2 else transition.after)
+    relock.end()
     measure.judge("relock")

@@ -69,6 +69,7 @@ class RelockTurns:
     recording: Recording
     found: dict[Source, list[_Found]] = field(default_factory=lambda: defaultdict(list))
     _number: int = 0
+    _has_ended: bool = False
 
     def event(self, plan: Plan) -> None:
         """Apply a plan, and note what each port's time from light to carrier consists of.
@@ -166,7 +167,10 @@ class RelockTurns:
         self.found[source].append(_Found(port, relock, of_event, event.sent.earliest))
 
     def end(self) -> None:
-        """Record all rows, and say what reading costs and which stage is the longest."""
+        """Record all rows, and say what reading costs and which stage is the longest; once."""
+        if self._has_ended:
+            return
+        self._has_ended = True
         left_out = self._price()
         self.recording.record(
             row

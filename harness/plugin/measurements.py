@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from lightrig.harness.measure.measured import Measured
     from lightrig.harness.measure.port_counters import PortCounters
     from lightrig.harness.measure.recording import Recording
+    from lightrig.harness.measure.relock_turns import RelockTurns
     from lightrig.harness.measure.stages import Reconfiguration
     from lightrig.testbeds import Link, Plan
 
@@ -164,15 +165,13 @@ def soak(
 
 
 @pytest.fixture
-def relock(
-    fabric: Fabric, links: LinkObservation, measure: Recording
-) -> Iterator[Callable[[Plan], None]]:
-    """`relock(plan)`: apply a plan, and divide the time from light to carrier into stages.
+def relock(fabric: Fabric, links: LinkObservation, measure: Recording) -> Iterator[RelockTurns]:
+    """`relock.event(plan)`: apply a plan, and divide the time from light to carrier into stages.
 
-    Sources take turns; rows and sentences come at the end of the test.
+    Sources take turns; `relock.end()` records the rows, also of a test that ends before it.
     """
     from lightrig.harness.measure.relock_turns import RelockTurns  # noqa: PLC0415
 
     turns = RelockTurns(fabric, links, measure)
-    yield turns.event
+    yield turns
     turns.end()

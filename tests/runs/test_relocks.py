@@ -31,9 +31,9 @@ Run = Callable[..., Ended]
 
 @pytest.fixture
 def run(start: Callable[..., Started], tmp_path: Path) -> Run:
-    def begin(*arguments: object) -> Ended:
+    def begin(*arguments: object, more: str = "") -> Ended:
         file = tmp_path / "small.yaml"
-        file.write_text(LAB)
+        file.write_text(LAB + more)
         given = ("--testbed", file, "--instruments", "simulated", "--samples", "8")
         return start(*given, *arguments).end()
 
@@ -75,3 +75,10 @@ def test_it_is_a_run_of_its_own_that_names_the_longest_stage(run: Run) -> None:
     assert header["relock"] is True
     assert not list(ended.results.glob("rows/**/*.parquet"))  # those of nights
     assert list(ended.results.glob("by_hand/**/*.parquet"))
+
+
+def test_limits_on_its_quantities_are_judged(run: Run) -> None:
+    ended = run(SUITE, "--relock", more="limits: {relock.whole: {p50: 1 s, confidence: 90 %}}\n")
+    assert ended.code == 1, ended.output
+    assert re.search(r"relock[. ]whole", ended.output)
+    assert len([row for row in rows(ended) if row.quantity == "relock.whole"]) == 8 * 4
