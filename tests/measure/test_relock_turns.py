@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 
@@ -9,7 +10,7 @@ from lightrig.harness.bench import Bench, Fabric
 from lightrig.harness.measure.links import LinkObservation
 from lightrig.harness.measure.reconfiguration import bring_up, reconfigure
 from lightrig.harness.measure.recording import Recording
-from lightrig.harness.measure.relock import condition_ended
+from lightrig.harness.measure.relock import MARKS, STAGES, condition_ended
 from lightrig.harness.measure.relock_turns import RelockTurns
 from lightrig.harness.record import Row
 from lightrig.testbeds import Port
@@ -29,7 +30,9 @@ plans:
   crossed: [server0.nic0.p0 <-> server1.nic0.p1, server0.nic0.p1 <-> server1.nic0.p0]
 """
 
-STAGES = {"signal_detection": "signal", "clock_recovery": "lock", "module_output": "output"}
+TRUE = "at", "signal", "lock", "output", "carrier", "carrier"
+"""True moments by the order of the marks; this world tells firmware and carrier apart by 75 us."""
+MOMENT_OF = {"signal_detection": "signal", "clock_recovery": "lock", "module_output": "output"}
 
 
 class Run:
@@ -60,14 +63,18 @@ class Run:
 
     def true(self, row: Row) -> dict[str, int]:
         """Moments of one port in the event of a row: light, signal, lock and valid output."""
+        return self.true_at(row.subject, row.time_ns)
+
+    def true_at(self, subject: str, since: int) -> dict[str, int]:
+        """The same of a port, in the event that began at a time."""
         assert self.bench.world is not None
-        owner, _, rest = row.subject.partition(".")
+        owner, _, rest = subject.partition(".")
         module = self.bench.world.roster[Port(owner, rest)].module
         assert self.bench.truth is not None
-        carriers = self.bench.truth.first(row.subject, "carrier", up=True, since=row.time_ns)
+        carriers = self.bench.truth.first(subject, "carrier", up=True, since=since)
         assert carriers is not None
         carrier = carriers.earliest
-        (*_, light) = [one for one in module.history if one.lit and row.time_ns < one.at < carrier]
+        (*_, light) = [one for one in module.history if one.lit and since < one.at < carrier]
         return {**light._asdict(), "carrier": carrier}
 
 
@@ -120,7 +127,7 @@ def test_each_stage_holds_the_truth_and_they_add_up(ran, rate, told, seed):
         assert names == [*told, "between"]
         before = true["at"]
         for row, name in zip(parts, told, strict=False):
-            moment = true[STAGES[name]]
+            moment = true[MOMENT_OF[name]]
             assert contains(row, moment - before), (row, true)
             before = moment
         assert contains(parts[-1], true["carrier"] - before)
@@ -199,3 +206,34 @@ def test_firmware_that_begins_the_module_anew_is_named(ran):
     run = ran("400G", 4, meanwhile=begin_anew)
     (found,) = [note for note in run.notes if "data paths" in note]
     assert "server0.nic0.p0's transceiver left DPActivated: DPTxTurnOff" in found
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("rate", ["400G", "100G", "25G"])
+def test_over_200_changes_no_bound_misses_and_the_longest_stage_is_named(
+    simulated, monkeypatch, rate
+):
+    monkeypatch.setattr("lightrig.harness.measure.relock_turns.TURNS", ("module",))
+    named, told = 0, 0
+    for seed in range(8):
+        bench = simulated(LAB.format(rate=rate, transceiver=", transceiver: fr"), seed)
+        run = Run(bench, lambda _bench, _number: None)
+        plans = bench.testbed.plans
+        bring_up(run.fabric, run.links, plans["straight"])
+        turns = RelockTurns(run.fabric, run.links, run.recording)
+        for number in range(9):
+            before = len(turns.found["module"])
+            turns.event(plans["straight" if number % 2 else "crossed"])
+            for one in turns.found["module"][before:]:
+                true = run.true_at(str(one.port), one.at)
+                moments = dict(zip(MARKS, (true[each] for each in TRUE), strict=True))
+                for part in one.relock.parts:
+                    begin, end = (moments[mark] for mark in part.between)
+                    assert part.length.earliest <= end - begin <= part.length.latest
+                assert one.relock.sums_hold()
+                steps = [b - a for a, b in pairwise(moments.values())]
+                longest, found = STAGES[steps.index(max(steps))], one.relock.longest()
+                told += 1
+                named += len(found) <= 2 and any(longest in part.stages for part in found)
+    assert told == 8 * 9 * 4
+    assert named >= 0.95 * told
