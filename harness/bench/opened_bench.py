@@ -63,6 +63,14 @@ class OpenBench:
         self.settings.save_initial_state()
         return [] if self.bench.in_process else by_hand_notes(self.bench.testbed)
 
+    def save_shutters(self) -> None:
+        """Save the shutters of switches too, which are about to be set.
+
+        Raises what `InitialStates.save_initial_state` does.
+        """
+        self.settings = SavedInstruments(self.bench, shutters=True)
+        self.settings.save_initial_state()
+
     def saved_fabric(self) -> Fabric:
         """Return the fabric, with the circuits saved of switches that outlive this process.
 

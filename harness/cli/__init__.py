@@ -53,6 +53,10 @@ _CORE = {
     ),
     "get": Command("Read powers, carriers, circuits, settings.", "testbeds/mine.yaml laser ocs.3"),
     "set": Command("Set settings of instruments by name.", "testbeds/mine.yaml laser.power=0dBm"),
+    "trial": Command(
+        "Measure what a setting changes, in random blocks.",
+        "testbeds/mine.yaml --vary voa.1.attenuation=0dB,3dB --measure relock",
+    ),
     "live": Command("Show powers and carriers once a second.", "testbeds/mine.yaml --for 10m"),
     "ask": Command(
         "Send an instrument one raw command.", "testbeds/mine.yaml ocs 'RTRV-PATCH:::1:;'"

@@ -12,25 +12,38 @@ import contextlib
 import os
 import threading
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, SupportsFloat
 
 from markupsafe import Markup
 
 from lightrig.harness.bench import bind
+from lightrig.harness.bench.named_values import owner_of
 from lightrig.harness.bench.opened_bench import (
     OpenBench,
     instruments_of,
     physical_ports,
     put_back,
 )
+from lightrig.harness.bench.varied_settings import (
+    fixed_setting,
+    set_meanwhile,
+    varied_setting,
+)
 from lightrig.harness.measure.bound import NAMES, bound, parts_of
 from lightrig.harness.measure.links import LinkObservation
 from lightrig.harness.measure.port_counters import PortCounters
 from lightrig.harness.measure.recording import Recording
 from lightrig.harness.measure.sampling import Events
+from lightrig.harness.measure.setting_trials import (
+    MOST_BLOCKS,
+    CalledFunction,
+    TrialResult,
+    measure_trial,
+    subject_of,
+)
 from lightrig.harness.modes import SAMPLES, Mode
 from lightrig.harness.notebook.guard import Guard
 from lightrig.harness.notebook.matrix import CircuitMatrix
@@ -38,6 +51,7 @@ from lightrig.harness.quantities.registry import names_in_files
 from lightrig.harness.recorded_test import RecordedTest, opening_notes
 from lightrig.harness.run import ObservedRun
 from lightrig.harness.signals import uninterrupted
+from lightrig.harness.statistics.trials import Scale
 from lightrig.harness.statistics.verdicts import Verdict
 from lightrig.instruments.clock import SystemClock, wall_time
 from lightrig.instruments.core.capabilities import ModuleTelemetry
@@ -295,6 +309,72 @@ class Lab:
             name = switch or next(iter(bench.switches))
             found = bench.switches[name].circuits()
         return CircuitMatrix.of(name, found, bench.testbed)
+
+    def trial(
+        self,
+        vary: str,
+        values: Sequence[str],
+        measure: str | Callable[[], SupportsFloat],
+        *,
+        at: str = "",
+        matters: str = "",
+        hold: Mapping[str, str] | None = None,
+        most_blocks: int = MOST_BLOCKS,
+        settle: str = "0 s",
+        seed: int = 0,
+        scale: Scale = "ratio",
+        unit: str = "1",
+    ) -> TrialResult:
+        """Vary a setting of the bench in random blocks; return what it changes, with intervals.
+
+        The setting, and those of `hold`, are put back at the end, whatever ends the trial.
+
+        Args:
+            vary: a setting by its name, such as "voa.1.attenuation".
+            values: two or more, with units; the others are compared with the first.
+            measure: "optical_power" at a port or channel, a duration of changes between the first
+                two plans, such as "reconfiguration.carrier_up" or "relock" (from the last light to
+                the last carrier), or a function that returns a number.
+            at: port or channel that is measured.
+            matters: the smallest effect that matters, by default "2%", or "0.1dB" of a power.
+            hold: other settings that are set for the trial, by name, with their values.
+            most_blocks: that are allowed.
+            settle: time between a change of the setting and a measurement.
+            seed: of the orders.
+            scale: whether values of a function are compared by their "ratio" or "difference".
+            unit: of what a function returns.
+
+        Raises:
+            SubjectError: a name or a value fits nothing of the bench.
+            UnknownQuantityError, QuantityError: there is no such quantity or time.
+            TrialTooLongError: the effect that matters needs more than `most_blocks`.
+            InstrumentError: an instrument refused or failed.
+        """
+        with self._guard.call():
+            bench = self._opened.bench
+            recording = self._recording()
+            pause = parse_duration(settle)
+            setting = varied_setting(bench, vary, values)
+            more = [fixed_setting(bench, name, text) for name, text in (hold or {}).items()]
+            subject = (
+                subject_of(measure, at, self._bare("fabric"), self._links, recording)
+                if isinstance(measure, str)
+                else CalledFunction(measure, getattr(measure, "__name__", "value"), unit, scale)
+            )
+            if any(owner_of(each.name) in bench.switches for each in (setting, *more)):
+                self._opened.save_shutters()
+            with set_meanwhile(more):
+                return measure_trial(
+                    bench,
+                    recording,
+                    setting,
+                    subject,
+                    matters=matters,
+                    most_blocks=most_blocks,
+                    settle=pause,
+                    seed=seed,
+                    at=at,
+                )
 
     # ------------------------------------------------------------------------------ the end
 

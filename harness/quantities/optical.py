@@ -213,6 +213,11 @@ kernel_messages.lost  unjudged
 [Optical power] none unjudged hidden
 optical_power dBm
     mean power of several readings at one port or channel, read by hand or by a test
+[Trials of settings] none unjudged hidden
+trial.ratio  1
+    what a setting of the bench changes in a quantity, as a share of its value at the first setting
+trial.difference  dB
+    what a setting of the bench changes in a quantity, as a difference to its value at the first
 [Transceivers of NIC ports] none effect=difference hidden
 transceiver.received_power  dBm higher direction=down
     power that one lane of a NIC port's module receives, by the module

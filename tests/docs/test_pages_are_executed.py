@@ -51,6 +51,7 @@ ELSEWHERE = {
     "lightrig claims * --scheduler *": "needs a Dask scheduler at 10.0.0.5",
     "lightrig out *": "tests/cli/test_out_and_in.py",
     "lightrig in *": "tests/cli/test_out_and_in.py",
+    "lightrig trial *": "tests/cli/test_trial.py",
     "lightrig results * s3://*": "needs an object store in the network",
     "python -m benchmarks.mixnet_training": "half an hour, and PyTorch",
     "lightrig train * -- train.py *": "tests/cli/test_train.py",
