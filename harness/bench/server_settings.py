@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
+from lightrig.harness.bench import nic_settings
 from lightrig.harness.bench.bench import Bench
 from lightrig.harness.bench.restoring import InitialStates, Obstacles
 from lightrig.harness.bench.saved_state import SavedSettings
@@ -22,11 +23,12 @@ _TICKS_MS = 10
 
 
 class SavedServers(InitialStates[SavedSettings]):
-    """Settings by their path below /proc/sys, and devices, of a bench's external servers.
+    """Settings by their path below /proc/sys, devices, and NIC ports of external servers.
 
     Args:
         bench: the open servers; those that end with this process are not saved.
-        wanted: by server and path, what is about to be set; without, what a killed run has left.
+        wanted: by server and path, or key of `nic_settings`, what is about to be set; without, what
+            a killed run has left.
         devices: that are about to be made on each.
     """
 
@@ -61,6 +63,11 @@ class SavedServers(InitialStates[SavedSettings]):
         (now,) = self._present([name])
         return {path: str(value) for path, value in now.found.items()}
 
+    def note(self, name: str, key: str, value: str) -> None:
+        """Note on disk that a setting of a server is about to be set."""
+        if (state := self.states.get(name)) is not None:
+            self.states.put(name, state.setting(key, value), durable=False)
+
     def is_saved(self, name: str) -> bool:
         """Whether a server has a saved state: of another job of this run, or of a killed one."""
         return self._left(name) is not None
@@ -92,7 +99,10 @@ class SavedServers(InitialStates[SavedSettings]):
             settings = sorted(path for path in paths if _PATH.fullmatch(path))
             # A port may be gone by now, and its settings with it.
             lines = [f"[ ! -e {path} ] || echo {path} $(cat {path})" for path in settings]
-            read = dict(line.split(" ", 1) for line in self._run(name, lines) if " " in line)
+            done = self._run(name, lines) if lines else []
+            read = dict(line.split(" ", 1) for line in done if " " in line)
+            for key in sorted(filter(nic_settings.SETTING.fullmatch, paths)):
+                read[key] = nic_settings.present(self._server(name), key)
             found.append(SavedSettings(self._origin(name), read))
         return found
 
@@ -109,9 +119,7 @@ class SavedServers(InitialStates[SavedSettings]):
         strange = [
             f"{name} {value}"
             for name, value in state.found.items()
-            if not (_PATH.fullmatch(name) or _DEVICE.fullmatch(name))
-            or ".." in name
-            or not _VALUE.fullmatch(str(value))
+            if not _is_ours(name, str(value))
         ]
         return f"its saved state has what no job sets: {', '.join(strange)}" if strange else ""
 
@@ -125,6 +133,11 @@ class SavedServers(InitialStates[SavedSettings]):
         # The kernel sets others with ip_forward.
         paths = sorted(filter(_PATH.fullmatch, found), key=lambda path: "ip_forward" not in path)
         devices = [each.removeprefix("device ") for each in found if _DEVICE.fullmatch(each)]
+        server = self._server(name)
+        for key in filter(nic_settings.SETTING.fullmatch, found):
+            nic_settings.set_port(server, key, str(found[key]))
+        if not paths and not devices:
+            return
         self._run(
             name,
             [
@@ -135,17 +148,31 @@ class SavedServers(InitialStates[SavedSettings]):
 
     def _run(self, name: str, lines: Sequence[str]) -> list[str]:
         """Run shell lines on a server, of which the first that fails ends them."""
-        server = self.bench.servers[name]
-        assert isinstance(server, LinuxServer)
+        server = self._server(name)
         script = "\n".join(("PATH=$PATH:/usr/sbin:/sbin", *lines))
         result = server.commands.run(["sh", "-ec", script])
         if result.status != 0:
             raise ToolFailedError(name, result, script)
         return result.stdout.splitlines()
 
+    def _server(self, name: str) -> LinuxServer:
+        server = self.bench.servers[name]
+        assert isinstance(server, LinuxServer)
+        return server
+
+
+def _is_ours(name: str, value: str) -> bool:
+    """Whether a saved setting is one that jobs and trials set."""
+    if nic_settings.SETTING.fullmatch(name):
+        return nic_settings.is_valid(name, value)
+    known = _PATH.fullmatch(name) or _DEVICE.fullmatch(name)
+    return bool(known) and ".." not in name and bool(_VALUE.fullmatch(value))
+
 
 def _same(path: str, value: str, known: str) -> bool:
     """Whether a setting has a value that it was given."""
+    if nic_settings.SETTING.fullmatch(path) and not value:  # the link is down, and tells no speed
+        return True
     if path.endswith("_ms") and value.isdecimal() and known.isdecimal():
         return abs(int(value) - int(known)) <= _TICKS_MS
     return value.split() == known.split()

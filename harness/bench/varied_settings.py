@@ -12,6 +12,8 @@ from lightrig.harness.bench.named_values import (
     setting,
     shown_value,
 )
+from lightrig.harness.bench.nic_settings import NIC_SETTINGS
+from lightrig.harness.bench.varied_nic_settings import NicSetting
 from lightrig.harness.signals import uninterrupted
 from lightrig.instruments.core.errors import InstrumentError
 
@@ -99,6 +101,8 @@ def fixed_setting(bench: Bench, name: str, text: str) -> VariedSetting:
 
 
 def _setting(bench: Bench, name: str, texts: Sequence[str]) -> VariedSetting:
+    if name.rpartition(".")[2] in NIC_SETTINGS:
+        return NicSetting(bench, name, texts)
     owners(bench.testbed, [name])  # raises for none of the testbed
     return InstrumentSetting(bench, name, texts)
 

@@ -38,7 +38,7 @@ class TrialRequest:
         str,
         typer.Option(
             metavar="NAME=A,B...",
-            help="A setting and the values to compare with the first: voa.1.attenuation=0dB,3dB.",
+            help="A setting and its values, the first to compare with: *.fec=rs,off.",
             autocompletion=completion.settings,
         ),
     ]
@@ -80,6 +80,8 @@ class TrialRequest:
 @takes(TrialRequest)
 def trial(request: TrialRequest) -> None:
     """Vary a setting in random blocks, and tell what it changes in a quantity, with an interval.
+
+    Settings are those of `lightrig set`, and autoneg, speed and fec of a NIC port or of all, *.fec.
 
     A pilot of some blocks says how many are needed for the smallest effect that matters. That plan
     is printed before the first block and is not changed; --seed is of the orders too. What is

@@ -21,6 +21,7 @@ from markupsafe import Markup
 
 from lightrig.harness.bench import bind
 from lightrig.harness.bench.named_values import owner_of
+from lightrig.harness.bench.nic_settings import NIC_SETTINGS
 from lightrig.harness.bench.opened_bench import (
     OpenBench,
     instruments_of,
@@ -354,13 +355,16 @@ class Lab:
             bench = self._opened.bench
             recording = self._recording()
             pause = parse_duration(settle)
-            setting = varied_setting(bench, vary, values)
-            more = [fixed_setting(bench, name, text) for name, text in (hold or {}).items()]
             subject = (
                 subject_of(measure, at, self._bare("fabric"), self._links, recording)
                 if isinstance(measure, str)
                 else CalledFunction(measure, getattr(measure, "__name__", "value"), unit, scale)
             )
+            names = (vary, *(hold or ()))
+            if any(name.rpartition(".")[2] in NIC_SETTINGS for name in names):
+                subject.prepare()  # a link that is down does not tell its speed
+            setting = varied_setting(bench, vary, values)
+            more = [fixed_setting(bench, name, text) for name, text in (hold or {}).items()]
             if any(owner_of(each.name) in bench.switches for each in (setting, *more)):
                 self._opened.save_shutters()
             with set_meanwhile(more):

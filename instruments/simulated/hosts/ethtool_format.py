@@ -26,6 +26,8 @@ def settings(port: SimulatedPort) -> str:
         up=port.is_up("carrier"),
         mbps=mbps,
         lanes=lanes,
+        negotiates=port.auto_negotiation,
+        advertises_all=port.advertises_all,
         mode=f"{mbps}baseLR{lanes}_ER{lanes}/Full",
     )
 
@@ -98,7 +100,9 @@ def fec(
     """
     port.accrue()
     histogram = histogram and driver in _HAS_HISTOGRAM
-    active = "RS" if port.is_up("firmware") else "None"
+    encodings = port.fec_encodings
+    in_use = next((each for each in encodings if each != "Auto"), "RS")
+    active = in_use if port.is_up("firmware") else "None"
     counts = {
         "corrected_blocks": port.corrected_blocks,
         "uncorrectable_blocks": port.uncorrectable_blocks,
@@ -108,7 +112,7 @@ def fec(
     if as_json:
         document: dict[str, object] = {
             "ifname": port.spec.netdev,
-            "config": ["Auto", "RS"],
+            "config": list(encodings),
             "active": [active],
         }
         if counted:
@@ -124,7 +128,7 @@ def fec(
         return json.dumps([document]) + "\n"
     lines = [
         f"FEC parameters for {port.spec.netdev}:",
-        "Supported/Configured FEC encodings: Auto RS",
+        f"Supported/Configured FEC encodings: {' '.join(encodings)}",
         f"Active FEC encoding: {active}",
     ]
     if counted:

@@ -158,6 +158,9 @@ class SimulatedPort:
     ) -> None:
         self.spec = spec
         self.prbs: Prbs | None = None
+        self.fec_encodings: tuple[str, ...] = ("Auto", "RS")
+        self.auto_negotiation = True
+        self.advertises_all = False
         self.bits = 0
         self.raw_errors = [0] * spec.lanes
         self.codewords = 0

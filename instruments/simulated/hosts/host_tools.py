@@ -38,6 +38,9 @@ _MS = 1_000_000
 _TOOK = {"module": 60 * _MS, "mlxlink": 350 * _MS, "ethtool": 2 * _MS}
 """Run times in ns; guesses: reading a module's memory is slow, mlxlink slower."""
 
+_ENCODINGS = {"auto": "Auto", "rs": "RS", "off": "Off", "baser": "BaseR", "llrs": "LLRS"}
+"""FEC encodings as ethtool takes them, and as it prints them."""
+
 _ERROR = "\x1b[31m \n\x1b[0m \n"
 
 
@@ -189,6 +192,8 @@ class HostTools:
         netdevs = [each for each in arguments if not each.startswith("-")]
         as_json = not {"--json", "-j"}.isdisjoint(options)
         asked = [each for each in options if each not in ("--json", "-j", "-I")]
+        if asked in (["-s"], ["--change"], ["--set-fec"]) and len(netdevs) > 1:
+            return self._set(self._by_netdev(netdevs[0]), asked[0], netdevs[1:])
         if asked in (["-m"], ["--module-info"]) and len(netdevs) > 1:
             return ProgramOutcome(self._module_memory(*netdevs), took=_TOOK["module"])
         if len(netdevs) != 1 or len(asked) > 1:
@@ -221,6 +226,27 @@ class HostTools:
                 return ProgramOutcome(text, took=_TOOK["ethtool"])
             case unknown:
                 raise _Failure(1, f"ethtool: bad command line argument(s) {unknown}\n")
+
+    def _set(self, port: SimulatedPort, option: str, arguments: Sequence[str]) -> ProgramOutcome:
+        """`ethtool --set-fec IF encoding E...` or `ethtool -s IF ...` of the port's one speed."""
+        if option == "--set-fec":
+            names = [_ENCODINGS.get(each.lower()) for each in arguments[1:]]
+            known = [each for each in names if each is not None]
+            if arguments[0] != "encoding" or len(known) < len(names) or not known:
+                raise _Failure(1, "ethtool (--set-fec): bad parameter\n")
+            if not {"RS", "Auto"}.issuperset(known) and known != ["Off"]:
+                raise _Failure(75, "netlink error: Operation not supported\n")
+            port.fec_encodings = tuple(known)
+            return ProgramOutcome("", took=_TOOK["ethtool"])
+        head, _, modes = " ".join(arguments).partition(" advertise ")
+        stated = dict(zip(head.split()[::2], head.split()[1::2], strict=True))
+        if stated.get("speed", str(port.spec.rate_bps // 1_000_000)) != str(
+            port.spec.rate_bps // 1_000_000
+        ):
+            raise _Failure(75, "netlink error: Invalid argument\n")
+        port.auto_negotiation = stated["autoneg"] == "on"
+        port.advertises_all = port.auto_negotiation and " off" not in modes
+        return ProgramOutcome("", took=_TOOK["ethtool"])
 
     def _by_netdev(self, netdev: str) -> SimulatedPort:
         for port in self.ports:
