@@ -69,12 +69,19 @@ def set_port(server: LinuxServer, key: str, value: str) -> None:
     """
     kind, _, netdev = key.partition(" ")
     option = ["--set-fec", netdev, "encoding"] if kind == "fec" else ["-s", netdev]
+    choices = [value.split()]
+    if kind == "fec" and "auto" in choices[0]:
+        # Drivers that list what a port could choose take one encoding at a time: Linux, mlx5
+        # since commit 4bd9d5070b92.
+        choices.append(["auto"])
     server.nic.set_device(netdev, up=False)
     try:
-        command = ["ethtool", *option, *value.split()]
-        result = server.commands.run(command)
-        if result.status != 0:
-            raise ToolFailedError(server.name, result, " ".join(command))
+        for chosen in choices:
+            command = ["ethtool", *option, *chosen]
+            result = server.commands.run(command)
+            if result.status == 0:
+                return
+        raise ToolFailedError(server.name, result, " ".join(command))
     finally:
         server.nic.set_device(netdev, up=True)
 

@@ -66,12 +66,23 @@ class NicSetting:
             check_as_set(server, key, value)
 
     def _begun(self) -> SavedServers:
-        """Save on disk what the ports are set to; raises what `save_initial_state` does."""
+        """Save on disk what the ports are set to, and set them to it: so it can be put back.
+
+        Raises `InstrumentError` where a driver refuses what it reads, and what
+        `save_initial_state` does; nothing is changed then.
+        """
         wanted: dict[str, dict[str, str]] = {}
         for (server, key), found in zip(self._ports, self._found, strict=True):
             wanted.setdefault(server.name, {})[key] = found
         saved = SavedServers(self._bench, wanted)
         saved.save_initial_state()
+        try:
+            for (server, key), found in zip(self._ports, self._found, strict=True):
+                set_port(server, key, found)
+                check_as_set(server, key, found)
+        except BaseException:
+            saved.forget_unchanged()
+            raise
         for name in wanted:
             saved.before_change(name)
         return saved

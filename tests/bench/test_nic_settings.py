@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 from lightrig.api import open_lab
 from lightrig.harness.bench.nic_settings import is_valid
 from lightrig.harness.cli.app import application
+from lightrig.testbeds import Port
 
 PORTS = [f"server{n}.nic0.p{p}" for n in (0, 1) for p in (0, 1)]
 
@@ -141,6 +142,19 @@ def test_what_a_driver_refuses_ends_the_trial_with_its_answer_and_all_is_put_bac
     assert "Operation not supported" in result.stderr
     assert now(served) == FOUND
     assert served.switch.circuits() == LEFT | FOREIGN
+    assert not stored(served)
+
+
+def test_what_a_driver_reads_and_does_not_take_is_refused_before_anything_is_varied(served):
+    served.world.roster[Port("server1", "nic0.p0")].fec_encodings = ("BaseR",)
+    found = now(served)
+    result = CliRunner().invoke(
+        application(),
+        ["trial", str(served.file), "--vary", "*.fec=rs,off", "--measure", "relock"],
+    )
+    assert result.exit_code == 3, result.output
+    assert "encoding baser" in result.stderr
+    assert now(served) == found
     assert not stored(served)
 
 

@@ -234,9 +234,9 @@ class HostTools:
             known = [each for each in names if each is not None]
             if arguments[0] != "encoding" or len(known) < len(names) or not known:
                 raise _Failure(1, "ethtool (--set-fec): bad parameter\n")
-            if not {"RS", "Auto"}.issuperset(known) and known != ["Off"]:
+            if len(known) > 1 or known[0] not in ("Auto", "RS", "Off"):
                 raise _Failure(75, "netlink error: Operation not supported\n")
-            port.fec_encodings = tuple(known)
+            port.fec_encodings = ("Auto", "RS") if known == ["Auto"] else (known[0],)
             return ProgramOutcome("", took=_TOOK["ethtool"])
         head, _, modes = " ".join(arguments).partition(" advertise ")
         stated = dict(zip(head.split()[::2], head.split()[1::2], strict=True))
