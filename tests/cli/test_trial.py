@@ -168,6 +168,28 @@ def test_a_dark_port_is_no_measurement(lab):
     assert now(lab) == FOUND
 
 
+def test_the_shutter_of_a_port_is_varied_saved_and_put_back(lab):
+    states = []
+
+    def level():
+        states.append(
+            [json.loads(path.read_text())["found"].get("shutter 1") for path in stored(lab)]
+        )
+        return 1.0
+
+    with open_lab(lab, notify=len) as bench:
+        switch = bench.switches["ocs"]
+        before = switch.shutters([1])
+        seen = bench.trial("ocs.1.shutter", ["open", "closed"], level)
+        assert switch.shutters([1]) == before == {1: True}
+    assert seen.values == ("open", "closed")
+    # Saved on disk before each change: a kill at any of these moments can be undone.
+    assert len(states) == 2 * (8 + seen.blocks)
+    assert all(each.count(True) >= 1 for each in states)
+    assert now(lab) == FOUND
+    assert not stored(lab)
+
+
 def begun(file, part):
     """Start a trial in a process of its own; return it once it has begun that part."""
     options = ["--with", "voa.2.attenuation=7dB", "--matters", "0.01dB"]
@@ -252,6 +274,21 @@ def test_a_lamp_beside_it_does_not_change_how_long_a_fabric_takes(fabric, measur
     assert -0.05 < effect["lower"] < effect["upper"] < 0.05
     assert effect["less_than_matters"]
     assert all(1e9 < level < 10e9 for level in document["levels"])
+
+
+@pytest.mark.long
+def test_ten_whole_trials_of_an_encoding_that_changes_nothing(fabric):
+    """The simulated link takes as long with every encoding; fewer than 8 of 10: 1 in 90."""
+    hold = 0
+    for seed in range(10):
+        result = run(
+            fabric, "--vary", "*.fec=rs,off", "--measure", "relock", "--matters", "4%",
+            "--instruments", "simulated", "--seed", seed, "--json",
+        )  # fmt: skip
+        assert result.exit_code == 0, result.output
+        (effect,) = json.loads(result.stdout)["effects"]
+        hold += effect["lower"] <= 0 <= effect["upper"]
+    assert hold >= 8
 
 
 def test_a_duration_that_a_change_does_not_have_is_named_with_those_it_has(fabric):
