@@ -15,6 +15,9 @@ _NAME = (
     r"|(?:api|access|private|auth|account|encryption|shared|priv|session)[-_ ]?key"
     r"|auth(?:entication)?[-_]?pass(?:word)?)"
 )
+_UNMASKED = r"(?![\"'\\]*\*{3})"
+"""What a session has masked already, in quotes or not, is no secret."""
+
 _STATED = r"(?![\"']?(?:env|file|keyring):)"
 """A reference to where a credential is, as in testbed files, is none."""
 _BARE = r"""(?!\*{3})(?:[^\s"'`,;<>&{}()\\]|\\(?![rntx0"']))+"""
@@ -56,9 +59,9 @@ _PLACES = tuple(
         rf"\b(?:radius|tacacs)(?:-server)?\s[^\r\n]*?\bkey\s+(?:[0-9]\s+)?+{_VALUE}",
         rf"\b(?:key-string|pre-shared-key|authentication-key|wpa-psk)\s+(?:[0-9]\s+)?+{_VALUE}",
         # Instruments: TL1's logins and changes of passwords, SCPI's SYSTem:PASSword.
-        r"\bACT-USER:[^:;]*:[^:;]*:[^:;]*:[^:;]*:(?P<secret>[^:;\s*]+)",
-        r"\b(?:ENT|ED)-USER-SECU:[^:;]*:[^:;]*:[^:;]*:[^:;]*:(?P<secret>[^:;\s*]+)",
-        r"\bED-PID:[^:;]*:[^:;]*:[^:;]*:[^:;]*:(?P<secret>[^:;\s*]+)",
+        rf"\bACT-USER:[^:;]*:[^:;]*:[^:;]*:[^:;]*:{_UNMASKED}(?P<secret>[^:;\s*]+)",
+        rf"\b(?:ENT|ED)-USER-SECU:[^:;]*:[^:;]*:[^:;]*:[^:;]*:{_UNMASKED}(?P<secret>[^:;\s*]+)",
+        rf"\bED-PID:[^:;]*:[^:;]*:[^:;]*:[^:;]*:{_UNMASKED}(?P<secret>[^:;\s*]+)",
         rf":PASS(?:WORD)?(?::\w+)*\s+{_VALUE}",
         # A login as one text, user:password.
         rf"\blogin[=: ]\s*{_STATED}[\"']?[\w.-]+:{_VALUE}",

@@ -362,8 +362,10 @@ def closure_rows(event: Reconfiguration, fabric: Fabric, number: int) -> Iterato
         stage = STAGES[seen.stage]
         # In real time the reply needs a moment from the switch to us, in virtual time none.
         judged = seen.stage != "acknowledged" or fabric.bench.clock.virtual
-        if judged and truth.knows(seen.subject, stage.signal):
-            true = truth.moments_of(stage, seen.subject, event.watch_of(stage, seen.subject))
+        if not judged:
+            continue
+        true = truth.moments_of(stage, seen.subject, event.watch_of(stage, seen.subject))
+        if true or truth.knows(seen.subject, stage.signal):
             inside[seen.stage] += [overlaps(true, seen.at)]
             if written is not None and true:
                 late = [moment.since(written) for moment in true]
@@ -403,10 +405,10 @@ def _true_whole(
     pick = max if stage.up else min
     possible, certain = list[Span](), list[Span]()
     for subject in truth.subjects(stage.signal):
-        owner = subject.partition(".")[0]
-        if subject in out or (owner not in event.watched and stage.subject != "switch"):
-            continue
         watch = event.watch_of(stage, subject)
+        # Without an end: of an owner that nobody watched.
+        if subject in out or (watch.until is _ENDLESS and stage.subject != "switch"):
+            continue
         found = truth.moments_of(stage, subject, watch)
         possible += found
         sure = [

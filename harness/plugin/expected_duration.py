@@ -111,7 +111,7 @@ def expectation(nodeids: Sequence[str], run: Path, header: Mapping[str, Any]) ->
     if not known:
         return (
             f"how long this takes is not known: {run.parent} has no earlier run {kind} and "
-            f"{same_options}; the time left is shown from the first test on"
+            f"{same_options}; the remaining time is shown from the first test on"
         )
     runs = "1 earlier run" if len(same) == 1 else f"{len(same)} earlier runs"
     expected = rough_duration(durations.of_run(sum(known)))

@@ -182,6 +182,12 @@ def row_line(context: int, row: Row) -> str:
     )
 
 
+def _sealed_row(context: int, row: Row) -> bytes:
+    """Return the line of `row` as `seal` makes it, with its end, in less time."""
+    line = row_line(context, row).encode()
+    return b'%b,"%08x"]\n' % (line[:-1], zlib.crc32(line))
+
+
 def renumbered(line: bytes, context: int) -> bytes:
     """Return a sealed row line with the number of another context, sealed anew."""
     head = b"[%d%b" % (context, line[line.index(b",") : -len(',"01234567"]\n')])
@@ -325,7 +331,7 @@ class Journal:
         """Append `rows` with one write: all of them, or none and a `RecordError`."""
         self._append(
             context,
-            lambda number: "".join([seal(row_line(number, row)) + "\n" for row in rows]).encode(),
+            lambda number: b"".join([_sealed_row(number, row) for row in rows]),
         )
 
     def append_lines(self, context: Context, lines: Iterable[bytes]) -> None:

@@ -218,7 +218,8 @@ def check_scalars(name: str, values: object) -> None:
     """Raise `RowError` unless `values` maps names to texts, numbers and truth values."""
     if type(values) is not dict and not isinstance(values, Mapping):
         raise RowError(f"{name}: found {values!r}, expected a mapping")
-    for key, value in values.items():
+    for key in values:
+        value = values[key]
         if not (type(key) is str and _is_text(key)):
             check_text(name, key)
         if type(value) is int and -_MOST <= value <= _MOST:  # as good as always

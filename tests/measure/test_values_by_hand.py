@@ -251,6 +251,9 @@ def test_noise_of_polarization_counts_the_fewest_readings_of_a_state() -> None:
 # --------------------------------------------------------------------------- RDMA, wavelengths
 
 
+_NO_INDEX: Any = {"gid_index": None}
+
+
 class _Ends:
     """Two ends of a link: 8 of 1,000 messages, 3 of 500, and nothing that is alike."""
 
@@ -259,12 +262,19 @@ class _Ends:
     def latency(self, size: int, iterations: int, **_: object) -> Any:
         assert (size, iterations) == (rdma.SMALL, 1000)
         return SimpleNamespace(
-            size=size, iterations=iterations, typical_ns=2_100, p99_ns=3_700, at=Span(5, 11)
+            size=size,
+            iterations=iterations,
+            typical_ns=2_100,
+            p99_ns=3_700,
+            at=Span(5, 11),
+            gid_index=None,
         )
 
     def bandwidth(self, size: int, iterations: int, **_: object) -> Any:
         assert (size, iterations) == (rdma.LARGE, rdma.FILLING)
-        return SimpleNamespace(size=size, iterations=iterations, average_bps=80e9, at=Span(20, 29))
+        return SimpleNamespace(
+            size=size, iterations=iterations, average_bps=80e9, at=Span(20, 29), **_NO_INDEX
+        )
 
 
 def test_rows_of_rdma_state_messages_and_the_share_of_the_rate() -> None:
@@ -303,12 +313,19 @@ class _SlowEnds:
     def latency(self, size: int, iterations: int, *, timeout: int | None = None) -> Any:
         self._take(iterations / 15, timeout)
         return SimpleNamespace(
-            size=size, iterations=iterations, typical_ns=7_806_420, p99_ns=None, at=Span(5, 11)
+            size=size,
+            iterations=iterations,
+            typical_ns=7_806_420,
+            p99_ns=None,
+            at=Span(5, 11),
+            gid_index=None,
         )
 
     def bandwidth(self, size: int, iterations: int, *, timeout: int | None = None) -> Any:
         self._take(iterations * 0.6, timeout)
-        return SimpleNamespace(size=size, iterations=iterations, average_bps=21e6, at=Span(20, 29))
+        return SimpleNamespace(
+            size=size, iterations=iterations, average_bps=21e6, at=Span(20, 29), **_NO_INDEX
+        )
 
 
 def test_rdma_that_does_not_end_in_time_is_measured_with_fewer_messages() -> None:

@@ -531,7 +531,10 @@ class PendingSettlement:
                 elif datagram:
                     last = self._datagram(*datagram[0])
                 event = LinkEvent(port, stage, up, at, source, last)
-                (cross_checks if source == "netlink" else events).append(event)
+                if source == "netlink":
+                    cross_checks += [event]
+                else:
+                    events += [event]
             if self._gaps:
                 self._check_steps(answer)
             return Settled(

@@ -123,11 +123,13 @@ class _Line:
 
     def span(self, earliest: int, latest: int) -> tuple[int, int]:
         """Return the bound of the first stamp from below and that of the second from above."""
-        at, doubt = self.place(earliest)
-        before = self._bound(at, doubt, -1)
-        if latest != earliest:
-            at, doubt = self.place(latest)
-        return before, self._bound(at, doubt, 1)
+        slews, origin, slew, doubt = self._slews, self._origin, 0, 1  # as `place`
+        if slews is not None:
+            slew, doubt = slews.at(earliest)
+        before = self._bound(earliest - origin - slew, doubt, -1)
+        if slews is not None and latest != earliest:
+            slew, doubt = slews.at(latest)
+        return before, self._bound(latest - origin - slew, doubt, 1)
 
     def _bound(self, at: int, doubt: int, side: int) -> int:
         # Some hundreds an event: all is written out, and what decides in an interval is known.

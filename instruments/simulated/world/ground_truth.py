@@ -178,7 +178,7 @@ class GroundTruth:
                 place += 1
             if place == count or rises[place].earliest > until:
                 break
-            found.append((fall, rises[place]))
+            found += [(fall, rises[place])]
             ended = rises[place].latest + 1
         return found
 
