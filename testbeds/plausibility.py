@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from lightrig.testbeds.cabling import NoLightPathError
+from lightrig.testbeds.findings import did_you_mean
 from lightrig.testbeds.model import InstrumentSpec, SwitchSpec, Testbed
 from lightrig.testbeds.plans import Plan, Port
 from lightrig.testbeds.quantities import format_wavelength
@@ -16,6 +17,8 @@ Note = tuple[Keys, bool, str]
 """Keys, whether the key itself is meant, and the sentence."""
 
 _LOSSY = ("dirty connector", "bent fiber")
+_IN_FIBERS = {"swapped fibers": 2, "dirty connector": 1, "bent fiber": 1, "wrong port": 2}
+"""Faults at ports that fibers leave, with the number of places that are stated then."""
 
 
 def implausible(testbed: Testbed, document: Document, vocabulary: Vocabulary) -> Iterator[Note]:
@@ -136,5 +139,13 @@ def _faults(testbed: Testbed, document: Document) -> Iterator[Note]:
         owner = fault.at[0].partition(".")[0] if fault.at else ""
         if owner not in owners:
             yield (*at, "at"), False, f"the fault is at {owner!r}, which this testbed lacks"
+        elif fault.kind in _IN_FIBERS and len(fault.at) == _IN_FIBERS[fault.kind]:
+            ports = fault.at if fault.kind == "swapped fibers" else fault.at[:1]
+            sources = {str(fiber.source) for fiber in testbed.fibers}
+            for port in ports:
+                if port not in sources:
+                    advice = did_you_mean(port, sources)
+                    sentence = f"no fiber leaves {port!r}, where the fault {fault.kind!r} is"
+                    yield (*at, "at"), False, f"{sentence}{advice}"
         if fault.kind in _LOSSY and not fault.loss_db:
             yield at, False, f"the fault {fault.kind!r} loses nothing, expected e.g. loss: 1.5 dB"

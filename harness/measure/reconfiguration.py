@@ -1,6 +1,7 @@
 """One reconfiguration, from the command on the wire to traffic on the new links."""
 
 import math
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -583,10 +584,10 @@ def _light_watches(bench: Bench, transition: Transition) -> dict[str, LightWatch
 
 def link_stages(changes: Iterable[tuple[Port, LinkEvent]]) -> list[Seen]:
     """Every port's loss of carrier and of the firmware's link, and its recovery."""
-    moments: dict[tuple[Port, Stage, bool], list[Span]] = {}
+    moments: defaultdict[tuple[Port, Stage, bool], list[Span]] = defaultdict(list)
     for port, event in changes:
         if event.stage != "datagram":
-            moments.setdefault((port, event.stage, event.up), []).append(event.at)
+            moments[port, event.stage, event.up] += [event.at]
     return [
         Seen(str(port), stage.name, stage.choose(found))
         for (port, signal, up), found in moments.items()

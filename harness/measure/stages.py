@@ -369,7 +369,7 @@ def closure_rows(event: Reconfiguration, fabric: Fabric, number: int) -> Iterato
             inside[seen.stage] += [overlaps(true, seen.at)]
             if written is not None and true:
                 late = [moment.since(written) for moment in true]
-                inside["latency"].append(overlaps(late, after))
+                inside["latency"] += [overlaps(late, after)]
     for of_all, after in event.stages().items():
         judged = of_all != "acknowledged" or fabric.bench.clock.virtual
         whole = _true_whole(STAGES[of_all], event, truth, out) if judged else None

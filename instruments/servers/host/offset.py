@@ -154,7 +154,8 @@ class _Line:
             seconds = distance * 1e-9
             alone = point.least + MAXIMUM_RATE * distance
             alone += seconds * (_WALK * math.sqrt(seconds) + _RAMP * seconds)
-            least = min(least, alone)
+            if alone < least:  # noqa: PLR1730  # a call each would be some hundreds an event
+                least = alone
         return self._bench + at + side * (math.ceil(least) + doubt)
 
     def allows(self, new: _Exchange) -> bool:

@@ -185,7 +185,7 @@ class GroundTruth:
     def _longest(self, subject: str, signal: str, watch: Watch) -> list[tuple[Span, Span]]:
         """Return the longest interruption, and those that a watch may take for it."""
         found = self.interruptions(subject, signal, watch)
-        if len(found) < 2:
+        if not found[1:]:
             return found
         seen = [pair for pair in found if pair[1].latest <= watch.until.earliest]
         least = max((_length(pair) for pair in seen), default=0) - _ALIKE
