@@ -93,8 +93,10 @@ def fetch(folder: Path, base: str) -> int:
             print(f"{repository}: {path} at {commit} could not be fetched: {error}")
             missing += 1
             continue
+        # Python 3.11 before 3.11.4 has no filters.
+        filters: dict[str, Any] = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
         with tarfile.open(fileobj=io.BytesIO(archive)) as files:
-            files.extractall(folder / repository, filter="data")
+            files.extractall(folder / repository, **filters)
         print(folder / repository / path)
     return missing
 
