@@ -28,6 +28,9 @@ _SPREAD = 30.0
 _CHANGE = 1
 """Number of a colour in the page's style; measured values have number 0."""
 
+_LONGEST_TITLE = 160
+"""Characters of what happened before a night, in each of a lab's figures."""
+
 
 def letters(count: int) -> list[str]:
     """Return the names of events in their order: A to Z, then A1 to Z1."""
@@ -204,6 +207,11 @@ def _events(plot: Plot, y: Axis, events: Sequence[LabChange]) -> None:
         )
 
 
+def _short(words: str) -> str:
+    """Return the beginning of a long text: the lab's list of events has all of it."""
+    return words if len(words) <= _LONGEST_TITLE else f"{words[:_LONGEST_TITLE]}..."
+
+
 @functools.lru_cache(maxsize=32)
 def _marked(events: tuple[LabChange, ...]) -> Sequence[tuple[int, str, str]]:
     """Return each night with events, their texts and their letters; all figures of a lab ask it."""
@@ -213,7 +221,7 @@ def _marked(events: tuple[LabChange, ...]) -> Sequence[tuple[int, str, str]]:
     return [
         (
             night,
-            text("; ".join(event.text for _, event in found)),
+            text(_short("; ".join(event.text for _, event in found))),
             "".join(letter for letter, _ in found),
         )
         for night, found in names.items()
