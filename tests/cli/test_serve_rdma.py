@@ -7,6 +7,9 @@ import subprocess
 from pathlib import Path
 
 import preloaded
+import pytest
+
+from lightrig.instruments.simulated.hosts.host_shell import shell_obstacle
 
 LAB = """
 name: lab
@@ -23,6 +26,8 @@ plans: {one: ["server0.nic0 <-> server1.nic0"], other: ["server2.nic0 <-> server
 
 def test_rdma_passes_in_each_plan_over_ssh(tmp_path: Path) -> None:
     """Of two servers each, of three that all are at 127.0.0.1."""
+    if reason := shell_obstacle():
+        pytest.skip(reason)
     (tmp_path / "lab.yaml").write_text(LAB)
     serve = ["lightrig", "serve", "lab.yaml", "--port", "0", "--write", "served.yaml"]
     environment = {**os.environ, "LIGHTRIG_STATE": str(tmp_path)}
