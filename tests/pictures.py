@@ -55,7 +55,8 @@ def without_numbers(lines: Sequence[str]) -> list[str]:
     for line in lines:
         if line.startswith(("platform ", "plugins: ")):
             continue
-        timeless = re.sub(r"  \S+ (?:m|µ|n)?(?:s|min|h)(?:  about .* left)?$", "", line)
+        timeless = re.sub(r"  (?:about|less than) .* left$", "", line)
+        timeless = re.sub(r"  \S+ (?:m|µ|n)?(?:s|min|h)$", "", timeless)
         numberless = re.sub(r"\d[\w.+-]*", "#", timeless)
         found.append(" ".join(numberless.strip("=- ").split()))
     return found
