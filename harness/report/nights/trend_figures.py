@@ -207,9 +207,9 @@ def _events(plot: Plot, y: Axis, events: Sequence[LabChange]) -> None:
         )
 
 
-def _short(words: str) -> str:
+def _short(title: str) -> str:
     """Return the beginning of a long text: the lab's list of events has all of it."""
-    return words if len(words) <= _LONGEST_TITLE else f"{words[:_LONGEST_TITLE]}..."
+    return title if len(title) <= _LONGEST_TITLE else f"{title[:_LONGEST_TITLE]}..."
 
 
 @functools.lru_cache(maxsize=32)
