@@ -126,7 +126,9 @@ class Process:
         return out, err
 
     def send_signal(self, number: int) -> None:
-        os.kill(self.pid, number)
+        """Send a signal; nothing is sent to a process that has ended, as by `subprocess`."""
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self.pid, number)
 
     def kill(self) -> None:
         if self.poll() is None:

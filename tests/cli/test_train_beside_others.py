@@ -127,6 +127,7 @@ class Lab:
             process.wait()
         for file in self._files:
             file.close()
+        self.api.close()
 
 
 @pytest.fixture
