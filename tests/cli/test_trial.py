@@ -190,11 +190,36 @@ def test_the_shutter_of_a_port_is_varied_saved_and_put_back(lab):
     assert not stored(lab)
 
 
+OPTIONS = [*POWER, "--with", "voa.2.attenuation=7dB", "--matters", "0.01dB"]
+
+KILLED_AFTER_LINES = """
+import os, signal, sys
+
+from lightrig.harness.cli import main
+
+write, left = os.write, int(sys.argv.pop(1))
+
+
+def counted(file, data):
+    global left
+    done = write(file, data)
+    if os.readlink(f"/proc/self/fd/{file}").endswith("/journal.jsonl"):
+        left -= bytes(data).count(b"\\n")
+        if left <= 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+    return done
+
+
+os.write = counted
+main()
+"""
+"""A `lightrig` that is killed once its run's journal has a number of lines."""
+
+
 def begun(file, part):
     """Start a trial in a process of its own; return it once it has begun that part."""
-    options = ["--with", "voa.2.attenuation=7dB", "--matters", "0.01dB"]
     process = preloaded.Process(
-        ["lightrig", "trial", file, *POWER, *options],
+        ["lightrig", "trial", file, *OPTIONS],
         cwd=file.parent, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
     )  # fmt: skip
     for line in process.stderr:
@@ -230,13 +255,10 @@ def test_a_killed_trial_is_restored(lab):
 @pytest.mark.parametrize("seed", range(20))
 def test_a_trial_that_is_killed_at_any_moment_is_restored(lab, seed):
     """Of chance is after how many lines of the run's journal it is killed."""
-    wanted = random.Random(seed).randrange(2, 40)
-    with begun(lab, "pilot of") as process:
-        while process.poll() is None:
-            (journal,) = (lab.parent / "results" / "runs").glob("*/journal.jsonl")
-            if journal.read_text().count("\n") >= wanted:
-                process.kill()
-        assert process.wait() != 0
+    lines = random.Random(seed).randrange(2, 40)
+    command = ["python", "-c", KILLED_AFTER_LINES, lines, "trial", lab, *OPTIONS]
+    ended = preloaded.run(command, lab.parent)
+    assert ended.returncode == -signal.SIGKILL, ended.stderr
     assert stored(lab)
     result = CliRunner().invoke(application(), ["restore", str(lab)])
     assert result.exit_code == 0, result.output
