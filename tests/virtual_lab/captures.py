@@ -1,4 +1,8 @@
-"""Captures of the probe's datagrams on their way to the virtual machines."""
+"""Captures of the probe's datagrams on their way to the virtual machines.
+
+tcpdump sees what comes to a machine's tap. QEMU's filter-dump sees what it gave to the machine's
+NIC, which it does while the link is up: that tells which datagrams were received.
+"""
 
 import contextlib
 import json
@@ -7,13 +11,15 @@ import socket
 import struct
 import subprocess
 import time
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from .steps import VirtualLabError
 
-_NANOSECOND_PCAP = b"\x4d\x3c\xb2\xa1"
+_TICK_NS = {b"\x4d\x3c\xb2\xa1": 1, b"\xd4\xc3\xb2\xa1": 1_000}
+"""Unit of the times in a pcap file, by its magic number."""
+
 _FILE_HEADER, _PACKET_HEADER = 24, struct.Struct("<IIII")
 _COOKED = struct.Struct("!4xIxxB")  # LINKTYPE_LINUX_SLL2: number of the interface, kind
 _OUTGOING = 4
@@ -26,23 +32,34 @@ _STARTS_SECONDS = 60
 
 @dataclass(frozen=True, slots=True)
 class Datagram:
-    """A datagram of a probe on its way into a server; `at_ns` of CLOCK_MONOTONIC."""
+    """A datagram of a probe on its way into a server.
+
+    Attributes:
+        at_ns: when it came to the tap, of CLOCK_MONOTONIC.
+        token: of the port that sent it.
+        number: as its sender counts.
+        taken_ns: when QEMU gave it to the server's NIC; None: never.
+    """
 
     at_ns: int
     token: int
     number: int
+    taken_ns: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Capture:
     """A file of packets on all interfaces of the taps' network, and the offset of its clock.
 
-    `indices` are the numbers of the taps in that network, by port ("server0.nic0.p1").
+    Attributes:
+        indices: numbers of the taps in that network, by port ("server0.nic0.p1").
+        dumps: files of filter-dump by port, and their length as the capture began.
     """
 
     file: Path
     indices: Mapping[str, int]
     realtime_ahead_ns: int
+    dumps: Mapping[str, tuple[Path, int]] = field(default_factory=dict)
 
     def received(self) -> dict[str, list[Datagram]]:
         """Return the datagrams that left the network by the tap of each port, in their order."""
@@ -53,7 +70,32 @@ class Capture:
             if kind == _OUTGOING and index in ports and _MAGIC in packet:
                 numbers = _token_and_number(packet)
                 found[ports[index]].append(Datagram(at - self.realtime_ahead_ns, *numbers))
-        return found
+        return {port: self._with_taken(port, datagrams) for port, datagrams in found.items()}
+
+    def _with_taken(self, port: str, datagrams: Sequence[Datagram]) -> list[Datagram]:
+        """Return datagrams with the times at which QEMU gave them to the NIC.
+
+        Those are of a clock that begins at an unknown whole second: the quickest datagram of all
+        is taken to have waited for nothing.
+        """
+        if port not in self.dumps:
+            return list(datagrams)
+        file, begins = self.dumps[port]
+        data = file.read_bytes()
+        taken = {
+            _token_and_number(packet): at
+            for at, packet in packets(data[:_FILE_HEADER] + data[max(begins, _FILE_HEADER) :])
+            if _MAGIC in packet
+        }
+        waits = [
+            taken[key] - one.at_ns for one in datagrams if (key := (one.token, one.number)) in taken
+        ]
+        offset = min(waits, default=0)
+        return [
+            replace(one, taken_ns=None if at is None else at - offset)
+            for one in datagrams
+            for at in [taken.get((one.token, one.number))]
+        ]
 
     def arp_replies(self) -> set[tuple[str, str]]:
         """Return IPv4 address and hardware address of each reply to ARP."""
@@ -67,15 +109,15 @@ class Capture:
 
 def packets(data: bytes) -> Iterator[tuple[int, bytes]]:
     """Yield time in ns and bytes of each packet of a pcap file; a torn last one is left out."""
-    if data[:4] != _NANOSECOND_PCAP:
-        raise VirtualLabError("a capture is no pcap file with nanoseconds")
+    if (tick_ns := _TICK_NS.get(data[:4])) is None:
+        raise VirtualLabError("a capture is no pcap file")
     place = _FILE_HEADER
     while place + _PACKET_HEADER.size <= len(data):
-        seconds, nanoseconds, length, _ = _PACKET_HEADER.unpack_from(data, place)
+        seconds, ticks, length, _ = _PACKET_HEADER.unpack_from(data, place)
         place += _PACKET_HEADER.size
         if place + length > len(data):
             return
-        yield seconds * 1_000_000_000 + nanoseconds, data[place : place + length]
+        yield seconds * 1_000_000_000 + ticks * tick_ns, data[place : place + length]
         place += length
 
 
@@ -87,10 +129,13 @@ def _token_and_number(frame: bytes) -> tuple[int, int]:
 
 
 @contextlib.contextmanager
-def capturing(plant_pid: int, file: Path, kind: str = "udp") -> Iterator[Capture]:
+def capturing(
+    plant_pid: int, file: Path, kind: str = "udp", dumps: Mapping[str, Path] | None = None
+) -> Iterator[Capture]:
     """Capture in the network of the taps within the block; raises `VirtualLabError`.
 
     kind: of the packets, as tcpdump filters.
+    dumps: files that filter-dump goes on writing, by port.
 
     A capture on one tap would end when that goes dark, which takes it down.
     """
@@ -116,7 +161,8 @@ def capturing(plant_pid: int, file: Path, kind: str = "udp") -> Iterator[Capture
             if process.poll() is not None or time.monotonic() > deadline:
                 raise VirtualLabError(f"tcpdump did not begin: {log.read_text()}")
             time.sleep(0.05)
-        yield Capture(file, indices, time.time_ns() - time.monotonic_ns())
+        begins = {port: (dump, dump.stat().st_size) for port, dump in (dumps or {}).items()}
+        yield Capture(file, indices, time.time_ns() - time.monotonic_ns(), begins)
     finally:
         process.send_signal(signal.SIGINT)
         process.wait()

@@ -15,9 +15,6 @@ REACTION_NS = 200_000_000
 A row may not lie before the move, and not later than this behind it. Seen on a machine that six
 others used: up to 60 ms.
 """
-_TAKEN_NS = 2_000_000_000
-"""Time in which an emulated machine takes what has come to its tap: it may not run meanwhile."""
-
 _EVENT_NS = 10_000_000_000
 
 CARRIER_UP, CARRIER_DOWN, PACKETS = "carrier_up", "carrier_down", "outage.packets"
@@ -134,13 +131,13 @@ def _expected(
     if row.quantity == ALL_CARRIERS:
         return _noticed(max((port.up for port in truth.values()), key=lambda up: up.earliest))
     if row.quantity == ALL_DATAGRAMS:
-        firsts = [_first_taken(received[port], sent, truth[port]) for port in truth]
+        firsts = [_first_taken(received[port], sent) for port in truth]
         known = [first for first in firsts if first is not None]
         if len(known) < len(firsts):
             return None
         return Interval(max(one.earliest for one in known), max(one.latest for one in known))
     if row.quantity == FIRST_DATAGRAM and row.subject in truth:
-        return _first_taken(received[row.subject], sent, truth[row.subject])
+        return _first_taken(received[row.subject], sent)
     if row.quantity == PACKETS:
         receiver = row.subject.partition(" > ")[2].partition(" < ")[0]
         return _outage(received[receiver], sent, truth[receiver]) if receiver in truth else None
@@ -151,27 +148,18 @@ def _noticed(at: Interval) -> Interval:
     return Interval(at.earliest, at.latest + REACTION_NS)
 
 
-def _first_taken(datagrams: Sequence[Datagram], sent: int, port: PortTruth) -> Interval | None:
-    """Return when the port received the first datagram over its new link.
+def _first_taken(datagrams: Sequence[Datagram], sent: int) -> Interval | None:
+    """Return when the port received the first datagram over its new circuit.
 
-    Not before one has come to its tap since the link went down, or from another sender than at the
-    command: circuits move before the program that moves the links, which a busy machine delays. Of
-    those before the link came up the machine may have taken some, if it had not read its tap
-    meanwhile.
+    It is the first of another sender than at the command that QEMU gave to the port's NIC: over the
+    old circuit no other sender reaches the tap. That can be before the link goes down: circuits
+    move before the program that moves the links, which a busy machine delays.
     """
-    before = [d.token for d in datagrams if d.at_ns < sent]
-    after_down, after_up, of_another = (
-        next((d.at_ns - sent for d in datagrams if is_first(d)), None)
-        for is_first in (
-            lambda d: d.at_ns - sent >= port.down.latest,
-            lambda d: d.at_ns - sent >= port.up.earliest,
-            lambda d: before and d.at_ns >= sent and d.token != before[-1],
-        )
-    )
-    if after_down is None or after_up is None:
-        return None
-    earliest = after_down if of_another is None else min(after_down, of_another)
-    return Interval(earliest, after_up + _TAKEN_NS)
+    before = next((d.token for d in reversed(datagrams) if d.at_ns < sent), None)
+    for one in datagrams:
+        if one.at_ns >= sent and one.token != before and one.taken_ns is not None:
+            return Interval(one.at_ns - sent, one.taken_ns - sent + REACTION_NS)
+    return None
 
 
 def _outage(datagrams: Sequence[Datagram], sent: int, port: PortTruth) -> Interval | None:

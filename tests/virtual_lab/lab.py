@@ -1,6 +1,7 @@
 """Two virtual machines, and the served switch that their ports follow."""
 
 import contextlib
+import itertools
 import json
 import os
 import re
@@ -26,6 +27,9 @@ LOGIN = "bench:bench"
 BOOT_SECONDS = 900
 ENDS_SECONDS = 20
 _RATE_SECONDS, _RATE_SHARE = 10, 0.02
+_DUMPED_BYTES = 160
+"""Of a packet: a probe's datagram up to its number."""
+
 _BOOT = (
     "root=/dev/vda rw console=ttyS0 mitigations=off apparmor=0 net.ifnames=1 "
     # Not audit=0: sudo asks for audit's socket, and the kernel would start modprobe each time.
@@ -74,6 +78,16 @@ class VirtualLab:
     def notes(self) -> Path:
         """The notes of all moves of links."""
         return self.folder / "links"
+
+    @property
+    def dumps(self) -> dict[str, Path]:
+        """What QEMU gave to each port's NIC, and what that sent, by port."""
+        ports = itertools.product(range(len(SERVERS)), (0, 1))
+        return {f"{SERVERS[n]}.nic0.p{port}": self.dump_path(n, port) for n, port in ports}
+
+    def dump_path(self, server: int, port: int) -> Path:
+        """Return the capture of a port that its QEMU writes."""
+        return self.folder / f"taken{server}{port}.pcap"
 
     def monitor_path(self, server: int) -> str:
         """Return the socket of a server's second monitor."""
@@ -204,6 +218,8 @@ def _machine(lab: VirtualLab, server: int, accelerator: str) -> list[str]:
     for port in (0, 1):
         tap = f"tap,id=data{port},ifname={_tap(server, port)},script=no,downscript=no"
         nics += ["-netdev", tap, "-device", f"virtio-net-pci,netdev=data{port},mac={mac}:0{port}"]
+        dump = f"file={lab.dump_path(server, port)},maxlen={_DUMPED_BYTES}"
+        nics += ["-object", f"filter-dump,id=dump{port},netdev=data{port},{dump}"]
     # A NIC of no plan, below a root port: what its driver logs of its link is as on a real server.
     nics += ["-netdev", "user,id=spare,restrict=on", "-device", "pcie-root-port,id=root,chassis=1"]
     nics += ["-device", f"e1000e,bus=root,netdev=spare,mac={mac}:fd"]

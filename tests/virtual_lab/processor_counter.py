@@ -25,10 +25,12 @@ def counter_khz() -> int | None:
         page.write(_RDTSC)
         code = (ctypes.c_char * len(_RDTSC)).from_buffer(page)
         read = ctypes.CFUNCTYPE(ctypes.c_uint64)(ctypes.addressof(code))
-        since, first = _reading(read)
-        time.sleep(_MEASURED_SECONDS)
-        until, last = _reading(read)
-        del read, code  # else the page could not be given back
+        try:
+            since, first = _reading(read)
+            time.sleep(_MEASURED_SECONDS)
+            until, last = _reading(read)
+        finally:
+            del read, code  # else the page could not be given back
     return round((last - first) / (until - since) * 1e6)
 
 

@@ -55,7 +55,7 @@ def compared_run(lab: VirtualLab, name: str, arguments: Sequence[str]) -> Run:
     results = folder / "results"
     before = set(results.glob("runs/*"))
     noted, counted = len(lab.notes.read_text().splitlines()), _carriers_up(lab)
-    with capturing(lab.plant_pid, folder / "taps.pcap") as capture:
+    with capturing(lab.plant_pid, folder / "taps.pcap", dumps=lab.dumps) as capture:
         status, said = pytest_on(lab, [*arguments, "--results", str(results)])
     (folder / "pytest.txt").write_text(said)
     made = sorted(set(results.glob("runs/*")) - before)

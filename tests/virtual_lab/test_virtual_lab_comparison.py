@@ -88,30 +88,59 @@ def test_an_outage_is_between_the_darkness_and_the_gap_on_the_tap(
     assert held(found, received) == holds
 
 
+def taken(*seen: tuple[float, int, float | None]) -> list[Datagram]:
+    """Return datagrams by time at the tap, sender, and time at which the NIC was given them."""
+    return [
+        Datagram(
+            SENT + round(at * MS),
+            token,
+            number,
+            None if given is None else SENT + round(given * MS),
+        )
+        for number, (at, token, given) in enumerate(seen)
+    ]
+
+
 @pytest.mark.parametrize(
     ("lower", "upper", "holds"),
-    [(300, 430, True), (0, 122, False), (2400, 9000, True), (2430, 9000, False)],
+    [(300, 430, True), (0, 422, False), (624, 9000, True), (626, 9000, False)],
 )
 def test_the_first_datagram_is_that_of_the_last_port(
     lower: float, upper: float, holds: bool
 ) -> None:
-    received = {PORTS[0]: datagrams(5, 120), PORTS[1]: datagrams(5, 423)}
+    """Of another sender than at the command, at 423 ms, and read by the machine at 425 ms."""
+    received = {
+        PORTS[0]: taken((-5, 7, -5), (5, 7, 6), (120, 8, 121)),
+        PORTS[1]: taken((-5, 8, -4), (5, 8, 5), (300, 8, 302), (423, 7, 425), (430, 7, 430)),
+    }
     assert held(row("reconfiguration.first_datagram", "testbed", lower, upper), received) == holds
     assert held(row("first_datagram", PORTS[1], lower, upper), received) == holds
 
 
 @pytest.mark.parametrize(
-    ("lower", "upper", "holds"), [(5.5, 8, True), (0, 5.9, False), (2400, 9000, True)]
+    ("given", "lower", "upper", "holds"),
+    [
+        (7, 5.5, 8, True),
+        (7, 0, 5.9, False),
+        (7, 400, 430, False),  # an earlier one was received
+        (None, 5.5, 8, False),  # the link was down by then: nothing was received
+        (None, 400, 430, True),
+    ],
 )
-def test_another_sender_before_the_link_moves_is_over_the_new_circuit(
-    lower: float, upper: float, holds: bool
+def test_a_datagram_before_the_link_moves_counts_where_the_machine_got_it(
+    given: float | None, lower: float, upper: float, holds: bool
 ) -> None:
     """The circuits have moved by then; the program that moves the links was late."""
-    senders = ((-3, 7), (2, 7), (6, 8), (8, 8), (120, 8), (423, 8))
     received = {
-        PORTS[1]: [Datagram(SENT + round(at * MS), token, 1) for at, token in senders],
+        PORTS[1]: taken((-3, 7, -3), (2, 7, 2), (6, 8, given), (120, 8, None), (423, 8, 424)),
     }
     assert held(row("first_datagram", PORTS[1], lower, upper), received) == holds
+
+
+def test_without_the_new_sender_there_is_no_truth_of_the_first_datagram() -> None:
+    received = {PORTS[1]: taken((-3, 7, -3), (423, 7, 424))}
+    found = row("first_datagram", PORTS[1], 400, 430)
+    assert list(compare([COMMAND, found], parse_moves(NOTES), received)) == []
 
 
 def test_ports_that_are_left_out_are_found() -> None:
@@ -140,6 +169,32 @@ def test_a_capture_is_read_up_to_a_torn_packet(tmp_path: Path) -> None:
     assert capture.received() == {PORTS[0]: datagrams, PORTS[1]: []}
     with pytest.raises(VirtualLabError):
         list(packets(b"no pcap"))
+
+
+def test_what_qemu_gave_to_the_nic_is_told_from_what_came_to_the_tap(tmp_path: Path) -> None:
+    """Of the numbers 41 to 44, 42 never; 44 waited 3 ms longer than 41, by QEMU's own clock."""
+
+    def pcap(magic: str, prefix: bytes, times: dict[int, int]) -> bytes:
+        data = bytes.fromhex(magic) + bytes(20)
+        for number, ticks in times.items():
+            packet = prefix + struct.pack("!4sI16sQQQ", b"LRP1", 77, bytes(16), number, 0, 0)
+            data += struct.pack("<IIII", 900, ticks, len(packet), len(packet)) + packet
+        return data
+
+    cooked = struct.pack("!HHIHBB8x", 0x0800, 0, 8, 1, 4, 6)
+    ms = {41: 1, 42: 2, 43: 3, 44: 4}
+    file, dump = tmp_path / "taps.pcap", tmp_path / "taken.pcap"
+    file.write_bytes(pcap("4d3cb2a1", cooked, {n: at * 1_000_000 for n, at in ms.items()}))
+    earlier = pcap("d4c3b2a1", b"", {42: 77})
+    dump.write_bytes(earlier + pcap("d4c3b2a1", b"", {41: 501_000, 43: 504_000, 44: 507_000})[24:])
+    capture = Capture(file, {PORTS[0]: 8}, 0, {PORTS[0]: (dump, len(earlier))})
+    at = {number: 900_000_000_000 + time * 1_000_000 for number, time in ms.items()}
+    assert capture.received()[PORTS[0]] == [
+        Datagram(at[41], 77, 41, at[41]),
+        Datagram(at[42], 77, 42, None),
+        Datagram(at[43], 77, 43, at[43] + 1_000_000),
+        Datagram(at[44], 77, 44, at[44] + 3_000_000),
+    ]
 
 
 def test_replies_to_arp_are_read_from_what_tcpdump_wrote(tmp_path: Path) -> None:
