@@ -5,7 +5,8 @@ delays every program of that server. Requests and replies are those of the probe
 (docs/appendix/probe.md):
 
 - `hello`: `boot`, the server's `host` name and its number of `processors`.
-- `late`: `[stamp, ns]` of each time that it woke since the last such request.
+- `late` with the `roots` and `groups` of a job's processes: `[stamp, ns]` of each time that it woke
+  since the last such request, and `use`, see processor_use.py.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import threading
 import time
 from typing import Any
 
+from lightrig.instruments.jobs.programs.processor_use import ProcessorUse
 from lightrig.instruments.servers.programs.replies import Replies
 from lightrig.instruments.servers.programs.server_clock import boot_id, now
 
@@ -35,6 +37,7 @@ _MOST = 1_000_000
 class _Sleeper:
     def __init__(self) -> None:
         self._late: list[tuple[int, int]] = []
+        self._use = ProcessorUse()
         threading.Thread(target=self._run, daemon=True).start()
 
     def _run(self) -> None:
@@ -45,7 +48,8 @@ class _Sleeper:
             if len(self._late) < _MOST:
                 self._late.append((at, at - due))
 
-    def answer(self, verb: str) -> dict[str, Any]:
+    def answer(self, request: dict[str, Any]) -> dict[str, Any]:
+        verb = request["do"]
         if verb == "hello":
             return {
                 "boot": boot_id(),
@@ -54,7 +58,7 @@ class _Sleeper:
             }
         if verb == "late":
             found, self._late = self._late, []
-            return {"late": found}
+            return {"late": found, "use": self._use.look(request["roots"], request["groups"])}
         raise ValueError(f"there is no request {verb!r}")
 
 
@@ -64,7 +68,7 @@ def main() -> int:
     for line in sys.stdin:
         received, request = now(), json.loads(line)
         try:
-            replies.reply(request["id"], received, sleeper.answer(request["do"]))
+            replies.reply(request["id"], received, sleeper.answer(request))
         except ValueError as error:
             replies.fail(request["id"], received, error)
     return 0

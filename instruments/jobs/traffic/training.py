@@ -203,11 +203,14 @@ class TrainingRank:
     """The program of one rank on its server.
 
     `loaded` raises `NoPyTorchError` if the server has none.
+
+    Attributes:
+        process_group: of the program and what it starts, on its server; known once loaded.
     """
 
     def __init__(self, rank: int, server: LinuxServer, clock: Clock) -> None:
         self.rank, self.name = rank, server.name
-        self._server, self._group = server, 0
+        self._server, self.process_group = server, 0
         self._listener: RankListener | None = None
         self._store: RendezvousStore | None = None
         self._phases: LocalPhases | None = None
@@ -221,7 +224,7 @@ class TrainingRank:
         answer = self._hello.result()
         self._run.greeted(answer)
         pytorch = pytorch_of(self.name, answer)
-        self._group = int(answer["group"])
+        self.process_group = int(answer["group"])
         return pytorch
 
     def train(
@@ -272,7 +275,7 @@ class TrainingRank:
 
     def kill(self) -> None:
         """Kill the program and what it runs on its server: a fault that a test makes."""
-        self._server.commands.run(["sh", "-c", f"kill -s KILL -- -{self._group}"])
+        self._server.commands.run(["sh", "-c", f"kill -s KILL -- -{self.process_group}"])
 
     def close(self) -> None:
         """End the program, and what it runs."""

@@ -288,10 +288,18 @@ class TrainingJob:
     def lateness(self, between: Span) -> list[HostLateness]:
         """Return how late hosts woke a rank that does nothing, and a task of the harness.
 
-        Between two moments; what was before the last such call is forgotten.
+        Between two moments of the last run; and how its hosts' processors were used in all of it.
         """
         assert self._idle is not None
-        return [*self._idle.lateness(between), *self._task.lateness(between)]
+        hosts = self._idle.lateness(between, self._process_groups())
+        return [*hosts, *self._task.lateness(between)]
+
+    def _process_groups(self) -> dict[str, list[int]]:
+        """Return the process groups of the ranks on each server."""
+        groups: dict[str, list[int]] = {}
+        for rank in self.ranks:
+            groups.setdefault(rank.name, []).append(rank.process_group)
+        return groups
 
     def _traffic(self) -> dict[Port, tuple[int, int]]:
         """Return the bytes that the kernel has sent and received at each NIC port of the job."""
@@ -322,6 +330,8 @@ class TrainingJob:
         """Run `script` on all ranks; watched: whether the links of its circuits must stay."""
         assert self._session is not None
         assert self._carriers is not None
+        assert self._idle is not None
+        self._idle.begin(self._process_groups())
         controlled = listener if isinstance(listener, ControlledRanks) else None
         carriers, clock = self._carriers, self.fabric.bench.clock
         circuits, cabling = self.on_fabric.settled, self.fabric.testbed.cabling
