@@ -214,6 +214,71 @@ def test_a_script_that_fails_once_in_each_of_its_runs_is_started_again(script: P
     assert "rank 1 of a training job" in failure["cause"]
 
 
+BY_RANK = """
+import os
+import sys
+import torch
+import torch.distributed as dist
+from torch.distributed.device_mesh import init_device_mesh
+
+steps, folder = int(sys.argv[1]), sys.argv[2]
+dist.init_process_group("gloo")
+rank = dist.get_rank()
+mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("data", "tensor"))
+groups = [mesh[name].get_group() for name in ("tensor", "data")]
+os.makedirs(folder, exist_ok=True)
+torch.manual_seed(rank)
+model = torch.nn.Linear(300, 300)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+path, done = f"{folder}/{rank}", 0
+if os.path.exists(path):
+    done, state = torch.load(path)
+    model.load_state_dict(state)
+for step in range(done, steps):
+    torch.manual_seed(100 * step + rank)
+    loss = model(torch.randn(20, 300)).square().mean()
+    loss.backward()
+    for parameter in model.parameters():
+        for group in groups:
+            dist.all_reduce(parameter.grad, group=group)
+    optimizer.step()
+    optimizer.zero_grad()
+    print(f"step {step} loss {loss.item()!r}", flush=True)
+    torch.save((step + 1, model.state_dict()), path + ".new")
+    os.replace(path + ".new", path)
+dist.destroy_process_group()
+"""
+
+
+@pytest.mark.long
+@pytest.mark.timeout(900)
+def test_the_traffic_of_a_rail_that_stays_dark_moves_to_another_rail(script: Path) -> None:
+    """Two servers on two rails: both fibers of a port on the first are cut in the fifth step.
+
+    The kernel counts the bytes since the restart: no port of the first rail carries data.
+    """
+    script.write_text(BY_RANK)
+    command = [*LIGHTRIG, "train", "testbeds/rails4x2.yaml", "--instruments", "simulated"]
+    command += ["--json", "--ranks", "4", "--parallel", "dp=2", "--max-restarts", "1"]
+    command += ["--fault", "cut:900s,step=5,port=server1.nic0.p0", "--", str(script), "12"]
+    command += [str(script.parent / "checkpoints-{run}")]
+    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=800)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert (found["comparison"]["count"], found["comparison"]["different"]) == (4 * 12, [])
+    (failure,) = found["failures"]
+    assert (failure["rerouted"], failure["moved"]) == ([[0, 1]], None)
+    assert failure["before"]["n"] >= 2
+    assert failure["since"]["n"] >= 2
+    carried = dict.fromkeys(("nic0", "nic1"), 0)
+    for link in found["links"]:
+        carried[link["port"].split(".")[1]] += link["sent"]
+    # Of each rank 360 kB of gradients a step: both rails' together on the second.
+    steps = found["steps"]
+    assert carried["nic1"] > 4 * 360_000 * (steps - 1)
+    assert carried["nic0"] < 0.02 * carried["nic1"]
+
+
 @pytest.mark.long
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from statistics import fmean
+from statistics import fmean, stdev
 
 import scipy  # whose modules are loaded when they are first used
 
@@ -46,8 +46,9 @@ def mean_of(values: Sequence[int]) -> MeanEstimate:
     """Return the mean of values in ns; raises `ValueError` for fewer than two."""
     if len(values) < 2:
         raise ValueError(f"found {len(values)} values, expected at least 2 for an interval")
-    interval = scipy.stats.ttest_1samp(values, 0).confidence_interval()
-    return MeanEstimate(fmean(values), interval.low, interval.high, len(values))
+    mean, n = fmean(values), len(values)
+    half = float(scipy.stats.t.ppf(0.975, n - 1)) * stdev(values) / math.sqrt(n)
+    return MeanEstimate(mean, mean - half, mean + half, n)
 
 
 def predicted_mean(values: Sequence[int], alike: float) -> MeanEstimate:

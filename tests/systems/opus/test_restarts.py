@@ -13,6 +13,7 @@ from lightrig.harness.systems.opus.planning.operations import OpusError
 from lightrig.harness.systems.opus.runtime.link_watch import LinkLostError, LostLink
 from lightrig.harness.systems.opus.runtime.on_fabric import check_spare, fitting_job
 from lightrig.harness.systems.opus.runtime.restarts import (
+    Reformed,
     RestartedTraining,
     TrainingStoppedError,
     form_again,
@@ -51,6 +52,15 @@ class Job:
         self.done: list[str] = []
         self.dark = False
         self.placement, self.spares = ["s0", "s1"], list[str]()
+        self.job, self.without = SimpleNamespace(rails=1), frozenset[int]()
+
+    def dark_servers(self) -> list[str]:
+        """Nobody knows."""
+        return []
+
+    def dark_rails(self) -> list[int]:
+        """The only one."""
+        return [0]
 
     def train(self, *given: object) -> Any:
         self._clock.sleep(1000 * MS)
@@ -229,8 +239,48 @@ def test_ranks_of_a_server_whose_program_has_ended_move_at_once(clock: VirtualCl
     job = Placed(clock, "", "s4", "s5")
     error: Any = RankLostError("s2", "lost rank 2 of a training job: its program has ended")
     given: Any = job
-    assert form_again(given, error) == ("s2", "s4")
+    assert form_again(given, error) == Reformed(("s2", "s4"))
     assert (job.placement, job.spares, job.done) == (["s0", "s1", "s4"], ["s5"], ["ring"])
+
+
+class TwoRails(Job):
+    """A job on two rails, with links that stay dark on some of them."""
+
+    def __init__(self, clock: VirtualClock, broken: set[int]) -> None:
+        super().__init__(clock, LOST, "trained")
+        self.job, self._broken = SimpleNamespace(rails=2), broken
+        self.on_fabric = SimpleNamespace(carrying=lambda rail: 1 - rail)
+
+    def dark_servers(self) -> list[str]:
+        """Both ends of the link."""
+        return ["s0", "s1"]
+
+    def dark_rails(self) -> list[int]:
+        """Those that are not left yet."""
+        return sorted(self._broken - self.without)
+
+    def leave_rails(self, rails: Sequence[int]) -> None:
+        self.without |= {*rails}
+
+    def reform(self) -> None:
+        self.dark = bool(self.dark_rails())
+        super().reform()
+
+
+def test_traffic_of_a_rail_with_a_dark_link_moves_to_another(clock: VirtualClock) -> None:
+    job = TwoRails(clock, {0})
+    restarted, _ = training(job, 1)
+    assert run(restarted) == "trained"
+    (failure,) = restarted.failures
+    assert (failure.moved, failure.rerouted, job.without) == (None, ((0, 1),), {0})
+
+
+def test_no_rail_is_left_where_all_have_a_dark_link(clock: VirtualClock) -> None:
+    job = TwoRails(clock, {0, 1})
+    restarted, _ = training(job, 1)
+    with pytest.raises(TrainingStoppedError, match="restart   impossible"):
+        run(restarted)
+    assert job.without == set()
 
 
 RAILS4 = Path(__file__).parents[3] / "testbeds" / "rails4.yaml"

@@ -4,6 +4,7 @@ import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from lightrig.harness.jobs.statistics.means import MeanEstimate, mean_of
 from lightrig.harness.systems.opus.runtime.link_watch import LinkLostError
 from lightrig.harness.systems.opus.runtime.restarts import Failure
 from lightrig.harness.systems.opus.runtime.training import Attempt
@@ -32,6 +33,9 @@ class FailureCost:
         again: steps done once more; None where that is unknown.
         parts: bounds of each of `PARTS`, in ns; one measurement each.
         moved: server and spare where ranks moved; that is in the parts about the ring and programs.
+        rerouted: rails that were left, each with the one that carries its traffic since.
+        before, since: mean duration of a step in the attempt that failed, and in the one after it,
+            in ns; none for fewer than two.
     """
 
     cause: str
@@ -40,6 +44,9 @@ class FailureCost:
     again: int | None
     parts: Mapping[str, Span]
     moved: tuple[str, str] | None = None
+    rerouted: tuple[tuple[int, int], ...] = ()
+    before: MeanEstimate | None = None
+    since: MeanEstimate | None = None
 
     @property
     def cost(self) -> Span:
@@ -63,6 +70,12 @@ class FailureCost:
             took = Span(ring.earliest + programs.earliest, ring.latest + programs.latest)
             yield (f"          the ranks of {server} moved to {spare}: setting the ring and "
                    f"starting programs took {_seconds(took)} with that")  # fmt: skip
+        for rail, carrying in self.rerouted:
+            yield (f"          the traffic of rail {rail} moved to the links of rail {carrying}, a "
+                   "ring of all ranks since")  # fmt: skip
+        if self.moved is not None or self.rerouted:
+            before, since = self.before or "not known", self.since or "not known"
+            yield f"          a step took {before} before, {since} since"
 
 
 def failure_costs(
@@ -103,9 +116,19 @@ def failure_costs(
                 again,
                 dict(zip(PARTS, parts, strict=True)),
                 failure.moved,
+                failure.rerouted,
+                _step_of(before),
+                _step_of(after),
             )
         )
     return found
+
+
+def _step_of(attempt: Attempt) -> MeanEstimate | None:
+    """Return the mean duration of a step but the first, until the last rank had ended it."""
+    ends = [end for step in range(1, attempt.steps + 1) if (end := attempt.end_of(step))]
+    lengths = [after.latest - before.latest for before, after in itertools.pairwise(ends)]
+    return mean_of(lengths).at_least_zero() if len(lengths) > 1 else None
 
 
 def _fault(failure: Failure) -> tuple[Span, str]:

@@ -3,7 +3,7 @@
 # What follows a controller is a controller: it may be asked what only they are asked.
 # ruff: noqa: SLF001
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias, TypeVar
 
@@ -156,12 +156,24 @@ class Controller:
     retries: int = 2
 
     @classmethod
-    def of(cls, job: RailJob, topology: Topology | None = None, retries: int = 2) -> "Controller":
-        """The controller of `job`, whose rails are in `topology`: by default all pipeline."""
+    def of(
+        cls,
+        job: RailJob,
+        topology: Topology | None = None,
+        retries: int = 2,
+        without: Collection[int] = (),
+    ) -> "Controller":
+        """The controller of `job`, whose rails are in `topology`: by default all pipeline.
+
+        without: rails with a link that is lost; others carry their ranks' traffic.
+        """
         begun = topology or TopologyId.uniform(job.stages, ASYMMETRIC)
         zeros = (0,) * len(job.stage_of)
         rails = tuple(RailStatus(begun) for _ in range(job.rails))
-        return cls(job, rails, job.rail_of, PendingAsks(job.groups), zeros, zeros, retries)
+        made = cls(job, rails, job.rail_of, PendingAsks(job.groups), zeros, zeros, retries)
+        for rail in sorted(without):
+            made, _ = made._without(rail, "a link of it is lost")
+        return made
 
     # ------------------------------------------------------------------------- messages
 

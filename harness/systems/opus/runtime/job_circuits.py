@@ -65,7 +65,7 @@ class JobCircuits:
     def ring(self) -> None:
         """Bring all rails to the giant ring, and lead all packets over it."""
         self._set(GIANT_RING)
-        self._routes = [self._rail_routes(rail, GIANT_RING) for rail in range(self._job.rails)]
+        self._routes = [self._rail_routes(rail, GIANT_RING) for rail in self._carrying()]
         self._overlay.follow(*self._routes)
 
     def reform(self) -> None:
@@ -82,7 +82,7 @@ class JobCircuits:
     def take(self, topology: Topology) -> Mapping[str, frozenset[Circuit]]:
         """Leave the giant ring for `topology`; return what the switches hold then."""
         self._set(topology)
-        self._routes = [self._hops_by_server(rail) for rail in range(self._job.rails)]
+        self._routes = [self._hops_by_server(rail) for rail in self._carrying()]
         self._overlay.follow(*self._routes)
         return self._on_fabric.circuits()
 
@@ -111,6 +111,10 @@ class JobCircuits:
         self._slow = carriers - acknowledged > SLOW_LINKS
         lit = Span(min(lit.earliest, carriers), min(lit.latest, carriers))
         return ChangeStamps(applied.sent.earliest, acknowledged, lit, carriers)
+
+    def _carrying(self) -> list[int]:
+        """Return the rail that carries each rail's traffic at first."""
+        return [self._on_fabric.carrying(rail) for rail in range(self._job.rails)]
 
     def _set(self, topology: Topology) -> None:
         began = self._fabric.bench.clock.now()

@@ -1,7 +1,7 @@
 """Photonic rails on a testbed's switches: where ranks are attached, and what rewires them."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from lightrig.harness.bench.fabric import Applied, Fabric
 from lightrig.harness.systems.opus.planning.messages import Rewire
@@ -52,11 +52,18 @@ class FabricRails:
     """The rails of a job on a fabric: rank r is on server r / rails, with its NIC r mod rails.
 
     Each rail is one switch; several rails may share one. servers: names, by default the first ones.
+    without: rails that have no circuits, since a link of theirs is lost.
     Raises `OpusError` where the job does not fit the testbed.
     """
 
-    def __init__(self, fabric: Fabric, job: RailJob, servers: Sequence[str] = ()) -> None:
-        self._fabric = fabric
+    def __init__(
+        self,
+        fabric: Fabric,
+        job: RailJob,
+        servers: Sequence[str] = (),
+        without: Collection[int] = (),
+    ) -> None:
+        self._fabric, self.without = fabric, frozenset(without)
         rails = range(job.rails)
         attached = [attachments_of(fabric.testbed, job, rail, servers) for rail in rails]
         self.switches = [switch for switch, _ in attached]
@@ -67,10 +74,18 @@ class FabricRails:
     def plan(self, topologies: Sequence[Topology]) -> Plan:
         """Return the plan in which each rail has its topology."""
         circuits: dict[str, frozenset[Circuit]] = {}
-        for switch, wiring, each in zip(self.switches, self.wirings, topologies, strict=True):
-            circuits[switch] = circuits.get(switch, frozenset()) | wiring.circuits(each)
+        for rail, each in enumerate(topologies):
+            made = circuits.setdefault(self.switches[rail], frozenset())
+            if rail not in self.without:
+                circuits[self.switches[rail]] = made | self.wirings[rail].circuits(each)
         names = ", ".join(dict.fromkeys(map(str, topologies)))
         return Plan(f"topology {names}", circuits)
+
+    def carrying(self, rail: int) -> int:
+        """Return the rail that carries a rail's traffic: itself, or the next one with circuits."""
+        count = len(self.wirings)
+        order = ((rail + step) % count for step in range(count))
+        return next(each for each in order if each not in self.without)
 
     def set(self, topology: Topology) -> None:
         """Bring every rail to `topology`; raises as `Fabric.apply` does."""

@@ -339,7 +339,7 @@ class Rails:
                 self._incident(rail, "given up", new.reason)
 
     def _incident(self, rail: int, what: str, why: str) -> None:
-        now = self.clock.now()
+        now, why = self.clock.now(), why or "it carries the traffic of another rail as well"
         self.journal.incidents.append(Incident(now, rail, what, why, now - self._begun))
 
     def _note(self, event: RunEvent) -> None:

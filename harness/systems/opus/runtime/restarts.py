@@ -36,6 +36,7 @@ class Failure:
         circuits: when the ring of all ranks was set, with a carrier at each of its ports.
         programs: when the ranks' programs had been started again, with PyTorch loaded.
         moved: server and spare where ranks moved from one to the other.
+        rerouted: rails that were left, each with the one that carries its traffic since.
     """
 
     error: LightrigError
@@ -44,6 +45,7 @@ class Failure:
     circuits: int
     programs: int
     moved: tuple[str, str] | None = None
+    rerouted: tuple[tuple[int, int], ...] = ()
 
     @property
     def cause(self) -> str:
@@ -51,12 +53,21 @@ class Failure:
         return str(self.error).partition("\n")[0]
 
 
-def form_again(job: TrainingJob, error: LightrigError) -> tuple[str, str] | None:
-    """Set the ring of all ranks anew after `error`, with a spare server where that is needed.
+@dataclass(frozen=True, slots=True)
+class Reformed:
+    """What a ring of all ranks took that was formed anew; see `Failure`."""
+
+    moved: tuple[str, str] | None = None
+    rerouted: tuple[tuple[int, int], ...] = ()
+
+
+def form_again(job: TrainingJob, error: LightrigError) -> Reformed:
+    """Set the ring of all ranks anew after `error`, with a spare server or other rails if needed.
 
     The ranks of a server whose program has ended move to a spare at once: it may be dead. Where a
     link stays dark, its carriers do not say which end is broken: the ranks of one end move, and, if
-    the ring stays dark, those of the other in their place. Return the server and its spare, if any.
+    the ring stays dark, those of the other in their place. Without a spare that helps, the traffic
+    of the rails with a dark link goes over the links of another rail (Opus §4.2).
 
     Raises `LightrigError` where no ring can be formed.
     """
@@ -65,24 +76,27 @@ def form_again(job: TrainingJob, error: LightrigError) -> tuple[str, str] | None
         spare = job.spares.pop(0)
         job.move_ranks(server, spare)
         job.reform()
-        return server, spare
+        return Reformed((server, spare))
     try:
         job.reform()
     except LightrigError:
-        if not job.spares:
-            raise
         first = error.link.port.owner if isinstance(error, LinkLostError) else ""
         dark = sorted(job.dark_servers(), key=lambda name: (name != first, name))
-        for server in dark:
+        for server in dark if job.spares else ():
             job.move_ranks(server, job.spares[0])
             try:
                 job.reform()
             except LightrigError:
                 job.move_ranks(job.spares[0], server)
             else:
-                return server, job.spares.pop(0)
-        raise
-    return None
+                return Reformed((server, job.spares.pop(0)))
+        rails = job.dark_rails()
+        if not rails or len(rails) == job.job.rails - len(job.without):
+            raise
+        job.leave_rails(rails)
+        job.reform()
+        return Reformed(rerouted=tuple((rail, job.on_fabric.carrying(rail)) for rail in rails))
+    return Reformed()
 
 
 class RestartedTraining:
@@ -146,7 +160,7 @@ class RestartedTraining:
         ended = clock.now()
         self._restarted(error, len(self.failures) + 1)
         try:
-            moved = form_again(self._job, error)
+            formed = form_again(self._job, error)
         except LightrigError as refused:
             described = self._described(error, attempt)
             raise TrainingStoppedError(
@@ -155,7 +169,9 @@ class RestartedTraining:
             ) from refused
         circuits = clock.now()
         self._job.renew()
-        self.failures.append(Failure(error, attempt, ended, circuits, clock.now(), moved))
+        self.failures.append(
+            Failure(error, attempt, ended, circuits, clock.now(), formed.moved, formed.rerouted)
+        )
 
     def _ended(self) -> int:
         return sum(failure.attempt.steps for failure in self.failures)

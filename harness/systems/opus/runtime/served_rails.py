@@ -11,7 +11,7 @@ import re
 import socket
 import threading
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -163,8 +163,10 @@ class ServedJob:
 class ServedRails(FabricRails):
     """The rails of a job that a service moves."""
 
-    def __init__(self, fabric: Fabric, job: RailJob, served: ServedJob) -> None:
-        super().__init__(fabric, job)
+    def __init__(
+        self, fabric: Fabric, job: RailJob, served: ServedJob, without: Collection[int] = ()
+    ) -> None:
+        super().__init__(fabric, job, without=without)
         self._served = served
         self._topologies: list[Topology] = [GIANT_RING] * job.rails
         self._turn = threading.Lock()
@@ -217,19 +219,21 @@ class ServedFabric(Fabric):
         super().__init__(bench)
         self._served = served
 
-    def rails(self, job: RailJob) -> ServedRails:
-        """Return the rails of the job."""
-        return ServedRails(self, job, self._served)
+    def rails(self, job: RailJob, without: Collection[int] = ()) -> ServedRails:
+        """Return the rails of the job; `without` as for `FabricRails`."""
+        return ServedRails(self, job, self._served, without)
 
 
-def rails_of(fabric: Fabric, job: RailJob, servers: Sequence[str] = ()) -> FabricRails:
+def rails_of(
+    fabric: Fabric, job: RailJob, servers: Sequence[str] = (), without: Collection[int] = ()
+) -> FabricRails:
     """Return the rails of a job, on switches of this process or of a service.
 
-    servers: as for `FabricRails`; a service decides that by itself.
+    servers, without: as for `FabricRails`; a service decides about servers by itself.
     """
     if isinstance(fabric, ServedFabric):
-        return fabric.rails(job)
-    return FabricRails(fabric, job, servers)
+        return fabric.rails(job, without)
+    return FabricRails(fabric, job, servers, without)
 
 
 def part_of(testbed: Testbed, servers: Sequence[str]) -> Testbed:

@@ -1,6 +1,6 @@
 """A training job on photonic rails: its scripts run on servers, its circuits follow them."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -102,6 +102,7 @@ class TrainingJob:
         circuits: of all rails, and the ways of packets.
         placement: names of the servers, in the order of their ranks.
         spares: names of the servers to which ranks may move, in the order of their use.
+        without: rails that are left, since a link of theirs stays dark.
         printed: called with a rank and each line that it prints; it must not wait.
         environment: further variables of the scripts.
         attempt: the last run on circuits that follow it; None before.
@@ -112,6 +113,7 @@ class TrainingJob:
     def __init__(self, fabric: Fabric, job: RailJob, spares: Sequence[str] = ()) -> None:
         self.fabric, self.job, self.spares = fabric, job, list(spares)
         self.placement = list(fabric.testbed.servers)[: len(job.stage_of) // job.rails]
+        self.without: frozenset[int] = frozenset()
         self.on_fabric = rails_of(fabric, job)
         # A rank's connections use its own rail: each has an address of every server.
         self._overlay = Overlay(fabric.bench, [f"lightrig{rail}" for rail in range(job.rails)])
@@ -146,13 +148,33 @@ class TrainingJob:
 
     def move_ranks(self, server: str, spare: str) -> None:
         """Have the ranks of a server on another one once `reform` and `renew` are called."""
-        assert self._carriers is not None
         assert self._session is not None
         self.placement[self.placement.index(server)] = spare
         self._session.place(*self._places())
-        self.on_fabric = rails_of(self.fabric, self.job, self.placement)
+        self._take_rails()
+
+    def leave_rails(self, rails: Collection[int]) -> None:
+        """Have the next rail carry the traffic of each of `rails` once `reform` is called."""
+        self.without |= frozenset(rails)
+        self._take_rails()
+
+    def _take_rails(self) -> None:
+        assert self._carriers is not None
+        self.on_fabric = rails_of(self.fabric, self.job, self.placement, self.without)
         given = (self.on_fabric, self.fabric, self.job, self._overlay, self._carriers)
         self.circuits = JobCircuits(*given)
+
+    def dark_rails(self) -> list[int]:
+        """Return the rails in use whose ring of all ranks has a port that stays dark."""
+        assert self._carriers is not None
+        found = []
+        for rail in sorted({*range(self.job.rails)} - self.without):
+            circuits = self.on_fabric.wirings[rail].circuits(GIANT_RING)
+            plan = Plan(f"rail {rail}", {self.on_fabric.switches[rail]: circuits})
+            links = self.fabric.links(plan)
+            if self._carriers.dark({port for link in links for port in (link.a, link.b)}):
+                found.append(rail)
+        return found
 
     def dark_servers(self) -> list[str]:
         """Return the servers of the job with a port that the ring of all ranks leaves dark."""
@@ -268,7 +290,7 @@ class TrainingJob:
             self.on_fabric.wirings,
             apply,
             self.on_fabric.switches,
-            Controller.of(self.job, begun, retries),
+            Controller.of(self.job, begun, retries, self.without),
             commands=commands,
             count=count,
         )
