@@ -10,17 +10,13 @@ from typing import Any
 import pytest
 
 from lightrig.harness.orchestration.orchestrator import Orchestrator
+from lightrig.harness.orchestration.served_job import ServiceError, part_of
 from lightrig.harness.systems.opus.generator import render
 from lightrig.harness.systems.opus.planning.messages import Rewire
 from lightrig.harness.systems.opus.planning.operations import RailJob
 from lightrig.harness.systems.opus.planning.topology import GIANT_RING, TopologyId
 from lightrig.harness.systems.opus.runtime.rail_layout import RailLayout
-from lightrig.harness.systems.opus.runtime.served_rails import (
-    ServedJob,
-    ServedRails,
-    ServiceError,
-    part_of,
-)
+from lightrig.harness.systems.opus.runtime.served_rails import RailsOfService, ServedRails
 from lightrig.instruments.clock import SystemClock
 from lightrig.testbeds import Testbed, load
 from tests.campaigns.switchroom import Switchroom, joined
@@ -52,7 +48,7 @@ class Service:
     def stop(self) -> None:
         self._stack.close()
 
-    def rails(self, job: ServedJob) -> ServedRails:
+    def rails(self, job: RailsOfService) -> ServedRails:
         bench = SimpleNamespace(clock=SystemClock())
         fabric: Any = SimpleNamespace(testbed=part_of(self.testbed, job.nodes), bench=bench)
         return ServedRails(fabric, JOB, job)
@@ -69,16 +65,16 @@ def service(tmp_path: Path) -> Iterator[Service]:
 
 
 @pytest.fixture
-def job(service: Service) -> Iterator[ServedJob]:
+def job(service: Service) -> Iterator[RailsOfService]:
     """The second of two jobs."""
     with contextlib.ExitStack() as stack:
         for name in ("first", "second"):
-            made = ServedJob(service.socket, name, PAIRS, away_s=30.0)
+            made = RailsOfService(service.socket, name, PAIRS, away_s=30.0)
             stack.callback(made.withdraw)
         yield made
 
 
-def test_rails_are_changed_a_stage_at_a_time(service: Service, job: ServedJob) -> None:
+def test_rails_are_changed_a_stage_at_a_time(service: Service, job: RailsOfService) -> None:
     assert job.nodes == ("server4", "server5", "server6", "server7")
     rails = service.rails(job)
     assert rails.make(GIANT_RING)["ocs"] == rails.circuits()["ocs"]
@@ -100,7 +96,7 @@ def test_rails_are_changed_a_stage_at_a_time(service: Service, job: ServedJob) -
 
 
 def test_a_change_waits_for_a_service_that_is_started_again(
-    service: Service, job: ServedJob
+    service: Service, job: RailsOfService
 ) -> None:
     rails = service.rails(job)
     service.stop()
@@ -112,14 +108,16 @@ def test_a_change_waits_for_a_service_that_is_started_again(
 
 
 def test_a_service_that_stays_away_is_named(service: Service) -> None:
-    job = ServedJob(service.socket, "job", PAIRS, away_s=0.5)
+    job = RailsOfService(service.socket, "job", PAIRS, away_s=0.5)
     service.stop()
     with pytest.raises(ServiceError, match="does `lightrig orchestrate` run there"):
         job.set([GIANT_RING, GIANT_RING])
     job.withdraw()
 
 
-def test_a_switch_that_takes_no_order_fails_the_change(service: Service, job: ServedJob) -> None:
+def test_a_switch_that_takes_no_order_fails_the_change(
+    service: Service, job: RailsOfService
+) -> None:
     rails = service.rails(job)
     rails.make(TopologyId("00"))
     service.room.refusing.add("ocs")
@@ -129,16 +127,18 @@ def test_a_switch_that_takes_no_order_fails_the_change(service: Service, job: Se
     assert rails.make(TopologyId("11"))  # tried again
 
 
-def test_a_job_that_was_given_other_servers_is_told_so(service: Service, job: ServedJob) -> None:
+def test_a_job_that_was_given_other_servers_is_told_so(
+    service: Service, job: RailsOfService
+) -> None:
     service.running.request({"do": "withdraw", "job": "first"})
     service.running.request({"do": "failed", "nodes": ["server5"]})
     with pytest.raises(ServiceError, match="server0, server6, server7 now, since one failed"):
         job.set([GIANT_RING, GIANT_RING])
 
 
-def test_a_job_without_a_place_is_not_kept(service: Service, job: ServedJob) -> None:
+def test_a_job_without_a_place_is_not_kept(service: Service, job: RailsOfService) -> None:
     with pytest.raises(ServiceError, match="job third has no place: 0 of the 8 nodes"):
-        ServedJob(service.socket, "third", PAIRS)
+        RailsOfService(service.socket, "third", PAIRS)
     assert service.running.status()["jobs"].keys() == {"first", "second"}
 
 
@@ -152,7 +152,7 @@ def test_a_job_is_submitted_again_and_again_and_ends_with_its_client(
         return request(wish)
 
     monkeypatch.setattr(service.running, "request", noted)
-    job = ServedJob(service.socket, "job", PAIRS, keep_alive_s=1.0)
+    job = RailsOfService(service.socket, "job", PAIRS, keep_alive_s=1.0)
     for _ in range(3):
         submits.acquire()
     job.withdraw()
