@@ -7,7 +7,7 @@ import datetime
 import getpass
 import os
 import socket
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -73,7 +73,7 @@ def known(
                 give_up("a card is known until a date and for a reason: --until, --because", 2)
             last = _date(until)
             _refuse_unknown(results, testbed.name, card, entries)
-            who = f"{_account()} on {socket.gethostname()}"
+            who = f"{_account()}@{socket.gethostname()}"
             entry = Entry(card, because, last, who, f"{wall_time():%Y-%m-%d %H:%M:%S}")
             entries = change_exceptions(testbed, "known", add={card: entry}).known
         elif until or because or remove:
@@ -89,25 +89,36 @@ def known(
         out.print(f"{testbed.name}: no card is known")
 
 
-def entries_of(results: Path) -> tuple[dict[str, Mapping[str, Entry]], list[str]]:
-    """Return the known cards of each testbed of the results, and why some cannot be read.
+def entries_of(
+    results: Path, testbeds: Collection[str]
+) -> tuple[dict[str, Mapping[str, Entry]], list[str]]:
+    """Return the known cards of each of `testbeds`, and what is wrong with their lists.
 
-    They lie beside the testbed's file, where its last run found that. Raises `RecordError`.
+    They lie beside the testbed's file, where its last run found that; if that file has moved, the
+    copies of its last run count. Raises `RecordError`.
     """
     from lightrig.harness.record import Results
 
-    files: dict[str, str] = {}
+    files: dict[str, tuple[Path, Path]] = {}
     for facts in Results(results).runs():
-        if not facts.by_hand:
-            files |= {name: str(file) for name, file in facts.header["testbeds"].items()}
+        for name, file in {} if facts.by_hand else facts.header["testbeds"].items():
+            copy = facts.header.get("descriptions", {}).get(name, "none")
+            files[name] = Path(file), results / "runs" / facts.run / copy
     found: dict[str, Mapping[str, Entry]] = {}
     problems = []
-    for name, file in files.items():
-        path = Path(file)
-        if not exceptions_path(path).exists():
+    for name, (path, copy) in files.items():
+        if name not in testbeds:
+            continue
+        if moved := not path.exists():
+            problems.append(
+                f"{name}: {path} is not there any more, so its cards are known as its last run had "
+                "them; the next run from its new place ends this"
+            )
+        present = copy if moved else path
+        if not exceptions_path(present).exists():
             continue
         try:
-            found[name] = load_exceptions(load(path, quantities=names_in_files())).known
+            found[name] = load_exceptions(load(present, quantities=names_in_files())).known
         except (LightrigError, OSError) as error:
             problems.append(f"{name}: what is known of it cannot be read: {error}")
     return found, problems

@@ -147,7 +147,7 @@ def _write(folder: Path, target: Path, services: Mapping[str, Service]) -> None:
     found = [
         testbed
         for path in sorted(folder.glob("testbeds/*/*.yaml"))
-        if not path.stem.endswith((".baselines", ".references"))
+        if not path.stem.endswith((".baselines", ".exceptions", ".references"))
         for testbed in [load_testbed(path)]
         if services.keys() <= addresses_of(testbed).keys()
     ]

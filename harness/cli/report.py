@@ -32,7 +32,8 @@ def report(
         typer.Option(
             metavar="FILE",
             help="Write what is new on the page of the nights: cards that are new or have gone, "
-            "and known ones whose date has passed; nothing is written where there is none.",
+            "and known ones whose date has passed; nothing is written where there is none, and "
+            "the message of the same night stays.",
         ),
     ] = None,
     as_json: AsJson = False,
@@ -68,6 +69,8 @@ def _message(results: Path, last: int, path: Path, *, as_json: bool) -> None:
     from lightrig.harness.record.places import appearing
     from lightrig.harness.report.nights import judge_nights, write_page_of
     from lightrig.harness.report.nights.messages import (
+        cards_of,
+        is_of_last_message,
         message_of,
         read_state,
         text_of,
@@ -79,13 +82,13 @@ def _message(results: Path, last: int, path: Path, *, as_json: bool) -> None:
         with err.status(f"{results}: reading"):
             nights = judge_nights(results, last)
             page = write_page_of(nights, results / "nights.html")
-        known, problems = entries_of(results)
+        known, problems = entries_of(results, {card.testbed for card in cards_of(nights)})
         found, after = message_of(nights, state, known)
-        if found.is_empty:
-            path.unlink(missing_ok=True)  # of another morning
-        else:
+        if not found.is_empty:
             with appearing(path) as hidden:
-                hidden.write_text(text_of(found), "utf-8")
+                hidden.write_text(text_of(found, problems), "utf-8")
+        elif not is_of_last_message(nights, state):
+            path.unlink(missing_ok=True)  # of another morning
         write_state(results, after)
     except (LightrigError, OSError) as error:
         give_up(str(error), LAB_ERROR)
@@ -96,7 +99,8 @@ def _message(results: Path, last: int, path: Path, *, as_json: bool) -> None:
         written = None if found.is_empty else str(path)
         print_json([{"page": str(page), "message": written, **counts}])
     elif found.is_empty:
-        out.print(f"{results}: nothing new")
+        stays = f"; {path} has what was new of this night" * path.exists()
+        out.print(f"{results}: nothing new{stays}", soft_wrap=True)
     else:
         listed = ", ".join(f"{count} {word}" for word, count in counts.items() if count)
         out.print(f"{path}: {listed}", soft_wrap=True)

@@ -37,6 +37,7 @@ from lightrig.harness.record.row import RecordError, RowError, TestOutcome
 from lightrig.harness.record.rows_files import BY_HAND, ROWS
 from lightrig.testbeds import Testbed, TestbedError, load
 from lightrig.testbeds.baselines import baselines_path
+from lightrig.testbeds.exceptions import exceptions_path
 from lightrig.testbeds.yaml_positions import read
 
 # ------------------------------------------------------------------------------------------- facts
@@ -319,7 +320,7 @@ def parse_facts(name: str, text: bytes) -> RunFacts:
 
 
 def store_descriptions(files: Mapping[str, str], folder: Path) -> dict[str, str]:
-    """Copy each testbed's file, the files of its plans and its baselines, below `folder`.
+    """Copy each testbed's file, those of its plans, baselines and exceptions, below `folder`.
 
     Returns the path of each file in `folder`, by the name of its testbed. Raises
     `RecordError` for what cannot be read or copied.
@@ -418,8 +419,9 @@ def load_descriptions(record: RunRecord) -> dict[str, Testbed]:
 
 
 def _referred_to(path: Path) -> Iterator[Path]:
-    if (baselines := baselines_path(path)).exists():
-        yield baselines
+    yield from (
+        beside for beside in (baselines_path(path), exceptions_path(path)) if beside.exists()
+    )
     described = read(path).data
     plans = described.get("plans") if isinstance(described, dict) else None
     for plan in plans.values() if isinstance(plans, dict) else ():

@@ -15,6 +15,7 @@ from lightrig.harness.record import RecordError, Results, RunFacts
 from lightrig.harness.record.run_folder import load_ports
 from lightrig.harness.report.nights.series_changes import identity_changes, setting_changes
 from lightrig.testbeds import TestbedError
+from lightrig.testbeds.exceptions import exceptions_path
 from lightrig.testbeds.yaml_positions import read
 
 _SAME_WHERE_EQUAL = ("command", "instruments", "host", "version", "commit")
@@ -27,10 +28,10 @@ _LONGEST = 60
 def run_differences(results: Results, place: str | Path, before: str, after: str) -> list[str]:
     """Return a sentence for each difference between two runs, by testbed; none where all is alike.
 
-    Of each testbed that both measured: its file, the instruments' identities, and what the NIC
-    ports were set to, as far as the runs have stored them. place: of the results; a folder of a run
-    that is not on this machine is left out. Raises `QuestionError` if there is no such run, and
-    `RecordError` for what cannot be read.
+    Of each testbed that both measured: its file, its list of exceptions, the instruments'
+    identities, and what the NIC ports were set to, as far as the runs have stored them. place: of
+    the results; a folder of a run that is not on this machine is left out. Raises `QuestionError`
+    if there is no such run, and `RecordError` for what cannot be read.
     """
     first, last = results.find(before), results.find(after)
     found = [
@@ -78,18 +79,26 @@ def structural_differences(before: object, after: object, path: str = "") -> Ite
 def _file_differences(
     testbed: str, runs: Sequence[RunFacts], folders: Sequence[Path]
 ) -> Iterator[str]:
-    documents = []
+    paths = []
     for facts, folder in zip(runs, folders, strict=True):
         name = facts.header.get("descriptions", {}).get(testbed)
         path = folder / str(name)
         if name is None or not path.is_file():
             return
-        try:
-            documents.append(read(path).data)
-        except TestbedError as error:
-            raise RecordError(f"{path}: cannot be read: {error}") from error
-    for each in structural_differences(*documents):
+        paths.append(path)
+    for each in structural_differences(_document(paths[0]), _document(paths[1])):
         yield f"testbed file, {each}"
+    before, after = (_document(exceptions_path(path)) for path in paths)
+    for each in structural_differences(before, after):
+        yield f"exceptions, {each}"
+
+
+def _document(path: Path) -> object:
+    """Return what a file holds; nothing of one that is missing, or that its lock alone made."""
+    try:
+        return read(path).data if path.is_file() and path.stat().st_size else {}
+    except TestbedError as error:
+        raise RecordError(f"{path}: cannot be read: {error}") from error
 
 
 def _instruments(results: Results, run: str, testbed: str) -> list[str]:

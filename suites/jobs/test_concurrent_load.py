@@ -23,13 +23,13 @@ def _fail_where_limits_are_shared(found):
 
 def test_datagrams(bring_up, measure, measure_concurrent_datagrams, widest_plan):
     """Datagrams in each direction alone and in all at once."""
-    bring_up(widest_plan)
+    bring_up(widest_plan, partly=True)
     _fail_where_limits_are_shared(measure_concurrent_datagrams(widest_plan))
     measure.judge("datagrams")
 
 
 def test_rdma(bring_up, measure, measure_concurrent_rdma, widest_plan):
     """RDMA in each direction alone and in all at once."""
-    bring_up(widest_plan)
+    bring_up(widest_plan, partly=True)
     _fail_where_limits_are_shared(measure_concurrent_rdma(widest_plan))
     measure.judge("rdma.concurrent_share")

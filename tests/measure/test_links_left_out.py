@@ -1,14 +1,20 @@
 """A link that does not come up: the others go on, and nothing waits for it again."""
 
 import datetime
+from types import SimpleNamespace
 
 import pytest
 
 from lightrig.harness.bench import Fabric
 from lightrig.harness.bench.coverage import Share
 from lightrig.harness.bench.fabric import OutOfServiceError
+from lightrig.harness.jobs.measure.concurrent_load import measure_concurrent_load
 from lightrig.harness.measure.links import LINK_TIMEOUT, LinkObservation, LinksDownError
+from lightrig.harness.measure.port_counters import PortCounters
 from lightrig.harness.measure.reconfiguration import LOOK, bring_up
+from lightrig.harness.measure.recording import Recording
+from lightrig.harness.measure.soak import Soak
+from lightrig.instruments.jobs.core.loads import FlowRate
 from lightrig.testbeds import Port, load
 from lightrig.testbeds.exception_entry import Entry
 from lightrig.testbeds.exceptions import Exceptions
@@ -76,6 +82,33 @@ def test_the_test_that_first_waits_goes_on_and_names_the_port(opened):
         c for c in plan.circuits["ocs"] if 3 not in c and 11 not in c
     )
     assert str(coverage.share()) == ("4 of 6 ports; out: link server0.nic0.p0 <-> server1.nic0.p0")
+
+
+def test_a_soak_goes_on_with_the_links_that_there_are(opened):
+    bench, fabric, links = opened(DEAD)
+    rows = []
+    measure = Recording(rows.extend)
+    Soak(fabric, links, measure, PortCounters(bench), 60 * 10**9).run()
+    (sentence,) = bench.coverage.sentences  # for which the test fails at its end
+    assert "server1.nic0.p0" in sentence
+    watched = [row for row in rows if row.quantity == "soak.watched"]
+    assert {row.conditions["links"] for row in watched} == {2}
+
+
+def test_links_at_once_are_those_that_there_are(opened):
+    bench, fabric, links = opened(DEAD)
+    rows = []
+    measure = Recording(rows.extend)
+    measure.coverage = bench.coverage
+    plan = fabric.plans["first"]
+    bring_up(fabric, links, plan, partly=True)
+    load = SimpleNamespace(rates=lambda flows: [FlowRate(1e9, 0.0) for _ in flows])
+    measure_concurrent_load(fabric, links, measure, load, plan, "datagrams")
+    assert len({row.subject for row in rows}) == 4
+    assert not any("server1.nic0.p0" in row.subject for row in rows)
+    assert {row.conditions["ports"] for row in rows} == {
+        "4 of 6 ports, without server0.nic0.p0, server1.nic0.p0"
+    }
 
 
 def test_later_tests_look_once_and_leave_its_links_out(opened):

@@ -96,6 +96,9 @@ def test_compare_says_first_what_else_differed(tmp_path: Path) -> None:
     ):
         file = tmp_path / "lab.yaml"
         file.write_text(text)
+        # Empty, as a writer that was killed leaves it, and then with a card.
+        known = 'known: {no-light/ocs.3: {because: LAB-123, until: "2999-01-01"}}' * (number - 1)
+        (tmp_path / "lab.exceptions.yaml").write_text(known)
         arguments = (
             *("suites/test_insertion_loss.py", "-k", "every_circuit", "--testbed", file),
             *(
@@ -116,8 +119,10 @@ def test_compare_says_first_what_else_differed(tmp_path: Path) -> None:
     differs = [line.removeprefix("differs: ") for line in lines if line.startswith("differs: ")]
     assert lines[: len(differs)] == [f"differs: {each}" for each in differs]
     assert "lab: testbed file, limits.insertion_loss.max: 3 dB → 2.5 dB" in differs
+    entry = "{no-light/ocs.3: {because: LAB-123, until: 2999-01-01}}"
     assert [each for each in differs if each.startswith("lab: ")] == [
-        "lab: testbed file, limits.insertion_loss.max: 3 dB → 2.5 dB"
+        "lab: testbed file, limits.insertion_loss.max: 3 dB → 2.5 dB",
+        f"lab: exceptions, known: {entry} is added",
     ]
     (command,) = (each for each in differs if each.startswith("command: "))
     assert "--samples" in command or "..." in command

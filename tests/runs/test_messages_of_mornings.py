@@ -133,9 +133,11 @@ def test_bad_input(night: Callable[..., None], tmp_path: Path) -> None:
     code, printed, _ = lightrig(tmp_path, "report", "--message", "new.md", "--json")
     assert code == 1, printed
     (name,) = re.findall(r"card `([^`]+)`", (tmp_path / "new.md").read_text())
-    # The same night once more is no other morning; the message stays.
+    # The same night once more is no other morning: a post that failed finds its text.
+    text = (tmp_path / "new.md").read_text()
     code, printed, _ = lightrig(tmp_path, "report", "--message", "new.md")
-    assert (code, "nothing new" in printed) == (0, True)
+    assert (code, "nothing new; new.md has what was new of this night" in printed) == (0, True)
+    assert (tmp_path / "new.md").read_text() == text
     stated = ("--until", "2026-02-01", "--because", "LAB-123")
     for command, problem in [
         (("known", "lab.yaml", f"{name}x", *stated), f"Did you mean {name!r}?"),
@@ -156,6 +158,16 @@ def test_bad_input(night: Callable[..., None], tmp_path: Path) -> None:
         or "known" not in (tmp_path / "lab.exceptions.yaml").read_text()
     )
     assert lightrig(tmp_path, "known", "lab.yaml", name, *stated)[0] == 0
+    night(3, FIRST)
+    (tmp_path / "elsewhere").mkdir()
+    for file in ("lab.yaml", "lab.exceptions.yaml"):
+        (tmp_path / file).rename(tmp_path / "elsewhere" / file)
+    code, _, errors = lightrig(tmp_path, "report", "--message", "new.md")
+    # What is known is not forgotten where the file has moved, and that it has is not concealed.
+    assert (code, (tmp_path / "new.md").exists()) == (0, False)
+    assert "lab.yaml is not there any more, so its cards are known as its last run had" in errors
+    for file in ("lab.yaml", "lab.exceptions.yaml"):
+        (tmp_path / "elsewhere" / file).rename(tmp_path / file)
     code, printed, _ = lightrig(tmp_path, "known", "lab.yaml", name, "--remove")
     assert (code, "no card is known" in printed) == (0, True)
     state = tmp_path / "results" / "message.json"

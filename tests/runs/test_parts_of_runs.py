@@ -158,6 +158,12 @@ def test_a_date_that_has_passed_is_a_card_and_the_port_stays_out(dead):
     assert "server1.nic0.p0 (LAB-123, until 2020-02-29) is out of service still" in ended.output
     page = ended.page.read_text(encoding="utf-8")
     assert "the date has passed" in page.partition('id="lr-causes"')[2].partition("</section>")[0]
+    # In the morning the card tells over which ports the night was.
+    results, message = dead.parent / "results", dead.parent / "new.md"
+    arguments = ["report", "--message", str(message), "--results", str(results)]
+    assert CliRunner().invoke(application(), arguments).exit_code == 1
+    assert "\n- plan first: 4 of 6 ports; out: server1.nic0.p0\n" in message.read_text("utf-8")
+    assert "plan first: 4 of 6 ports" in (results / "nights.html").read_text("utf-8")
 
 
 def test_events_as_a_whole_are_of_their_set_of_ports_and_single_ports_are_not(dead):

@@ -19,7 +19,7 @@ from lightrig.harness.jobs.statistics.shared_limits import (
     judged,
 )
 from lightrig.harness.measure.links import LinkObservation
-from lightrig.harness.measure.recording import Recording
+from lightrig.harness.measure.recording import PORTS, Recording
 from lightrig.harness.record import Row
 from lightrig.harness.record.row import Scalar
 from lightrig.instruments.clock import Clock
@@ -48,16 +48,16 @@ def measure_concurrent_load(
 ) -> SharedLimits[Flow]:
     """Run each direction of each link of `plan` alone and all at once, in turns; record both.
 
-    The plan is in place and its links are up. Rows are `FAMILY.alone`, the rate of a direction
-    alone, and `FAMILY.concurrent_share`, its rate beside all others as a share of it, both of each
-    round. Where directions lose, parts of them run again; what loses becomes a finding, and what
-    cannot be told makes the test inconclusive.
+    The plan is in place and its links are up, but for those that the test leaves out. Rows are
+    `FAMILY.alone`, the rate of a direction alone, and `FAMILY.concurrent_share`, its rate beside
+    all others as a share of it, both of each round. Where directions lose, parts of them run again;
+    what loses becomes a finding, and what cannot be told makes the test inconclusive.
 
     Raises `InstrumentError` where the load does.
     """
     links.pause()  # on servers that are one machine, watching takes what others need
     testbed = fabric.testbed
-    flows = flows_of(testbed, plan)
+    flows = flows_of(testbed, fabric.bench.coverage.part(plan))
     rounds = _Rounds(load, fabric.bench.clock, _Recorder(recording, plan, family))
     found = find_shared_limits(flows, shared_parts(testbed, flows), rounds.run)
     recording.found(_finding(one, rounds.shares, plan, found.beside) for one in found.sets)
@@ -106,6 +106,10 @@ class _Recorder:
 
     def record(self, at: int, alone: Mapping[Flow, float], shares: Mapping[Flow, float]) -> None:
         event: dict[str, Scalar] = {"plan": self._plan.name, "event": self._recording.next_event()}
+        # What a link has beside others depends on how many they are.
+        coverage = self._recording.coverage
+        if coverage is not None and (share := coverage.share_now()) is not None:
+            event[PORTS] = share.condition
         rows = []
         for name, unit, values in (
             ("alone", "bit/s", alone),

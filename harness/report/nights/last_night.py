@@ -11,7 +11,12 @@ from lightrig.harness.night.outcomes import not_run
 from lightrig.harness.record import RecordError, Results, RunFacts, TestOutcome, read_journal
 from lightrig.harness.record.nights import Night, nights_of, start_of
 from lightrig.harness.record.run_folder import load_findings
-from lightrig.harness.report.causes import CERTAIN, recorded_findings, stored_findings
+from lightrig.harness.report.causes import (
+    CERTAIN,
+    parts_of_plans,
+    recorded_findings,
+    stored_findings,
+)
 
 FAILED = frozenset(("failed", "error", "xpassed"))
 INCONCLUSIVE = "inconclusive"
@@ -68,6 +73,7 @@ class LastNight:
         since: of each failed test, the first night and the number of nights in a row.
         commands: that repeat each test of the night.
         noticed: what was wrong before the first test, or in tests that did not fail for it.
+        parts: of plans of which ports were out of service, how many took part.
         not_run: night and reason, where a night over several hosts did not measure it since.
     """
 
@@ -84,6 +90,7 @@ class LastNight:
     since: Mapping[str, tuple[str, int]] = field(default_factory=dict)
     commands: Mapping[str, str] = field(default_factory=dict)
     noticed: tuple[Noticed, ...] = ()
+    parts: tuple[str, ...] = ()
 
 
 def last_nights(results: str | Path, runs: Sequence[RunFacts] | None = None) -> list[LastNight]:
@@ -145,6 +152,11 @@ def _last_night(
         noticed=(
             *_noticed(nights, lambda runs: _findings_at_begin(results, testbed, runs)),
             *_noticed(nights, lambda runs: _findings_of_tests(results, testbed, runs)),
+        ),
+        parts=tuple(
+            dict.fromkeys(
+                part for facts in runs for part in parts_of_plans(facts.header).get(testbed, ())
+            )
         ),
         commands={
             test: str(ended.details.get("command", ""))

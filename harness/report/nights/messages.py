@@ -169,6 +169,12 @@ def message_of(
     return Message(new, cleared, passed, joined), {"version": VERSION, "testbeds": document}
 
 
+def is_of_last_message(nights: JudgedNights, state: Mapping[str, Any]) -> bool:
+    """Whether no night has ended since the last message, which may not have been posted yet."""
+    earlier: Mapping[str, Any] = state.get("testbeds", {})
+    return all(earlier.get(one.testbed, {}).get("night") == one.night for one in nights.ended)
+
+
 def _day(night: str) -> datetime.date:
     return datetime.date.fromisoformat(night[:10])
 
@@ -186,8 +192,8 @@ def _was_there(card: Card, before: Mapping[str, Any]) -> bool:
     return any(not card.parts.isdisjoint(one["parts"]) for one in before.get("cards", {}).values())
 
 
-def text_of(message: Message) -> str:
-    """Return a message as Markdown."""
+def text_of(message: Message, problems: Sequence[str] = ()) -> str:
+    """Return a message as Markdown. problems: why known cards may be among it."""
     lines = ["# Lightrig"]
     for card in message.new[:MOST_CARDS]:
         cause, simulated = card.cause, " (simulated)" * card.simulated
@@ -197,6 +203,7 @@ def text_of(message: Message) -> str:
         if added := message.joined.get(cause.name):
             lines.append(f"- was known; has joined it: {_shown(', '.join(added))}")
         lines += [f"- at {_shown(place)}" for place in cause.where]
+        lines += [f"- {_shown(part)}" for part in cause.parts]
         for one in cause.evidence[:5]:
             lines.append(f"- {_shown(f'{one.text} {one.size}'.strip())}")
         if (more := len(cause.evidence) - 5) > 0:
@@ -216,6 +223,7 @@ def text_of(message: Message) -> str:
     for testbed, entry in message.passed:
         lines += ["", f"## Date passed: `{entry.what}`", ""]
         lines.append(f"- testbed {_shown(testbed)}, until {entry.until}: {_shown(entry.because)}")
+    lines += [line for one in problems for line in ("", _shown(one))]
     return "\n".join(lines).rstrip("\n") + "\n"
 
 

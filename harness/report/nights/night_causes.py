@@ -90,6 +90,7 @@ def night_causes(board: Board, last: LastNight | None, testbed: Testbed | None) 
         replace(
             one,
             news=tuple(_news(board, one)),
+            parts=last.parts if last else (),
             remarks=tuple(_remarks(one, components if testbed else None)),
         )
         for one in find_causes(evidence, healthy, components)
