@@ -105,19 +105,22 @@ def examine_shell(server: LinuxServer, findings: Findings) -> None:
 
 
 def examine_gpus(server: LinuxServer, findings: Findings) -> None:
-    """Check that no GPU is slowed down by heat or a lack of power, where nvidia-smi is there."""
+    """Check that no GPU is slowed down by heat or a lack of power, by its vendor's tool."""
     try:
         clocks = server.gpu_clocks()
     except ToolMissingError:
         return
     except LightrigError as error:
-        findings.note(server.name, "GPUs", str(error).splitlines()[0], "`nvidia-smi` by hand")
+        findings.note(server.name, "GPUs", str(error).splitlines()[0], "the tool by hand")
         return
     known = [gpu for gpu in clocks if gpu.reasons is not None]
     for gpu in known:
         if gpu.slow:
             text = f"GPU {gpu.index} runs at lower clocks: {', '.join(gpu.slow)}"
-            fix = "its temperature and power: `nvidia-smi -q -d PERFORMANCE,TEMPERATURE,POWER`"
+            fix = (
+                "its temperature and power: `nvidia-smi -q -d PERFORMANCE,TEMPERATURE,POWER` or "
+                "`amd-smi metric --temperature --power`"
+            )
             findings.wrong(server.name, "GPUs", text, fix, GPU_SLOWED)
     if known and not any(gpu.slow for gpu in known):
         findings.ok(server.name, "GPUs", f"none of {len(known)} is slowed by heat or lack of power")

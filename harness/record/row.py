@@ -73,6 +73,8 @@ BESIDE_VALUES = COUNTERS | {
         "usual_ns",
         "degrees",
         "gid_index",
+        "gpus_slowed",
+        "pcie",
         "points",
     ),
     *("closed", "exchanges", "fails", "not_included", "passes", "tries", "wrong"),

@@ -9,6 +9,7 @@ from collections.abc import Collection, Mapping, Sequence
 from lightrig.harness.bench import Fabric
 from lightrig.harness.components import ComponentKind, LabComponent
 from lightrig.harness.findings import Finding
+from lightrig.harness.host_limits import host_conditions
 from lightrig.harness.jobs.bench.loads import flows_of
 from lightrig.harness.jobs.statistics.shared_limits import (
     LOOKS,
@@ -58,7 +59,8 @@ def measure_concurrent_load(
     links.pause()  # on servers that are one machine, watching takes what others need
     testbed = fabric.testbed
     flows = flows_of(testbed, fabric.bench.coverage.part(plan))
-    rounds = _Rounds(load, fabric.bench.clock, _Recorder(recording, plan, family))
+    host = host_conditions(fabric.bench, {flow.source for flow in flows})
+    rounds = _Rounds(load, fabric.bench.clock, _Recorder(recording, plan, family, host))
     found = find_shared_limits(flows, shared_parts(testbed, flows), rounds.run)
     recording.found(_finding(one, rounds.shares, plan, found.beside) for one in found.sets)
     if found.alike:
@@ -101,11 +103,15 @@ def _nic(port: Port) -> str:
 class _Recorder:
     """Records the rounds in which all flows of a plan ran."""
 
-    def __init__(self, recording: Recording, plan: Plan, family: str) -> None:
+    def __init__(
+        self, recording: Recording, plan: Plan, family: str, host: Mapping[str, Scalar]
+    ) -> None:
         self._recording, self._plan, self._family = recording, plan, family
+        self._host = host
 
     def record(self, at: int, alone: Mapping[Flow, float], shares: Mapping[Flow, float]) -> None:
-        event: dict[str, Scalar] = {"plan": self._plan.name, "event": self._recording.next_event()}
+        number = self._recording.next_event()
+        event: dict[str, Scalar] = {"plan": self._plan.name, "event": number, **self._host}
         # What a link has beside others depends on how many they are.
         coverage = self._recording.coverage
         if coverage is not None and (share := coverage.share_now()) is not None:

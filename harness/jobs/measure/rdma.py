@@ -5,6 +5,7 @@ from functools import partial
 from typing import TypeVar
 
 from lightrig.harness.bench import Fabric
+from lightrig.harness.host_limits import with_host
 from lightrig.harness.measure.recording import Recording
 from lightrig.harness.record import Row
 from lightrig.harness.record.row import Scalar
@@ -35,7 +36,8 @@ def measure_rdma(
 
     Raises `InstrumentError` where the ends do not reach each other.
     """
-    recording.record(rdma_rows(ends, link, plan, fabric.testbed))
+    rows = rdma_rows(ends, link, plan, fabric.testbed)
+    recording.record(with_host(rows, fabric.bench, (link.a, link.b)))
 
 
 def rdma_rows(ends: RdmaLink, link: Link, plan: Plan, testbed: Testbed) -> Iterator[Row]:

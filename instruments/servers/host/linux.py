@@ -47,7 +47,8 @@ from lightrig.instruments.servers.ports.traffic_counters import (
     read_counters,
     read_firmware_counters,
 )
-from lightrig.instruments.servers.tools import nvidia_clocks
+from lightrig.instruments.servers.tools import amd_violations, nvidia_clocks
+from lightrig.instruments.servers.tools.gpu_clocks import GpuClocks
 from lightrig.instruments.servers.tools.module_lights import (
     IDENTITY,
     MemoryReading,
@@ -55,7 +56,6 @@ from lightrig.instruments.servers.tools.module_lights import (
     lights,
     places_of,
 )
-from lightrig.instruments.servers.tools.nvidia_clocks import GpuClocks
 from lightrig.instruments.wire.shell import (
     ForwardingShell,
     LocalShell,
@@ -388,17 +388,28 @@ class LinuxServer:
         return self._shell if isinstance(self._shell, ForwardingShell) else None
 
     def gpu_clocks(self) -> tuple[GpuClocks, ...]:
-        """Return why the GPUs' clocks are low, by nvidia-smi.
+        """Return why the GPUs' clocks are low, by nvidia-smi or, without it, amd-smi.
 
-        Raises `ToolMissingError` without it, `ToolFailedError` where it does not reach the driver.
+        Raises `ToolMissingError` without both, `ToolFailedError` where one does not reach the
+        driver.
         """
-        *newer, oldest = map(nvidia_clocks.command, nvidia_clocks.FIELDS)
+        nvidia = [nvidia_clocks.command(field) for field in nvidia_clocks.FIELDS]
+        amd = [amd_violations.command(option) for option in amd_violations.OPTIONS]
+        try:
+            return self._read_first(nvidia, nvidia_clocks.parse)
+        except ToolMissingError:
+            return self._read_first(amd, amd_violations.parse)
+
+    def _read_first(
+        self, commands: Sequence[list[str]], parse: Callable[[str], tuple[GpuClocks, ...]]
+    ) -> tuple[GpuClocks, ...]:
+        *newer, oldest = commands
         for command in newer:
             try:
-                return self.commands.read(command, nvidia_clocks.parse).value
+                return self.commands.read(command, parse).value
             except ToolFailedError:
-                pass  # unless the field was the reason, the next command fails as well
-        return self.commands.read(oldest, nvidia_clocks.parse).value
+                pass  # unless the option was the reason, the next command fails as well
+        return self.commands.read(oldest, parse).value
 
     def port_errors(self, port: str, netdev: str, fec: FecSide, rate_bps: float) -> PortErrors:
         """Return the error counters of a NIC port's driver; see `PortErrorCounters`."""

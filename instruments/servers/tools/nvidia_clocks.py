@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from lightrig.instruments.servers.tools.gpu_clocks import GpuClocks
 from lightrig.instruments.servers.tools.output import ToolOutputError
 
 TOOL = "nvidia-smi"
@@ -33,21 +33,6 @@ _ALLOWED = {
     0x100: "display clocks",
 }
 """What a working GPU does, idle or at its power limit, or what somebody has set."""
-
-
-@dataclass(frozen=True, slots=True)
-class GpuClocks:
-    """A GPU's clocks.
-
-    Attributes:
-        index: of the GPU, as nvidia-smi counts.
-        reasons: why its clocks are below their greatest value, by name; None: it does not tell.
-        slow: those of them that mean heat or a lack of power.
-    """
-
-    index: int
-    reasons: tuple[str, ...] | None
-    slow: tuple[str, ...] = ()
 
 
 def command(field: str) -> list[str]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from lightrig.harness.bench import Fabric
+from lightrig.harness.host_limits import with_host
 from lightrig.harness.jobs.measure.collectives.topology import Topology
 from lightrig.harness.jobs.measure.collectives.topology import topology as topology_of
 from lightrig.harness.jobs.statistics.latency_bandwidth import (
@@ -32,6 +33,7 @@ from lightrig.instruments.jobs.flows.bandwidth import (
     bus_factor,
 )
 from lightrig.testbeds import LightrigError, Plan
+from lightrig.testbeds.out_of_service import ports_of_plan
 
 
 class WrongResultsError(LightrigError):
@@ -104,7 +106,8 @@ def measure_collective(
     """
     links.pause()  # on servers that are one machine, watching takes what others need
     found = sweep(runner, call, topology_of(fabric.testbed, plan, call.ranks))
-    recording.record(rows(found))
+    ports = ports_of_plan(fabric.testbed, plan)
+    recording.record(with_host(rows(found), fabric.bench, ports))
     return found
 
 
