@@ -8,6 +8,7 @@ twice changes nothing twice, and so does a request.
 
 from __future__ import annotations
 
+import operator
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping
@@ -51,6 +52,7 @@ from lightrig.testbeds import Circuit, LightrigError, Link, Plan, Testbed
 Circuits: TypeAlias = Mapping[str, frozenset[Circuit]]
 """By switch."""
 
+_CIRCUITS_OF = operator.attrgetter("circuits")
 _REPORT_NS = 60_000_000_000
 """What keeps the loop from its work is reported once in this time."""
 
@@ -114,6 +116,7 @@ class Orchestrator:
         self.hindrance, self._next_report = "", 0
         self._status: dict[str, Any] = {}
         self._room: tuple[Wanted, bool] | None = None
+        self._standing: Wanted | None = None  # of which nothing moves until another is wanted
         self._waiting = Waiting(layout)
         self._homeless = self._waiting.homeless(self.wanted)
         self._publish()
@@ -264,11 +267,15 @@ class Orchestrator:
         self._check_lead()
         orders = self._orders
         found = self._switches.probe(self._wiring.switches)
-        errors = {name: each for name, each in found.items() if isinstance(each, LightrigError)}
         read = {name: each for name, each in found.items() if isinstance(each, Reading)}
+        errors = {
+            name: each
+            for name in sorted(found.keys() - read.keys())
+            if isinstance(each := found[name], LightrigError)
+        }
         with self._lock:
             if orders == self._orders:  # else these are older than what a request has ordered
-                self._present.update({name: each.circuits for name, each in read.items()})
+                self._present.update(zip(read, map(_CIRCUITS_OF, read.values()), strict=True))
             self._missing = frozenset(self._wiring.switches.keys() - read.keys())
             refused, self._refused = self._refused, {}
             misses = {**refused, **{name: _line(error) for name, error in errors.items()}}
@@ -277,7 +284,7 @@ class Orchestrator:
             unheard = self._look.silent.keys() & lit
             for name in [name for name in misses if self._node_of.get(name) in unheard]:
                 del misses[name]
-            self._health.note(misses, read.keys() - refused.keys())
+            self._health.note(misses, read.keys() - refused.keys() if refused else read.keys())
             seen = self.wanted.seeing(self._health.failed, self._light.failed)
             self._want(self._without_abandoned(seen))
             errors_of_orders = self._order()
@@ -389,7 +396,8 @@ class Orchestrator:
     def _order(self) -> list[LightrigError]:
         """Send the orders that are left to the switches that answer; return what went wrong."""
         self._let_choose()
-        orders = {n: each for n, each in self._late().items() if n not in self._missing}
+        late = self._late()
+        orders = {n: each for n, each in late.items() if n not in self._missing}
         found = self._switches.order(orders) if orders else {}
         self._orders += bool(orders)
         errors = []
@@ -401,7 +409,7 @@ class Orchestrator:
                 # It may have carried out a part: what it holds is known from the next probe on.
                 self._present.pop(name, None)
                 self._refused[name] = _line(outcome)
-        self._publish()
+        self._publish(None if orders else late)
         return errors
 
     def _late(self) -> Circuits:
@@ -608,12 +616,14 @@ class Orchestrator:
 
     def _placed(self, wanted: Wanted) -> tuple[Wanted, frozenset[str]]:
         """Return what waits placed, and the jobs for which an empty fabric has no place either."""
-        if self._doubt:
+        if self._doubt or wanted is self._standing:
             return wanted, self._homeless
         placed = wanted.placed(self.layout, self._homeless)
         homeless = self._waiting.homeless(placed)
         if not homeless <= self._homeless:  # these held back others
             placed = wanted.placed(self.layout, homeless)
+        if placed is wanted and homeless == self._homeless:
+            self._standing = wanted
         return placed, homeless
 
     def _keep(self, wanted: Wanted) -> None:
@@ -647,18 +657,22 @@ class Orchestrator:
 
     # ------------------------------------------------------------------------ status
 
-    def _publish(self) -> None:
-        """Make a new status; note the jobs whose circuits have come to be set, or are no more."""
-        failed, late = self._failed_switches(), self._late().keys()
+    def _publish(self, late_circuits: Circuits | None = None) -> None:
+        """Make a new status; note the jobs whose circuits have come to be set, or are no more.
+
+        late_circuits: what `_late` returns, where it was asked since the last change.
+        """
+        failed = self._failed_switches()
+        late = (self._late() if late_circuits is None else late_circuits).keys()
         doubtful = late | self._selectable.keys()  # the others have all circuits of their jobs
         ready = frozenset(
             job.name
             for job in self.wanted.jobs
             if not (job.missing or job.reserved)
             and all(
-                self._holds(name, each) or each <= self._present.get(name, frozenset())
-                for name, each in self._circuits_of(job).items()
-                if name in doubtful and name not in failed
+                self._holds(name, circuits := self._circuits_of(job)[name])
+                or circuits <= self._present.get(name, frozenset())
+                for name in self._circuits_of(job).keys() & doubtful - failed
             )
         )
         names = {job.name for job in self.wanted.jobs}

@@ -44,7 +44,10 @@ class Modules:
 
     def probe(self, names: Any) -> Outcomes:
         """Return what modules hold; errors for those of dead nodes."""
-        found: dict[str, Reading | LightrigError] = {name: self._present[name] for name in names}
+        everything = len(names) == len(self._present)
+        found: dict[str, Reading | LightrigError] = (
+            {**self._present} if everything else {name: self._present[name] for name in names}
+        )
         for node in self.dead:
             for name in self.of[node]:
                 if name in found:
