@@ -45,7 +45,7 @@ class ProcessorUse:
         ranks = _descendants(parents, members)
         job = _descendants(parents, {*roots, *ranks, os.getpid()})
         threads = {tid: times for pid in ranks for tid, times in _threads(pid)}
-        found = {
+        found: dict[str, Any] = {
             "at": now(),
             "busy": _busy(),
             "job": {pid: ran[pid] for pid in job if pid in ran},

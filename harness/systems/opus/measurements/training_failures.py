@@ -74,8 +74,8 @@ class FailureCost:
             yield (f"          the traffic of rail {rail} moved to the links of rail {carrying}, a "
                    "ring of all ranks since")  # fmt: skip
         if self.moved is not None or self.rerouted:
-            before, since = self.before or "not known", self.since or "not known"
-            yield f"          a step took {before} before, {since} since"
+            before, later = self.before or "not known", self.since or "not known"
+            yield f"          a step took {before} before, {later} since"
 
 
 def failure_costs(
