@@ -15,6 +15,7 @@ from typing import Protocol
 from lightrig.harness.bench.absent_server import AbsentServer
 from lightrig.harness.bench.assembly import Assembly, Clocks, open_server, spec_of
 from lightrig.harness.bench.bench import Bench, close_newest_first
+from lightrig.harness.bench.descriptors import HARDWARE, allow_open_files
 from lightrig.harness.bench.garbage import exclude_present
 from lightrig.harness.bench.labgrid_lease import LabgridPlace
 from lightrig.harness.bench.lease import Claimant, Lease, MachineLocks, address_keys, identity_key
@@ -129,8 +130,10 @@ def bind(
         LabUnavailableError: in `hardware` mode, naming every instrument that did not answer, its
             address and the elapsed time; in `auto` mode too where an instrument is behind SSH and
             the known host keys cannot be read.
+        OpenFilesLimitError: this process may not open as many files as that needs.
         UnsupportedHostError: the testbed needs namespaces and this machine has none.
     """
+    allow_open_files(len(_names(testbed)), str(testbed.path))
     opened: dict[str, Identified] = {}
     identities: dict[str, Identity] = {}
     absent: list[_Absent] = []
@@ -219,8 +222,9 @@ def bind_only(
     lease: to take them with instead; the bench releases it.
 
     Raises `LabUnavailableError` for every one that did not answer as described, and
-    `LeaseConflictError` and `LabFolderError` as `bind` does.
+    `LeaseConflictError`, `LabFolderError` and `OpenFilesLimitError` as `bind` does.
     """
+    allow_open_files(len(names), str(testbed.path), HARDWARE)
     _ssh_notes(testbed, names)
     lease = lease or open_lease(testbed, purpose, service)
     clock = SystemClock()

@@ -17,6 +17,7 @@ from functools import partial
 from typing import Protocol
 
 from lightrig.harness.bench import Fabric, bind_only
+from lightrig.harness.bench.descriptors import HARDWARE, allow_open_files
 from lightrig.harness.bench.lease import LeaseConflictError
 from lightrig.harness.measure.light import NO_LIGHT_DBM
 from lightrig.harness.orchestration.control import Control
@@ -148,6 +149,8 @@ class SwitchSessions:
     """Switches of a testbed on hardware, over wires that are opened when they are needed.
 
     control: by which this process leads, checked before each change of a switch; None: alone.
+
+    Raises `OpenFilesLimitError`.
     """
 
     def __init__(self, fabric: Testbed | Wiring, control: Control | None = None) -> None:
@@ -155,6 +158,7 @@ class SwitchSessions:
         self._wiring = wiring_of(fabric)
         self._fabrics: dict[str, Fabric] = {}
         self._locks = {name: threading.Lock() for name in self._wiring.switches}
+        allow_open_files(len(self._locks), "the service's switches", HARDWARE)
         self._running: dict[str, Future[Reading | LightrigError]] = {}
         threads = min(2 * len(self._locks), _MOST_THREADS)
         self._unmonitored: set[str] = set()

@@ -77,7 +77,7 @@ class NamespaceSshd:
         self._command = enter_command(pid, command, host)
         self._connections: list[subprocess.Popen[bytes]] = []
         self._try_client(pid, host)
-        self._listener = LoopbackListener(f"sshd {host}", self._serve, port)
+        self._listener = LoopbackListener(self._serve, port)
         self.address = self._listener.address
 
     def known_hosts_line(self) -> str:

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 from lightrig.instruments.clock import Clock
 from lightrig.instruments.core.errors import UnreachableError
-from lightrig.instruments.wire.read_loop import ReadLoop
+from lightrig.instruments.read_loop import ReadLoop
 from lightrig.instruments.wire.tls import TlsSocket
 
 PLACEHOLDER_DOMAIN = ".invalid"

@@ -11,7 +11,7 @@ from scripted_tl1 import Call, report, scripted_tl1
 
 from lightrig.instruments.clock import Clock, SystemClock
 from lightrig.instruments.core.endpoint import Endpoint
-from lightrig.instruments.wire.read_loop import ReadLoop
+from lightrig.instruments.read_loop import ReadLoop
 from lightrig.instruments.wire.restconf import RestconfSession
 from lightrig.instruments.wire.scpi import scpi_session
 from lightrig.instruments.wire.tcp import TcpConnection

@@ -36,9 +36,7 @@ class NetconfServer(SshListener):
         self._clock = clock
         self._factory = factory
         self._count = 0
-        super().__init__(
-            "netconf", lambda connection: NetconfService(self, login, connection), port, host_key
-        )
+        super().__init__(lambda connection: NetconfService(self, login, connection), port, host_key)
 
     def run_session(self, channel: paramiko.Channel, ends: frozenset[object]) -> None:
         """Run one client's session until it hangs up; on its own thread."""

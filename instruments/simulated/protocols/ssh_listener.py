@@ -49,7 +49,6 @@ class SshListener:
     """Accepts SSH connections until closed.
 
     Args:
-        name: name of its thread.
         serve: makes the service of an accepted connection.
         port: TCP port, 0 for any free one.
         host_key: its only host key; None for a new ECDSA key.
@@ -57,7 +56,6 @@ class SshListener:
 
     def __init__(
         self,
-        name: str,
         serve: Callable[[socket.socket], paramiko.ServerInterface],
         port: int = 0,
         host_key: paramiko.PKey | None = None,
@@ -65,7 +63,7 @@ class SshListener:
         self._serve = serve
         self._host_key = host_key or paramiko.ECDSAKey.generate()
         self._transports: list[SshTransport] = []
-        self._listener = LoopbackListener(name, self._accepted, port)
+        self._listener = LoopbackListener(self._accepted, port)
         self.address = self._listener.address
 
     def known_hosts_line(self) -> str:

@@ -12,6 +12,7 @@ from typing import IO, NamedTuple, Protocol
 import paramiko
 
 from lightrig.instruments.clock import Clock, Flight
+from lightrig.instruments.simulated.protocols.channel_reader import PROBES
 from lightrig.instruments.simulated.protocols.ssh_listener import (
     CLIENT_LEFT,
     SshListener,
@@ -132,7 +133,6 @@ class SshServer(SshListener):
         self.run_command = run_command
         self.clock = clock
         super().__init__(
-            f"sshd {name}",
             lambda connection: _HostService(self, login, connection),
             port,
             host_key,
@@ -237,15 +237,21 @@ class _HostService(SshService):
         flight.landed(len(command))
         rest = b""
         program_was_sent = False
-        while data := channel.recv(1 << 16):
+
+        def received(data: bytes) -> None:
+            nonlocal rest, program_was_sent
             *lines, rest = (rest + data).split(b"\n")
             for line in lines:
                 if program_was_sent:
                     program.line(line.decode())
                 program_was_sent = True  # the first line is the real probe's source
             flight.landed(len(data))
-        program.close()
-        flight.close()
+
+        def ended() -> None:
+            program.close()
+            flight.close()
+
+        PROBES.add(channel, received, ended)
 
     def _tool(self, channel: paramiko.Channel, command: bytes, flight: Flight) -> None:
         """Run a program in the clock's time, like everything else that happens in the world."""

@@ -25,9 +25,13 @@ class Readable(Protocol):
 
 
 class ReadLoop:
-    """One thread that reads connections from their `add` to their end; it ends with the last."""
+    """One thread that reads connections from their `add` to their end; it ends with the last.
 
-    def __init__(self) -> None:
+    name: of the thread.
+    """
+
+    def __init__(self, name: str = "wire") -> None:
+        self._name = name
         self.forget()
 
     def forget(self) -> None:
@@ -43,7 +47,7 @@ class ReadLoop:
             if self._poll is None:
                 self._poll = select.epoll()
                 self._thread = threading.Thread(
-                    target=self._run, args=(self._poll,), name="wire", daemon=True
+                    target=self._run, args=(self._poll,), name=self._name, daemon=True
                 )
                 self._thread.start()
             self._connections[connection.fileno()] = connection
