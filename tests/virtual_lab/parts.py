@@ -22,6 +22,7 @@ from .carrier import Monitor
 from .comparison import Move, PortTruth, parse_moves, summary
 from .lab import LIGHTRIG, SERVERS, VirtualLab
 from .runs import Run, compared_run, pytest_command, pytest_on, rows_by_test
+from .server_parts import kernel_log, swapped_addresses
 from .steps import ROOT, VirtualLabError
 from .time_server import serving
 
@@ -218,6 +219,8 @@ PARTS: dict[str, Part] = {
     "kills": kills,
     "survive": survive,
     "paused": paused_server,
+    "kernel-log": kernel_log,
+    "addresses": swapped_addresses,
 }
 LONG_PARTS: dict[str, Part] = {
     "hundred-events": hundred_events,
