@@ -42,6 +42,7 @@ CAMPAIGNS = {
     "growth": "GROWTH (5); needs the extra torch and namespaces, so root",
     "train_signals": "TRAIN_SIGNALS (20); needs the extra torch and namespaces, so root",
     "foreign_scripts": "LIGHTRIG_SCRIPTS, FOREIGN_ROUNDS (3); needs the extra torch, and root",
+    "foreign_parts": "LIGHTRIG_SCRIPTS; needs the extra torch, and root",
     "wide_fabric": "WIDE_PROCESSES (4); needs a mount namespace, so root",
     "interruptions": "INTERRUPTIONS (20), INTERRUPTIONS_TESTBEDS; needs namespaces, so root",
     "planted_soaks": "SOAK_MINUTES (30), SOAK_FLAPS (20), SOAK_KILLS (2); needs namespaces (root)",

@@ -1,13 +1,17 @@
 """Common functions of the preludes in `foreign_scripts.json`; a copy stands beside that list."""
 
+import inspect
+import json
 import os
 import tempfile
+import time
 from collections.abc import Callable
 from typing import Any
 
 import torch
 import torch.distributed as dist
 import torch.nn.functional as functions
+from torch.distributed.fsdp import FullyShardedDataParallel
 from torch.distributed.tensor import DTensor
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim.optimizer import register_optimizer_step_post_hook
@@ -105,3 +109,81 @@ def _processor(value: Any) -> Any:
     named = isinstance(value, str | torch.device) and str(value).startswith(("cuda", "cpu:"))
     number = isinstance(value, int) and not isinstance(value, bool)
     return torch.device("cpu") if named or number else value
+
+
+_COLLECTIVES = (
+    "all_reduce",
+    "all_gather",
+    "all_gather_into_tensor",
+    "all_to_all_single",
+    "broadcast",
+    "reduce_scatter",
+    "reduce_scatter_tensor",
+)
+
+
+def stamps(folder: str) -> None:
+    """Note when each rank's collectives that wait begin and end, and when its steps end.
+
+    In the run on circuits, by the machine's clock: lines `[group, name, begun, ended]` in a file of
+    the rank, where `group` has the ranks, and `[null, "step", at, at]`.
+    """
+    if not os.environ.get("TORCHELASTIC_RUN_ID", "").startswith("circuits"):
+        return
+    file = open(f"{folder}/{os.environ['RANK']}", "w", encoding="utf-8")  # noqa: SIM115
+
+    def note(group: Any, name: str, begun: int) -> None:
+        file.write(json.dumps([group, name, begun, time.monotonic_ns()]) + "\n")
+        file.flush()
+
+    def stamped(name: str, original: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*args: Any, **options: Any) -> Any:
+            begun = time.monotonic_ns()
+            found = original(*args, **options)
+            if found is None:
+                group = options.get("group") or dist.group.WORLD
+                note(dist.get_process_group_ranks(group), name, begun)
+            return found
+
+        return call
+
+    for name in _COLLECTIVES:
+        setattr(dist, name, stamped(name, getattr(dist, name)))
+    register_optimizer_step_post_hook(lambda *_: note(None, "step", time.monotonic_ns()))
+    for each in _OPTIMIZERS:
+        each.step = _then(each.step, lambda: note(None, "step", time.monotonic_ns()))
+
+
+_OPTIMIZERS: list[Any] = []
+
+
+def optimizers(*kinds: Any) -> None:
+    """Take the `step` of such classes, which are none of PyTorch's, for that of an optimizer."""
+    _OPTIMIZERS.extend(kinds)
+
+
+def _then(original: Callable[..., Any], after: Callable[[], object]) -> Callable[..., Any]:
+    def call(*args: Any, **options: Any) -> Any:
+        found = original(*args, **options)
+        after()
+        return found
+
+    return call
+
+
+def cuda_for_the_script() -> None:
+    """Let the script itself, and no library, believe that there is CUDA."""
+
+    def asked_by_the_script() -> bool:
+        caller = inspect.stack(0)[1].frame
+        return bool(caller.f_globals["__name__"] == "__main__")
+
+    torch.cuda.is_available = asked_by_the_script
+
+
+def shards_without_a_device() -> None:
+    """Leave the number of a device of CUDA out for shards of a model."""
+    begin_sharded = FullyShardedDataParallel.__init__
+    FullyShardedDataParallel.__init__ = lambda self, module, *_, device_id=None, **options: (
+        begin_sharded(self, module, **options)
+    )
