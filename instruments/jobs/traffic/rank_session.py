@@ -147,6 +147,7 @@ class RankSession:
                     "RANK": str(rank.rank),
                     "LOCAL_RANK": str(local[rank.rank]),
                     "GLOO_SOCKET_IFNAME": self._devices[rank.rank],
+                    **_nccl(rank.name, self._devices[rank.rank]),
                     **(environment or {}),
                 },
                 store,
@@ -196,6 +197,15 @@ class RankSession:
     def close(self) -> None:
         """End all programs, and what they run."""
         self._clock.parallel(*(rank.close for rank in self.ranks))
+
+
+def _nccl(server: str, device: str) -> dict[str, str]:
+    """Return by which NCCL takes the addresses of the circuits, as Gloo does.
+
+    Servers that are namespaces of one machine are hosts of their own: NCCL would take its memory
+    between them, and refuse a second rank on a GPU.
+    """
+    return {"NCCL_SOCKET_IFNAME": f"={device}", "NCCL_NET": "Socket", "NCCL_HOSTID": server}
 
 
 def _cause(failed: Sequence[BaseException]) -> BaseException:
