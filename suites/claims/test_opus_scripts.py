@@ -7,6 +7,7 @@ Python that runs before it, such as one that sets a seed. What a script imports 
 is found. Without it there is no test.
 """
 
+import ast
 import hashlib
 import importlib.util
 import json
@@ -44,7 +45,20 @@ def source_of(entry: dict[str, Any]) -> str:
     if expected and (found := hashlib.sha256(source).hexdigest()) != expected:
         raise NotListedError(f"LIGHTRIG_SCRIPTS: {path} has the SHA-256 {found}, not {expected}")
     before = f"import sys; sys.path.insert(0, {str(path.parent)!r}); {entry.get('prelude', '')}"
-    return f"{before}\n{source.decode()}"
+    return _behind_future_imports(before, source.decode())
+
+
+def _behind_future_imports(before: str, source: str) -> str:
+    """Return a source behind a line, which its imports from `__future__` must stay before."""
+    body = ast.parse(source).body
+    future = [
+        node for node in body if isinstance(node, ast.ImportFrom) and node.module == "__future__"
+    ]
+    if not future:
+        return f"{before}\n{source}"
+    lines = source.splitlines()
+    lines.insert(future[-1].end_lineno or 1, before)
+    return "\n".join(lines) + "\n"
 
 
 @pytest.mark.limits("train.step", "train.exposed_wait", "train.front_end")

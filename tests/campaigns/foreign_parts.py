@@ -33,8 +33,8 @@ def one_run(entry: dict[str, Any], folder: Path) -> dict[str, Any]:
     """Run a copy of a script that notes stamps; return what both say of a step."""
     script, stamps = folder / Path(entry["script"]).name, folder / "stamps"
     stamps.mkdir()
-    before, _, rest = source_of(entry).partition("\n")
-    script.write_text(f"{before}; same.stamps({str(stamps)!r})\n{rest}")
+    noting = f"{entry['prelude']}; same.stamps({str(stamps)!r})"
+    script.write_text(source_of({**entry, "prelude": noting}))
     command = command_of(entry, "circuits", script)
     done = subprocess.run(
         command, cwd=folder, capture_output=True, text=True, check=False, timeout=LONGEST_S
