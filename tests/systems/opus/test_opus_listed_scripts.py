@@ -25,5 +25,5 @@ def test_a_prelude_runs_before_a_script(
     (tmp_path / "list.json").write_text(json.dumps(entries))
     monkeypatch.setattr(listed, "LISTED", str(tmp_path / "list.json"))
     names: dict[str, object] = {}
-    exec(compile(listed.source_of(listed.entries()[0]), "train.py", "exec"), names)  # noqa: S102
+    exec(compile(listed.source_of(listed.entries()[0]), "train.py", "exec"), names)
     assert names["found"] == (os.name, 7)
