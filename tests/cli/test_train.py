@@ -228,11 +228,12 @@ def pytorch() -> None:
     pytest.importorskip("torch", reason="PyTorch is not installed")
 
 
+@pytest.mark.timeout(1200)
 def test_what_circuits_cost_a_script(pytorch: None) -> None:
     """Its losses are equal, its shares add up to its steps, and slower switches cost more."""
     command = [*LIGHTRIG, "train", RAILS, "--instruments", "simulated", "--json"]
     command += ["--", SCRIPT, "--steps", "5"]
-    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=300)
+    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=1100)
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     assert (found["ranks"], found["stages"], found["phases"]) == (4, 2, 4)
@@ -268,7 +269,7 @@ def test_a_job_whose_circuits_never_change_waits_for_none(pytorch: None) -> None
     command = [*LIGHTRIG, "train", RAILS, "--instruments", "simulated", "--json"]
     command += ["--parallel", "pp=4", "--", PIPELINE, "--schedule", "Interleaved1F1B"]
     command += ["--replicas", "1", "--steps", "5"]
-    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=300)
+    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=1100)
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     assert (found["changes"], found["phases"]) == ([], 0)
@@ -297,13 +298,14 @@ for _ in range(4):
 """
 
 
+@pytest.mark.timeout(1200)
 def test_both_runs_of_a_script_begin_in_new_processes(pytorch: None, tmp_path: Path) -> None:
     """A hook that the script adds to all optimizers stays in its process."""
     script = tmp_path / "hooked.py"
     script.write_text(HOOKED)
     command = [*LIGHTRIG, "train", RAILS, "--instruments", "simulated", "--json"]
     command += ["--parallel", "dp=4", "--", str(script)]
-    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=300)
+    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=1100)
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)["comparison"]
     assert (found["count"], found["different"]) == (4 * 4, [])
