@@ -139,7 +139,7 @@ test-torch: $(EXTRAS)/torch/.ready
 	$(TORCH) tests/servers/test_gloo.py tests/servers/test_training_program.py \
 	    tests/servers/test_carried_all_to_alls.py tests/bench/test_checked_jobs.py \
 	    tests/systems/mixnet/test_mixnet_ranks.py tests/systems/mixnet/test_mixnet_delegation.py \
-	    tests/systems/mixnet/test_mixnet_rings.py \
+	    tests/systems/mixnet/test_mixnet_rings.py tests/systems/mixnet/test_mixnet_regions.py \
 	    tests/cli/test_train.py tests/cli/test_train_restarts.py tests/cli/test_train_like_torchrun.py \
 	    tests/cli/test_training_in_a_box.py $(SKIPS)
 

@@ -33,6 +33,7 @@ NEEDS = {
     "acos_actuation": "512 pseudo-terminals",
     "infinitehbd": "",
     "mixnet": "MIXNET_TOKENS: a recorded trace, optional",
+    "mixnet_baselines": "root (namespaces), PyTorch; ten minutes",
     "mixnet_training": "root (namespaces), PyTorch; half an hour",
     "opus": "",
     "train_beside_torchrun": "root (namespaces), PyTorch",

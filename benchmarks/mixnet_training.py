@@ -21,7 +21,8 @@ from lightrig.harness.bench import Fabric, bind
 from lightrig.harness.jobs.statistics.means import mean_of
 from lightrig.harness.statistics.quantiles import NotEnough
 from lightrig.harness.systems.mixnet.planning.calendar import FirstExchange
-from lightrig.harness.systems.mixnet.runtime.training import ExpertTraining, TrainedExperts
+from lightrig.harness.systems.mixnet.runtime.trained import TrainedExperts
+from lightrig.harness.systems.mixnet.runtime.training import ExpertTraining
 from lightrig.instruments.jobs.traffic.training import Script
 from lightrig.suites.claims.mixnet.expert_training import (
     StepFigures,

@@ -173,6 +173,12 @@ class Orchestrator:
         """Return the status; a new one is another object."""
         return self._status
 
+    def lacking(self, circuits: Circuits) -> list[str]:
+        """Return the switches that have not all of these circuits, as they were last read."""
+        with self._lock:
+            present = self._present
+            return sorted(n for n, each in circuits.items() if each - present.get(n, frozenset()))
+
     def plan(self, request: Mapping[str, Any]) -> Plan:
         """Note what a request wants, and return the circuits of the switches that have others.
 

@@ -14,7 +14,8 @@ import pytest
 from lightrig.harness.bench import Fabric
 from lightrig.harness.statistics.quantiles import NotEnough
 from lightrig.harness.systems.mixnet.planning.calendar import LayerTimes, calendar
-from lightrig.harness.systems.mixnet.runtime.training import ExpertTraining, TrainedExperts
+from lightrig.harness.systems.mixnet.runtime.trained import TrainedExperts
+from lightrig.harness.systems.mixnet.runtime.training import ExpertTraining
 from lightrig.instruments.jobs.traffic.training import PrintedLines, Script
 from lightrig.suites.claims.mixnet.expert_training import (
     loss_rows,

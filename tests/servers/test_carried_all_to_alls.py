@@ -32,10 +32,10 @@ class Doubling:
     def __init__(self, torch, emit, settings):
         self.torch, self.emit, self.settings = torch, emit, settings
 
-    def takes(self, rows):
+    def takes(self, rows, ranks, given):
         return rows[0] > 0
 
-    def begin(self, group_on, rank, out, rows, taken, given):
+    def begin(self, group_on, rank, ranks, out, rows, taken, given):
         self.future, self.out, self.rows = self.torch.futures.Future(), out, rows
         self.emit({"wants": [rank, taken, given], **self.settings})
         return self.future
@@ -200,7 +200,7 @@ def test_all_interfaces_of_pytorch_send_rows_over_lanes_as_over_its_own_group(
     source = (Path(mixnet.__file__).parent / "lane_exchange.py").read_text("utf-8")
     module = ScriptModule(
         source,
-        {"lanes": ["lo", "lo"], "servers": [[0], [1], [2]], "rings": []},
+        {"lanes": ["lo", "lo"], "servers": [[0], [1], [2]], "regions": [[0, 1, 2]], "rings": []},
         lambda rank, message, at: control.messages.put((rank, message)),
     )
     carried = trained(three, EXPERTS, module)

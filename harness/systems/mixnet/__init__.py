@@ -16,5 +16,8 @@ SYSTEM = System(
     fixtures=f"{_PACKAGE}.fixtures",
     trainer=f"{_PACKAGE}.measurements.train_script:train",
     generator=f"{_PACKAGE}.generator:generate",
+    orchestrator=f"{_PACKAGE}.runtime.region_layout:RegionLayout",
+    rank_messages=f"{_PACKAGE}.runtime.region_controllers:RegionControllers",
+    served_fabric=f"{_PACKAGE}.runtime.served_regions:served_fabric",
     simulated_fabric=f"{_PACKAGE}.planning.simulated_fabric:regions",
 )

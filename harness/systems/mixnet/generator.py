@@ -71,8 +71,14 @@ def render(
     *,
     baseline: bool = False,
     namespaces: bool = False,
+    rates: tuple[str, str] | None = None,
+    rails: bool = False,
 ) -> str:
     """Return the description as YAML; raises `RegionsError`.
+
+    rates: of NICs on circuits and of those on Ethernet, which are the same by default. rails:
+    whether the NICs of each number have a packet switch of their own, as in a rail-optimised
+    network; with `baseline` those on circuits, too.
 
     Server r * servers + s is server s of region r. The plan `uniform` joins the servers of each
     region in rings, whom no demand has chosen.
@@ -82,8 +88,21 @@ def render(
     _check(servers, optical, packet, regions, ports, namespaces=namespaces)
     switches = ["ocs"] if regions == 1 else [f"ocs{region}" for region in range(regions)]
     nics = optical + packet
-    wired = count * packet
-    eps_ports = wired + (count * optical if baseline else 0)
+    on_circuits, on_packets = rates or (_rate(namespaces), _rate(namespaces))
+    ethernet = _Ethernet(rails=rails)
+    packets = [
+        f"  - server[0-{count - 1}].nic{optical + number} <-> "
+        + ethernet.ports(optical + number, count)
+        for number in range(packet)
+    ]
+    of_region = [
+        f"server[{region * servers}-{(region + 1) * servers - 1}]" for region in range(regions)
+    ]
+    patched = [
+        (switch, f"{named}.nic{number}", ethernet.ports(number, servers))
+        for switch, named in zip(switches, of_region, strict=True)
+        for number in range(optical if baseline else 0)
+    ]
     lines = [
         "# yaml-language-server: $schema=schema.json",
         f"name: mixnet-{regions}x{servers}x{gpus}",
@@ -97,15 +116,21 @@ def render(
             f"size: {ports}x{ports}, loss: {{max: 3 dB}}, options: {{rerouting: true}}}}"
             for name in switches
         ),
-        f"  eps: {{kind: packet, model: {'bridge' if namespaces else 'SN3700'}, "
-        f"ports: {eps_ports}, rate: {_rate(namespaces)}, transceiver: qsfp-100g-lr4}}",
+        *(
+            f"  {name}: {{kind: packet, model: {'bridge' if namespaces else 'SN3700'}, "
+            f"ports: {size}, rate: {on_packets}, transceiver: qsfp-100g-lr4}}"
+            for name, size in ethernet.sizes.items()
+        ),
         "",
         "servers:",
         f"  server[0-{count - 1}]:",
         f"    address: {'netns://{name}' if namespaces else 'ssh://bench@{name}.invalid'}",
         f"    gpus: {{count: {gpus}}}",
         "    nics:",
-        *(_nic(number, nics, namespaces=namespaces) for number in range(nics)),
+        *(
+            _nic(number, nics, on_circuits if number < optical else on_packets, namespaces)
+            for number in range(nics)
+        ),
         "",
         "transceivers:      # IEEE 802.3 clause 88, per lane",
         "  qsfp-100g-lr4: {wavelength: 1310 nm, wavelengths: 4, "
@@ -114,24 +139,10 @@ def render(
         "",
         "fibers:            # in order: to the next free ingress, from the next free egress",
     ]
-    of_region = [
-        f"server[{region * servers}-{(region + 1) * servers - 1}]" for region in range(regions)
-    ]
     for switch, named in zip(switches, of_region, strict=True):
         lines += [f"  - {named}.nic{number} <-> {switch}" for number in range(optical)]
-    for number in range(packet):
-        first = number * count + 1
-        lines.append(
-            f"  - server[0-{count - 1}].nic{optical + number} <-> eps.[{first}-{first + count - 1}]"
-        )
-    first = wired + 1
-    baselines = []
-    for switch, named in zip(switches, of_region, strict=True):
-        for number in range(optical if baseline else 0):
-            last = first + servers - 1
-            lines.append(f"  - eps.[{first}-{last}] <-> {switch}")
-            baselines.append(f"    - {named}.nic{number} <-> eps.[{first}-{last}]")
-            first = last + 1
+    lines += [*packets, *(f"  - {there} <-> {switch}" for switch, _, there in patched)]
+    baselines = [f"    - {nic} <-> {there}" for _, nic, there in patched]
     lines += ["", "plans:", "  uniform:         # rings of each region, whom no demand has chosen"]
     for region in range(regions):
         lines += [f"    - {link}" for link in _uniform(region * servers, servers, optical)]
@@ -165,7 +176,22 @@ def _check(
         )
 
 
-def _nic(number: int, nics: int, *, namespaces: bool) -> str:
+class _Ethernet:
+    """Ports of packet switches: one switch, or with `rails` one for the NICs of each number."""
+
+    def __init__(self, *, rails: bool) -> None:
+        self._rails = rails
+        self.sizes: dict[str, int] = {}
+
+    def ports(self, nic: int, count: int) -> str:
+        """Take the next `count` ports for NICs of a number."""
+        name = f"eps{nic}" if self._rails else "eps"
+        first = self.sizes.get(name, 0) + 1
+        self.sizes[name] = first + count - 1
+        return f"{name}.[{first}-{first + count - 1}]"
+
+
+def _nic(number: int, nics: int, rate: str, namespaces: bool) -> str:
     """Return the line of one NIC; the first half of them is on one NUMA node, as in the paper."""
     model = (
         f"model: veth, netdev: 'fabric{number}', ip: '192.0.2.{{k}}/24'"
@@ -173,7 +199,7 @@ def _nic(number: int, nics: int, *, namespaces: bool) -> str:
         else f"model: ConnectX-6, netdev: 'ens{number}np0', rdma: 'mlx5_{number}'"
     )
     return (
-        f"      nic{number}: {{{model}, rate: {_rate(namespaces)}, "
+        f"      nic{number}: {{{model}, rate: {rate}, "
         f"numa: {2 * number // nics}, transceiver: qsfp-100g-lr4}}"
     )
 

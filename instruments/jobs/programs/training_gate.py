@@ -27,11 +27,13 @@ class Gate:
     those are joined that the phases say, on both ranks the same.
 
     Args:
-        groups: name and ranks of each group whose operations the rail carries.
+        groups: name and ranks of each group whose operations the rail carries. One without ranks
+            stands for all that are not within a server: they are named by their ranks.
         emit: sends an event to the harness.
         gated: whether operations wait for permission.
         phases: by which the rank decides itself about those that need not ask.
         script: path of the script, whose lines operations are told with.
+        servers: the ranks of each.
 
     Attributes:
         operations: `[group, index, kind, bytes, asked, began, ended, line, parts]` of each that the
@@ -48,8 +50,11 @@ class Gate:
         gated: bool,
         phases: dict[str, list[Any]] | None = None,
         script: str = "",
+        servers: Sequence[Sequence[int]] = (),
     ) -> None:
-        self._names = {frozenset(ranks): name for name, ranks in groups.items()}
+        self._names = {frozenset(ranks): name for name, ranks in groups.items() if ranks}
+        self._between = any(not ranks for ranks in groups.values())
+        self._servers = [frozenset(ranks) for ranks in servers]
         self._emit, self._gated = emit, gated
         self._lock = threading.RLock()
         self._counts: Counter[str] = Counter()
@@ -100,7 +105,11 @@ class Gate:
 
     def carries(self, ranks: Sequence[int]) -> bool:
         """Whether operations among `ranks` are the rail's."""
-        return frozenset(ranks) in self._names
+        group = frozenset(ranks)
+        within = any(group <= server for server in self._servers)
+        if self._between and len(group) > 1 and not within:
+            self._names.setdefault(group, ",".join(map(str, sorted(group))))
+        return group in self._names
 
     def begin(self, kind: str, ranks: Sequence[int], size: int) -> int:
         """Wait until an operation of `size` bytes among `ranks` may run; return its number.

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from lightrig.instruments.jobs.programs.training_front_end import FrontEnd
-from lightrig.instruments.jobs.programs.training_gate import Gate, RefusedError
+from lightrig.instruments.jobs.programs.training_gate import Gate
 from lightrig.instruments.jobs.programs.training_store import Exchanges, harness_store
 
 __all__ = ["wrapped_groups"]
@@ -100,9 +100,10 @@ def _backend(
 ) -> Callable[..., Any]:
     """Return a factory of process groups whose operations pass `gate` and run on `inner`.
 
-    carrier: carries all-to-alls of rows among all ranks; None: none.
+    carrier: carries all-to-alls of rows; None: none.
     """
     distributed = torch.distributed
+    world: list[Any] = []
 
     class Handle(distributed.Work):  # type: ignore[misc, name-defined, unused-ignore]
         """A send or a receive in progress."""
@@ -142,6 +143,7 @@ def _backend(
             )
             self._within: Any = None
             self._name = self._purpose = ""
+            world.append(self)  # the first one
 
         # PyTorch keeps these in backends by device, of which a group in Python has none.
         def setGroupName(self, name: str) -> None:  # noqa: N802 - PyTorch's name
@@ -198,14 +200,19 @@ def _backend(
 
         def _carried(self, out: Any, rows: Any, taken: Any, given: Any, *_: Any, **__: Any) -> Any:
             """Hand an all-to-all to `carrier`; without counts all ranks get as many rows."""
-            if self.size() != distributed.get_world_size():
-                raise RefusedError(f"an all-to-all among ranks {self._members()}, not all ranks")
-            counts = (
-                each or [tensor.shape[0] // self.size()] * self.size()
-                for each, tensor in ((taken, out), (given, rows))
-            )
-            future = carrier.begin(self._group_on, self.rank(), out, rows, *counts)
+            counts = self._shares(out, taken), self._shares(rows, given)
+            ranks = self._members()
+            rank = ranks[self.rank()]
+            future = carrier.begin(world[0]._group_on, rank, ranks, out, rows, *counts)
             return torch._C._distributed_c10d._create_work_from_future(future)
+
+        def _shares(self, tensor: Any, counts: Any) -> list[int]:
+            return list(counts or [tensor.shape[0] // self.size()] * self.size())
+
+        def _is_carried(self, _: Any, rows: Any, taken: Any, given: Any, *__: Any) -> bool:
+            """Whether `carrier` takes an all-to-all."""
+            del taken
+            return bool(carrier.takes(rows, self._members(), self._shares(rows, given)))
 
         def _is_added(self, tensors: Any, options: Any = None) -> bool:
             """Whether `carrier` adds up these tensors: one, over all ranks."""
@@ -251,7 +258,7 @@ def _backend(
 
         def operate(self: Any, *given: Any, **more: Any) -> Any:
             ranks = self._members()
-            if carrier is not None and method == "alltoall_base" and carrier.takes(given[1]):
+            if carrier is not None and method == "alltoall_base" and self._is_carried(*given):
                 return self._carried(*given, **more)
             if carrier is not None and method == "allreduce" and self._is_added(*given, **more):
                 future = carrier.add(self._group_on, self.rank(), given[0][0])

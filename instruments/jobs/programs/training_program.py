@@ -18,10 +18,11 @@ are those of the probe (docs/appendix/probe.md); events are lines
 
 `module` of `train`, or null, is the `source` of a module that carries all-to-alls of the script,
 and its `settings`. It defines `connect(torch, emit, settings)`, called before the script begins;
-what it emits becomes the event `message`. `connect` returns an object with `takes(rows)`, whether
-it carries the all-to-all of a tensor, `begin(group_on, rank, out, rows, taken, given)`, which
-begins it and returns the future of its end (`group_on` makes a process group by its network device,
-a name and the ranks, without these of all), and `receive(message)`, called on another thread. It
+what it emits becomes the event `message`. `connect` returns an object with `takes(rows, ranks,
+given)`, whether it carries the all-to-all of a tensor among ranks, with the rows to each of them,
+`begin(group_on, rank, ranks, out, rows, taken, given)`, which begins it and returns the future of
+its end (`group_on` makes a process group by its network device, a name and the ranks, without these
+of all), and `receive(message)`, called on another thread. It
 may have `adds(tensor)`, whether it adds up a tensor over all ranks, and `add(group_on, rank,
 tensor)`, which begins that in place.
 
@@ -42,7 +43,8 @@ Where PyTorch is wrapped, ranks find each other through a store of the harness, 
 connection: the event `store` with a `number` and what to `do` is answered by the request `stored`
 with that `number` and its `result`.
 
-Operations of `groups` are the rail's. Those among ranks of one server stay within it, over its
+Operations of `groups` are the rail's; one without ranks stands for all groups that are not within
+a server. Those among ranks of one server stay within it, over its
 loopback. Whatever else ranks exchange, such as a loss of all ranks or a checkpoint, goes over this
 connection, as a front-end network would carry it; neither waits for circuits.
 """
@@ -177,6 +179,7 @@ class _Worker:
                 gated=control == "gated",
                 phases=request.get("phases"),
                 script=path,
+                servers=request["servers"],
             )
             try:
                 arguments = (self._torch, gate, self._exchanges, request, self._module)

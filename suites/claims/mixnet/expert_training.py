@@ -7,10 +7,7 @@ from dataclasses import dataclass
 from lightrig.harness.record import Row, Scalar
 from lightrig.harness.statistics.quantiles import NotEnough, Quantile, quantile
 from lightrig.harness.systems.mixnet.measurements.circuit_waits import CAUSES, Cause, step_waits
-from lightrig.harness.systems.mixnet.runtime.training import (
-    TrainedExperts,
-    TrainingExchange,
-)
+from lightrig.harness.systems.mixnet.runtime.trained import TrainedExperts, TrainingExchange
 
 
 @dataclass(frozen=True)

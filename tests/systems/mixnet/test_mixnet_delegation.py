@@ -8,7 +8,8 @@ import pytest
 from lightrig.harness.bench import Fabric, bind
 from lightrig.harness.systems.mixnet.generator import render
 from lightrig.harness.systems.mixnet.measurements.link_bytes import link_bytes
-from lightrig.harness.systems.mixnet.runtime.training import ExpertTraining, TrainedExperts
+from lightrig.harness.systems.mixnet.runtime.trained import TrainedExperts
+from lightrig.harness.systems.mixnet.runtime.training import ExpertTraining
 from lightrig.instruments.jobs.traffic.training import PrintedLines, Script
 from lightrig.instruments.namespaces import namespaces as kernel
 from lightrig.suites.claims.mixnet.expert_training import overlaps

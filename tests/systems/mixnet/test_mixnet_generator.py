@@ -1,6 +1,7 @@
 """Generated regions of MixNet: counts of §4.2 and §6, rings on each circuit switch."""
 
 from pathlib import Path
+from typing import Any
 
 import networkx as nx
 import pytest
@@ -9,10 +10,11 @@ from typer.testing import CliRunner
 from lightrig.harness.cli.app import application
 from lightrig.harness.systems.mixnet.generator import RegionsError, render
 from lightrig.harness.systems.mixnet.planning.region import Region
+from lightrig.instruments.jobs.flows.of_testbed import fabric_links
 from lightrig.testbeds import Testbed, load
 
 
-def made(tmp_path: Path, *sizes: int, **options: bool) -> Testbed:
+def made(tmp_path: Path, *sizes: int, **options: Any) -> Testbed:
     (tmp_path / "region.yaml").write_text(render(*sizes, **options))
     return load(tmp_path / "region.yaml")
 
@@ -89,3 +91,21 @@ def test_switches_that_make_no_circuits_are_refused_by_name(switch: str) -> None
     done = CliRunner().invoke(application("generate"), command)
     assert done.exit_code == 2, done.output
     assert f"--switch {switch}: " in done.stderr
+
+
+def test_rails_have_a_packet_switch_for_the_nics_of_each_number(tmp_path: Path) -> None:
+    """Of six servers with three NICs, each rail has a port of every server."""
+    testbed = made(tmp_path, 6, 2, 2, 1, baseline=True, namespaces=True, rails=True)
+    links = fabric_links(testbed, testbed.plans["packet"])
+    ends = sorted(
+        (one.a, one.b) if one.b.owner.startswith("eps") else (one.b, one.a) for one in links
+    )
+    assert [(nic.owner, nic.name, eps.owner) for nic, eps in ends] == [
+        (f"server{server}", f"nic{nic}", f"eps{nic}") for server in range(6) for nic in range(3)
+    ]
+
+
+def test_nics_on_packets_may_have_a_rate_of_their_own(tmp_path: Path) -> None:
+    testbed = made(tmp_path, 4, 2, 2, 1, namespaces=True, rates=("4000k", "4499k"))
+    rates = [nic.rate_bps for _, nic in testbed.nics][:3]
+    assert rates == [4_000_000, 4_000_000, 4_499_000]

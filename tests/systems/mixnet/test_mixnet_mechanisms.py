@@ -6,8 +6,8 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from lightrig.harness.systems.mixnet.planning.calendar import exchanges
 from lightrig.harness.systems.mixnet.planning.control import CircuitControl
+from lightrig.harness.systems.mixnet.planning.course import Course
 from lightrig.harness.systems.mixnet.planning.cross_connects import plan_region
 from lightrig.harness.systems.mixnet.planning.demand import Placement, server_demand
 from lightrig.harness.systems.mixnet.planning.region import Failures, Region
@@ -68,7 +68,7 @@ def test_the_all_to_alls_of_a_layer_carry_one_matrix_or_its_transpose(tokens):
         control = CircuitControl(Placement.even(8, 8), 1, None)
         for rank, given in enumerate(each.astype(int).tolist()):
             control.wants(rank, given)
-        found = [control.traffic(0, layer, phase) for layer, phase in exchanges(1)]
+        found = [control.traffic(Course(1)[number]) for number in range(4)]
         assert len(found) == 4
         for first, second in pairwise(found):
             assert np.array_equal(first, second) or np.array_equal(first, second.T)

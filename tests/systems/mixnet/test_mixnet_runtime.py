@@ -25,7 +25,8 @@ from lightrig.harness.systems.mixnet.planning.region import Failures, Region
 from lightrig.harness.systems.mixnet.planning.routing import Routing
 from lightrig.harness.systems.mixnet.runtime import lane_exchange
 from lightrig.harness.systems.mixnet.runtime.exchanges import Exchanges
-from lightrig.harness.systems.mixnet.runtime.training import ExpertTraining, TrainedExperts
+from lightrig.harness.systems.mixnet.runtime.trained import TrainedExperts
+from lightrig.harness.systems.mixnet.runtime.training import ExpertTraining
 from lightrig.instruments.clock import Span
 from lightrig.instruments.servers.host.commands import ToolFailedError
 from lightrig.instruments.servers.host.linux import LinuxServer
@@ -268,10 +269,11 @@ def test_ranks_are_told_both_ends_of_what_is_gathered_exchanged_and_scattered(
     training.train("script", 2, fabric.plans["double"], "block")
     session = training.session
     assert session.given[0] == "script"
-    assert session.given[2:] == ("watched", {"all": range(4)})
+    assert session.given[2:] == ("watched", {"all": range(4), "between servers": ()})
     assert session.module.settings == {
         "lanes": ["lane0", "lane1", "lane2", "lane3"],
         "servers": [[0], [1, 2], [3]],
+        "regions": [[0, 1, 2, 3]],
         "rings": [],
     }
     assert session.permitted.keys() == session.wanted.keys()
@@ -629,6 +631,7 @@ def exchange(emitted: list[Any]) -> lane_exchange.LaneExchange:
         futures=concurrent.futures,
     )
     settings = {"lanes": ("x", "y"), "servers": [[0, 1], [2, 3]], "rings": []}
+    settings["regions"] = [[0, 1, 2, 3]]
     return lane_exchange.connect(torch, emitted.append, settings)
 
 
@@ -660,7 +663,7 @@ def test_rows_are_gathered_exchanged_and_scattered() -> None:
         taken = [of[rank] for of in given]
         outs.append(rows.new_empty(sum(taken), 1))
         made.receive({"stages": stages[rank]})
-        begin = partial(made.begin, partial(wire.group_on, rank), rank)
+        begin = partial(made.begin, partial(wire.group_on, rank), rank, range(4))
         futures.append(begin(outs[rank], rows, taken, given[rank]))
     for rank, future in enumerate(futures):
         assert future.result(60) is outs[rank]
@@ -688,7 +691,7 @@ def test_an_all_to_all_that_fails_raises_in_the_script() -> None:
         raise RuntimeError(f"no device {device}, {name}")
 
     with pytest.raises(RuntimeError, match="no device x"):
-        made.begin(refused, 0, rows, rows, (1, 1), (1, 1)).result(60)
+        made.begin(refused, 0, (0, 2), rows, rows, (1, 1), (1, 1)).result(60)
 
 
 @pytest.mark.parametrize(
@@ -698,4 +701,5 @@ def test_only_rows_of_floating_point_numbers_take_circuits(
     floating: bool, dimensions: int, taken: bool
 ) -> None:
     tensor = SimpleNamespace(is_floating_point=lambda: floating, dim=lambda: dimensions)
-    assert exchange([]).takes(tensor) is taken
+    assert exchange([]).takes(tensor, (0, 2), (3, 4)) is taken
+    assert not exchange([]).takes(tensor, (2, 3), (3, 4))  # ranks of one server

@@ -11,13 +11,18 @@ from lightrig.harness.jobs.printed_numbers import compare
 from lightrig.harness.jobs.training import RESULTS
 from lightrig.harness.systems.mixnet.generator import render
 from lightrig.harness.systems.mixnet.measurements.link_bytes import link_bytes
+from lightrig.harness.systems.mixnet.measurements.packet_operations import packet_operations
 from lightrig.harness.systems.mixnet.measurements.training_answer import ExpertsAnswer, answer
-from lightrig.harness.systems.mixnet.runtime.training import (
+from lightrig.harness.systems.mixnet.planning.course import Course
+from lightrig.harness.systems.mixnet.planning.demand import Placement
+from lightrig.harness.systems.mixnet.planning.expert_regions import ExpertRegion
+from lightrig.harness.systems.mixnet.runtime.trained import (
     LinkPeriod,
     TrainedExperts,
     TrainingExchange,
 )
 from lightrig.instruments.clock import Span
+from lightrig.instruments.jobs.traffic.training import Done, Wanted
 from lightrig.testbeds import Plan, Port, Testbed, load
 
 MS = 1_000_000
@@ -38,6 +43,14 @@ def exchange(step: int, wanted: int, began: int, ended: int) -> TrainingExchange
     )  # fmt: skip
 
 
+REGION = ExpertRegion("ocs", (0, 1), (0, 1), Placement((0, 1), 2), ((0, 1),))
+
+
+def operation(group: str, size: int) -> Done:
+    none = Span(0, 0)
+    return Done(Wanted(group, 0, "allreduce", size), none, none, none)
+
+
 def made(testbed: Testbed, printed: str) -> ExpertsAnswer:
     counted: Mapping[Port, PortTraffic] = {
         # 8,000 bytes of data in ten packets of TCP, whose headers are 66 bytes each.
@@ -56,9 +69,11 @@ def made(testbed: Testbed, printed: str) -> ExpertsAnswer:
         [period],
     )
     return answer(
-        ranks=2, layers=1, mode="default", simulated=["ocs"],
+        ranks=2, mode="default", simulated=["ocs"],
         comparison=compare(RESULTS, {0: [(Span(0, 0), "step 0 loss 3.5")]}, trained.printed),
-        trained=trained, links=link_bytes(testbed, trained.periods),
+        courses=[(REGION, Course(1))], trained=trained,
+        packets=packet_operations({1: [operation("0,1", 400)], 0: [operation("all", 8)]}, 2),
+        links=link_bytes(testbed, trained.periods),
     )  # fmt: skip
 
 
@@ -66,13 +81,14 @@ def test_an_answer_has_what_links_carried_and_what_was_waited_for(tmp_path: Path
     """Steps of 100 and 120 ms, of which circuits took 4 and 6 ms."""
     found = made(region(tmp_path), "step 0 loss 3.5")
     assert found.as_printed_before
-    assert found.step is not None
-    assert found.waited is not None
-    assert (found.step.value, found.waited.value) == (110 * MS, 5 * MS)
-    assert found.causes["control"].value == 5 * MS
+    (of_region,) = found.regions
+    assert of_region.step is not None
+    assert of_region.waited is not None
+    assert (of_region.step.value, of_region.waited.value) == (110 * MS, 5 * MS)
+    assert of_region.causes["control"].value == 5 * MS
     # Student's interval of 4 and 6 ms reaches to -7.7 ms; no wait is negative.
-    assert found.waited.lower == 0
-    assert all(each.lower == 0 for each in found.causes.values())
+    assert of_region.waited.lower == 0
+    assert all(each.lower == 0 for each in of_region.causes.values())
     links = {str(link): (link.planned, link.counted) for link in found.links}
     assert links == {
         "server0.nic0 -> server1.nic0": (8_040, 8_000),
@@ -84,6 +100,7 @@ def test_an_answer_has_what_links_carried_and_what_was_waited_for(tmp_path: Path
     assert "8,040       8,000, 0.50% off" in shown
     assert "75.0% of the bytes between servers took circuits" in shown
     assert "3 segments were sent again" in shown
+    assert "packets   allreduce in 2 groups of 2: 2 of 408 bytes" in shown
     assert json.loads(json.dumps(found.document()))["again"] == 3
 
 

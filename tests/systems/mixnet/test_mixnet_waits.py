@@ -10,7 +10,7 @@ from lightrig.harness.systems.mixnet.measurements.circuit_waits import (
     step_waits,
     wait_by_cause,
 )
-from lightrig.harness.systems.mixnet.runtime.training import (
+from lightrig.harness.systems.mixnet.runtime.trained import (
     CircuitChange,
     TrainedExperts,
     TrainingExchange,

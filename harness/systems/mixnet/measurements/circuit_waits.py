@@ -1,8 +1,9 @@
 """Causes of the time that all-to-alls of a training step wait for their circuits."""
 
+from collections import defaultdict
 from typing import Literal, TypeAlias, get_args
 
-from lightrig.harness.systems.mixnet.runtime.training import (
+from lightrig.harness.systems.mixnet.runtime.trained import (
     CircuitChange,
     TrainedExperts,
     TrainingExchange,
@@ -52,13 +53,23 @@ def wait_by_cause(exchange: TrainingExchange, change: CircuitChange | None) -> d
     return found
 
 
-def step_waits(trained: TrainedExperts) -> list[dict[Cause, int]]:
-    """Return the wait of each step's all-to-alls by cause, in ns, without the first step."""
-    changes = {(one.step, one.layer, one.before): one for one in trained.changes}
+def step_waits(trained: TrainedExperts, region: int = 0) -> list[dict[Cause, int]]:
+    """Return the wait of each step's all-to-alls by cause, in ns, without the first step.
+
+    Those of one region. A step of several passes has as many changes before its all-to-alls of
+    one name, in their order.
+    """
+    changes: defaultdict[tuple[int, int, str], list[CircuitChange]] = defaultdict(list)
+    for one in trained.changes:
+        if one.region == region:
+            changes[one.step, one.layer, one.before].append(one)
     steps: dict[int, dict[Cause, int]] = {}
     for each in trained.exchanges:
+        if each.region != region:
+            continue
         of_step = steps.setdefault(each.step, dict.fromkeys(CAUSES, 0))
-        change = changes.get((each.step, each.layer, each.phase))
+        due = changes[each.step, each.layer, each.phase]
+        change = due.pop(0) if due and due[0].done <= each.began else None
         for cause, wait in wait_by_cause(each, change).items():
             of_step[cause] += wait
     return [steps[step] for step in sorted(steps) if step]

@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from lightrig.harness.systems.mixnet.runtime.training import LinkPeriod
+from lightrig.harness.systems.mixnet.runtime.trained import LinkPeriod
 from lightrig.testbeds import Port, Testbed
 
 

@@ -1,29 +1,24 @@
 """`lightrig train` on a region: a mixture of experts by Gloo alone, then on circuits."""
 
-import itertools
 from collections.abc import Mapping, Sequence
-
-import numpy as np
+from math import prod
 
 from lightrig.harness.bench import Fabric
 from lightrig.harness.jobs.printed_numbers import compare
 from lightrig.harness.jobs.training import Printed, TrainingRequest, TrainingRequestError
 from lightrig.harness.signals import postponed
 from lightrig.harness.systems.mixnet.measurements.link_bytes import link_bytes
+from lightrig.harness.systems.mixnet.measurements.packet_operations import packet_operations
 from lightrig.harness.systems.mixnet.measurements.training_answer import ExpertsAnswer, answer
-from lightrig.harness.systems.mixnet.planning.calendar import exchanges
-from lightrig.harness.systems.mixnet.planning.cross_connects import plan_testbed
+from lightrig.harness.systems.mixnet.planning.course import Course, CourseError
+from lightrig.harness.systems.mixnet.planning.expert_regions import ExpertRegion
 from lightrig.harness.systems.mixnet.planning.region import Region, RegionError
 from lightrig.harness.systems.mixnet.runtime.training import ExpertTraining
+from lightrig.instruments.jobs.traffic.rank_session import ScriptRun
 from lightrig.instruments.jobs.traffic.training import PrintedLines, Script
-from lightrig.testbeds import LightrigError, Testbed
+from lightrig.testbeds import Testbed
 
 _DEGREES = ("ep", "dp", "tp", "pp")
-_A_LAYER = len(list(exchanges(1)))
-
-
-class ExpertsError(LightrigError):
-    """A script that is no mixture of experts whose circuits can follow its gates."""
 
 
 def train(fabric: Fabric, request: TrainingRequest, printed: Printed) -> ExpertsAnswer:
@@ -34,29 +29,26 @@ def train(fabric: Fabric, request: TrainingRequest, printed: Printed) -> Experts
 
     Raises:
         NoPyTorchError: a server has none.
-        ExpertsError: the script has other all-to-alls than four a layer.
+        CourseError: the script has all-to-alls of rows that are no passes of experts.
+        RegionError: its experts exchange rows over several regions.
         TrainingFailedError, RankLostError: a run has failed.
         TrainingRequestError: the job does not fit the testbed.
     """
     ranks = check_request(fabric.testbed, request)
     script = Script(request.source, request.name, tuple(request.arguments))
-    everyone = np.triu(np.ones((len(fabric.testbed.servers),) * 2), 1)
-    plan = plan_testbed(fabric.testbed, everyone, "before the first gate")
     rings = request.parallel.get("dp", 1) > 1
     training = ExpertTraining(fabric)
     try:
-        alone, counts = training.alone(
+        alone, courses = training.alone(
             script,
-            plan,
             PrintedLines(lambda rank, line: printed("on packets", rank, line)),
             rings=rings,
         )
-        layers = layers_of(request.name, counts, len(alone.steps[0]))
+        _check_run(request, alone, courses)
         training.session.renew()  # torchrun starts each run in processes of its own, too
-        trained = training.train(
+        trained = training.train_regions(
             script,
-            layers,
-            plan,
+            courses,
             "predict" if request.mode == "provisioning" else "block",
             count=True,
             rings=rings,
@@ -67,46 +59,44 @@ def train(fabric: Fabric, request: TrainingRequest, printed: Printed) -> Experts
             training.close()
     return answer(
         ranks=ranks,
-        layers=layers,
         mode=request.mode,
         simulated=sorted(fabric.bench.simulated),
         comparison=compare(request.results, alone.printed, trained.printed),
+        courses=courses,
         trained=trained,
+        packets=packet_operations(alone.operations, ranks),
         links=link_bytes(fabric.testbed, trained.periods),
     )
 
 
-def layers_of(name: str, counts: Sequence[int], steps: int) -> int:
-    """Return the layers of a script by its all-to-alls of rows in each of its steps.
-
-    Raises `ExpertsError`.
-    """
-    if not steps:
-        raise ExpertsError(f"{name} ended before the first step of an optimizer")
-    of_steps = [*counts, *[0] * (steps - len(counts))]
-    layers, rest = divmod(of_steps[0], _A_LAYER)
-    if rest or not layers:
-        raise ExpertsError(
-            f"{name} has {of_steps[0]} all-to-alls of rows in its first step, expected four a "
-            "layer: dispatch, combine, and those of their gradients"
+def _check_run(
+    request: TrainingRequest, alone: ScriptRun, courses: Sequence[tuple[ExpertRegion, Course]]
+) -> None:
+    """Raise `CourseError` for a first run that had no steps, or other groups than were stated."""
+    if not alone.steps or not alone.steps[0]:
+        raise CourseError(f"{request.name} ended before the first step of an optimizer")
+    if not courses:
+        raise CourseError(
+            f"{request.name} has no all-to-alls of rows between servers: there are no experts "
+            "whose gates circuits could follow"
         )
-    for step, (before, count) in enumerate(itertools.pairwise(of_steps), 1):
-        if count != before:
-            where = f"step {step}" if step < steps else "what follows its last step"
-            raise ExpertsError(
-                f"{name} has {count} all-to-alls of rows in {where}, and {before} in the one "
-                "before: the calendar has no evaluation passes"
-            )
-    return layers
+    degree = request.parallel.get("ep")
+    for region, _ in courses:
+        for group in region.groups:
+            if degree not in (None, len(group)):
+                raise CourseError(
+                    f"--parallel ep={degree}: {request.name} exchanges rows among {len(group)} "
+                    f"ranks, {', '.join(str(region.ranks[rank]) for rank in group)}"
+                )
 
 
 def check_request(testbed: Testbed, request: TrainingRequest) -> int:
     """Return the number of ranks; raise `TrainingRequestError` for what cannot run here."""
     try:
-        region = Region.of(testbed).with_ranks
+        whole, _ = Region.whole(testbed)
     except RegionError as error:
         raise TrainingRequestError(str(error)) from error
-    ranks = sum(server.gpu_count for server in region.servers)
+    ranks = sum(server.gpu_count for server in whole.with_ranks.servers)
     of_rails = {
         "--fault": request.faults,
         "--spare": request.spares,
@@ -115,7 +105,7 @@ def check_request(testbed: Testbed, request: TrainingRequest) -> int:
     }
     if given := [name for name, value in of_rails.items() if value]:
         raise TrainingRequestError(f"{', '.join(given)}: only a job on rails has that")
-    if not testbed.only_local_namespaces:
+    if not testbed.only_namespaces:
         rdma = any(spec.rdma for spec in testbed.nic_ports)
         raise TrainingRequestError(
             f"{testbed.path}: lanes lead TCP between servers that are namespaces. "
@@ -135,8 +125,8 @@ def _check_degrees(parallel: Mapping[str, int], ranks: int) -> None:
     for name, degree in parallel.items():
         if name == "tenants":
             raise TrainingRequestError(
-                "--parallel tenants: a region has one expert-parallel group, whose gates move its "
-                "circuits; several tenants would move each other's (MixNet §9 leaves them open)"
+                "--parallel tenants: the gates of one job move a region's circuits; several "
+                "tenants would move each other's (MixNet §9 leaves them open)"
             )
         if name not in _DEGREES:
             raise TrainingRequestError(
@@ -146,3 +136,7 @@ def _check_degrees(parallel: Mapping[str, int], ranks: int) -> None:
             raise TrainingRequestError(
                 f"--parallel {name}={degree}: {degree} does not divide the {ranks} ranks"
             )
+    if "dp" in parallel and ranks != prod(parallel.get(name, 1) for name in ("tp", "pp", "dp")):
+        raise TrainingRequestError(
+            f"tp x pp x dp of --parallel are not the {ranks} ranks; ep is a part of tp x dp"
+        )

@@ -4,8 +4,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-Phase: TypeAlias = Literal["dispatch", "combine", "combine gradient", "dispatch gradient"]
-"""The four all-to-alls of a layer: two in the forward pass, two in the backward pass."""
+Phase: TypeAlias = Literal[
+    "dispatch", "combine", "dispatch again", "combine again", "combine gradient",
+    "dispatch gradient",
+]  # fmt: skip
+"""The four all-to-alls of a layer: two in the forward pass, two in the backward pass.
+
+Where a layer's activations were not kept the backward pass has its first two again.
+"""
 Knowledge: TypeAlias = Literal["gate", "predicted", "unchanged"]
 """Source of the demand: the gate itself, Copilot, or the layer before."""
 FirstExchange: TypeAlias = Literal["block", "predict", "reuse"]

@@ -99,6 +99,31 @@ class Region:
         return cls(tuple(servers))
 
     @classmethod
+    def whole(cls, testbed: Testbed) -> tuple["Region", dict[int, str]]:
+        """All servers of `testbed`, and the circuit switch of each by its number.
+
+        Raises `RegionError` where it has no circuit switch, or a server is on several.
+        """
+        regions = {name: cls.of(testbed, name) for name in testbed.optical_switches}
+        if not regions:
+            raise RegionError(f"testbed {testbed.name} has 0 circuit switches, expected one")
+        first, servers, switch_of = next(iter(regions)), [], {}
+        for number, name in enumerate(testbed.servers):
+            on = [each for each, region in regions.items() if region.servers[number].optical]
+            if len(on) > 1:
+                raise RegionError(f"{name} is on {', '.join(on)}, expected one circuit switch")
+            switch_of[number] = on[0] if on else first
+            servers.append(regions[switch_of[number]].servers[number])
+        return cls(tuple(servers)), switch_of
+
+    def of_servers(self, names: Iterable[str]) -> "Region":
+        """The region of these of its servers alone, in this order; raises `RegionError`."""
+        known = {server.name: server for server in self.servers}
+        names = list(names)
+        _known("server", names, known)
+        return Region(tuple(known[name] for name in names), self.failures)
+
+    @classmethod
     def uniform(cls, servers: int, optical: int, packet: int = 1, gpus: int = 8) -> "Region":
         """A region that stands nowhere: NICs in turn on two NUMA nodes, the optical ones first."""
         made = []

@@ -17,6 +17,7 @@ import numpy as np
 from lightrig.harness.systems.mixnet.planning.calendar import FirstExchange, exchanges
 from lightrig.harness.systems.mixnet.planning.control import CircuitControl
 from lightrig.harness.systems.mixnet.planning.costs import PRICES, fat_tree_cost, mixnet_cost
+from lightrig.harness.systems.mixnet.planning.course import Place
 from lightrig.harness.systems.mixnet.planning.demand import (
     Matrix,
     Placement,
@@ -92,7 +93,7 @@ class _Region:
         layer, phase = self.order[self.number]
         if phase == "dispatch":
             return np.rint(amount * self._shares(layer))
-        return self.control.traffic(0, layer, phase)
+        return self.control.traffic(Place(0, layer, phase, layer))
 
     def _shares(self, layer: int) -> Matrix:
         """Return the share of each expert in what each server sends, of a layer."""

@@ -5,6 +5,10 @@ It is sent to servers as source, needs PyTorch there and no Lightrig. A script c
 tensors of floating-point numbers with two or more dimensions, come here; others, such as those of
 counts, go over the script's process group.
 
+An all-to-all may be of some ranks alone, which exchange rows with no others. `settings["regions"]`
+lists the ranks whose rows may pass over each other's NICs; all of a region begin the same
+all-to-alls in the same order. Below, a rank is its place in its region.
+
 Each announces how many rows this rank sends to each, waits until the controller has the circuits
 in place, and is answered with its stages: `[number, sends, receives]`, where a send is `[lane,
 rank, pieces]` and a piece `[source, sink, first, count]`, the rows of the flow between two ranks
@@ -14,7 +18,9 @@ for what stays within one, which runs beside them. Lanes are the network devices
 `settings["lanes"]`, with a process group for each, and lane -1 is the group of the ranks of one
 server, which `settings["servers"]` lists, over its loopback. Only the counts go to the controller,
 over its own channel. All-to-alls run one after the other, in the order of their calls.
-Without lanes those of rows are announced as they come, and go over the script's process group.
+Without lanes those of rows are announced as they come, and go over the script's process group: with
+their ranks, and whether they are of a forward pass, of one that a backward pass repeats for a layer
+whose activations were not kept, or of gradients. Those of ranks of one server are none of these.
 
 Sums of all ranks go over rings of packets where `settings["rings"]` has some, `[device, gateways]`
 each: every ring adds up its part of a tensor, within a server at its gateway in the order of the
@@ -26,6 +32,7 @@ from __future__ import annotations
 
 import math
 import queue
+import sys
 import time  # noqa: TID251 - runs on a server without Lightrig
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -43,7 +50,8 @@ class LaneExchange:
     Args:
         torch: PyTorch.
         emit: sends a message to the controller.
-        settings: `lanes`, the devices; `servers`, the ranks of each; `rings`, those of sums.
+        settings: `lanes`, the devices; `servers` and `regions`, the ranks of each; `rings`, those
+            of sums.
     """
 
     def __init__(
@@ -51,6 +59,7 @@ class LaneExchange:
     ) -> None:
         self._torch, self._emit, self._devices = torch, emit, list(settings["lanes"])
         self._servers = [list(ranks) for ranks in settings["servers"]]
+        self._regions = [list(ranks) for ranks in settings["regions"]]
         self._groups: dict[int, Any] = {}
         rings = settings["rings"]
         self._rings = Rings(torch, rings, self._servers) if rings else None
@@ -61,13 +70,18 @@ class LaneExchange:
         """Take an answer of the controller; a rank has one question at a time."""
         self._answers.put(message)
 
-    def takes(self, rows: Any) -> bool:
-        """Whether a tensor is one of rows, which are only counted where there are no lanes."""
+    def takes(self, rows: Any, ranks: Sequence[int], given: Sequence[int]) -> bool:
+        """Whether an all-to-all is one of rows between servers, only counted without lanes.
+
+        given: rows to each of `ranks`.
+        """
         taken = bool(rows.is_floating_point() and rows.dim() > 1)
-        if taken and not self._devices:
-            self._emit({"counted": rows.shape[0]})
+        if not taken or any(set(ranks) <= set(server) for server in self._servers):
             return False
-        return taken
+        if not self._devices:
+            self._emit({"counted": list(given), "ranks": list(ranks), "part": part_of_step()})
+            return False
+        return True
 
     def adds(self, tensor: Any) -> bool:
         """Whether the sum of a tensor over all ranks goes over rings, which need a part each."""
@@ -88,6 +102,7 @@ class LaneExchange:
         self,
         group_on: Callable[..., Any],
         rank: int,
+        ranks: Sequence[int],
         out: Any,
         rows: Any,
         taken: Sequence[int],
@@ -95,9 +110,9 @@ class LaneExchange:
     ) -> Any:
         """Begin an all-to-all; return the future of `out`.
 
-        group_on: makes a process group on a network device, by device, name and ranks; without
-            these of all ranks.
-        taken, given: rows from and to each rank.
+        group_on: makes a process group on a network device, by device, name and ranks.
+        rank, ranks: this one, and those that it exchanges rows with. taken, given: rows from and to
+            each of them.
         """
         future = self._torch.futures.Future()
 
@@ -105,8 +120,9 @@ class LaneExchange:
             try:
                 if not self._groups:
                     self._connect(group_on, rank)
+                place = [self._region.index(one) for one in ranks]
                 with self._torch.no_grad():
-                    self._exchange(rank, out, rows, list(taken), list(given))
+                    self._exchange(self._region.index(rank), place, out, rows, taken, given)
             except Exception as error:  # of any type: the script gets it
                 future.set_exception(error)
             else:
@@ -116,18 +132,32 @@ class LaneExchange:
         return future
 
     def _connect(self, group_on: Callable[..., Any], rank: int) -> None:
+        self._region = next(ranks for ranks in self._regions if rank in ranks)
         for number, device in enumerate(self._devices):
-            self._groups[number] = group_on(device, f"lane {number}")
-        self._here = next(ranks for ranks in self._servers if rank in ranks)
-        if len(self._here) > 1:
-            self._groups[_SCALE_UP] = group_on("lo", "scale-up", self._here)
+            self._groups[number] = group_on(device, f"lane {number}", self._region)
+        here = next(ranks for ranks in self._servers if rank in ranks)
+        self._here = [self._region.index(one) for one in here]
+        if len(here) > 1:
+            self._groups[_SCALE_UP] = group_on("lo", "scale-up", here)
 
-    def _exchange(self, rank: int, out: Any, rows: Any, taken: list[int], given: list[int]) -> None:
+    def _exchange(
+        self,
+        rank: int,
+        ranks: Sequence[int],
+        out: Any,
+        rows: Any,
+        taken: Sequence[int],
+        given: Sequence[int],
+    ) -> None:
         shape = rows.shape[1:]
-        self._emit({"wants": given, "size": math.prod(shape) * rows.element_size()})
+        wanted = [0] * len(self._region)
+        for peer, count in zip(ranks, given, strict=True):
+            wanted[peer] = count
+        self._emit({"wants": wanted, "size": math.prod(shape) * rows.element_size()})
         stages = self._answers.get()["stages"]
         began = time.monotonic_ns()
-        sent, places = rows.split(given), out.split(taken)
+        sent = dict(zip(ranks, rows.split(list(given)), strict=True))
+        places = dict(zip(ranks, out.split(list(taken)), strict=True))
         passing: dict[tuple[int, int, int], Any] = {}
 
         def of(source: int, sink: int, first: int, count: int) -> Any:
@@ -269,6 +299,28 @@ class Rings:
             come.wait()
             into.copy_(landing + into if adds else landing)
             work.wait()
+
+
+_TO_LOOK = 200
+"""Frames of Python that are looked through for who has begun an all-to-all."""
+
+
+def part_of_step() -> str:
+    """Return where this thread is: "forward", "gradient", or "again".
+
+    That is a forward pass that a backward pass repeats, by PyTorch's checkpoint or a function of a
+    similar name. PyTorch's engine of gradients is called from Python and calls back into it.
+    """
+    frame, repeats = sys._getframe(1), False  # noqa: SLF001 - Python's way to the callers
+    for _ in range(_TO_LOOK):
+        code = frame.f_code
+        if code.co_name in ("_engine_run_backward", "run_backward"):
+            return "again" if repeats else "gradient"
+        repeats = repeats or "checkpoint" in f"{code.co_filename} {code.co_qualname}".lower()
+        if frame.f_back is None:
+            break
+        frame = frame.f_back
+    return "forward"
 
 
 connect = LaneExchange
