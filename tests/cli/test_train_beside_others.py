@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -16,6 +17,7 @@ from click.testing import Result
 from typer.testing import CliRunner
 
 from lightrig.harness.cli.app import application
+from lightrig.harness.systems.mixnet.generator import render as region
 from lightrig.harness.systems.opus.generator import render
 from lightrig.instruments.namespaces import namespaces as kernel
 from lightrig.instruments.namespaces.sshd import SshdError, sshd_program
@@ -27,6 +29,7 @@ pytestmark = pytest.mark.filterwarnings(
 )
 
 LIGHTRIG = (sys.executable, "-c", "from lightrig.harness.cli import main; main()")
+MOE = Path(__file__).parents[2] / "examples" / "train_moe.py"
 STAND_IN = Path(__file__).parents[1] / "servers" / "stand_in_training" / "python3"
 SCRIPT = """
 import os
@@ -54,14 +57,10 @@ LIMIT_S = 280.0
 class Lab:
     """A served lab, the service, and jobs, each a process of its own."""
 
-    def __init__(self, root: Path) -> None:
-        self.root = root
-        address = "    address: netns://{name}"
-        text = render(2, 4, 1, namespaces=True)
-        assert address in text
-        text = text.replace(address, f"{address}\n    python: {STAND_IN}")
-        (root / "mine.yaml").write_text(text)
-        (root / "step.py").write_text(SCRIPT)
+    def __init__(self, root: Path, system: str, testbed: str, script: str) -> None:
+        self.root, self._system = root, system
+        (root / "mine.yaml").write_text(testbed)
+        (root / "step.py").write_text(script)
         self._environment = {**os.environ, "LIGHTRIG_STATE": str(root / "state")}
         self._processes: list[subprocess.Popen[str]] = []
         self._files: list[Any] = []
@@ -95,14 +94,22 @@ class Lab:
     def orchestrate(self) -> subprocess.Popen[str]:
         """Start the service, anew where one was killed."""
         process = self._run(
-            *("orchestrate", "opus", "served.yaml", "--socket", "api.socket", "--state", "s.json")
+            *(
+                "orchestrate",
+                self._system,
+                "served.yaml",
+                "--socket",
+                "api.socket",
+                "--state",
+                "s.json",
+            )
         )
         self.until(lambda: "Ctrl-C" in self.output(process), process)
         return process
 
-    def train(self, steps: int) -> subprocess.Popen[str]:
-        options = ("--socket", "api.socket", "--parallel", "pp=2,dp=2")
-        return self._run("train", "served.yaml", *options, "--", "step.py", steps)
+    def train(self, parallel: str, *arguments: object) -> subprocess.Popen[str]:
+        options = ("--socket", "api.socket", "--parallel", parallel)
+        return self._run("train", "served.yaml", *options, "--", "step.py", *arguments)
 
     def jobs(self) -> dict[str, Any]:
         found: dict[str, Any] = self.api.get("/v1/jobs").json()["jobs"]
@@ -131,25 +138,40 @@ class Lab:
 
 
 @pytest.fixture
-def lab(tmp_path: Path) -> Iterator[Lab]:
-    """Eight namespaces behind their own `sshd`, on one switch."""
+def opened(tmp_path: Path) -> Iterator[Callable[[str, str, str], Lab]]:
+    """Serve namespaces behind their own `sshd`, and run the service of a system."""
     if reason := kernel.available():
         pytest.skip(reason)
     try:
         sshd_program()
     except SshdError as error:
         pytest.skip(str(error))
-    made = Lab(tmp_path)
-    yield made
-    made.close()
+    made: list[Lab] = []
+
+    def open_lab(system: str, testbed: str, script: str) -> Lab:
+        made.append(Lab(tmp_path, system, testbed, script))
+        return made[0]
+
+    yield open_lab
+    for lab in made:
+        lab.close()
+
+
+@pytest.fixture
+def lab(opened: Callable[[str, str, str], Lab]) -> Lab:
+    """Eight servers on one switch."""
+    address = "    address: netns://{name}"
+    text = render(2, 4, 1, namespaces=True)
+    assert address in text
+    return opened("opus", text.replace(address, f"{address}\n    python: {STAND_IN}"), SCRIPT)
 
 
 @pytest.mark.long
 @pytest.mark.timeout(600)
 def test_two_jobs_train_while_their_service_is_killed_and_one_of_them(lab: Lab) -> None:
-    first = lab.train(steps=200)
+    first = lab.train("pp=2,dp=2", 200)
     lab.until(lambda: "on circuits, rank 2] step 0" in lab.output(first), first)
-    second = lab.train(steps=14)
+    second = lab.train("pp=2,dp=2", 14)
     lab.until(lambda: "on circuits, rank 2] step 3" in lab.output(second), first)
     placed = [set(job["groups"][0]["nodes"]) for job in lab.jobs().values()]
     assert [len(nodes) for nodes in placed] == [4, 4]
@@ -168,8 +190,8 @@ def test_two_jobs_train_while_their_service_is_killed_and_one_of_them(lab: Lab) 
     lab.until(lambda: not lab.jobs())
     events = [each["event"] for each in lab.api.get("/v1/history").json()]
     assert events[-1].startswith(f"job {name} is withdrawn: no submit of it in 10 s")
-    # Its servers are free at once: a third job gets them.
-    third = lab.train(steps=4)
+
+    third = lab.train("pp=2,dp=2", 4)
     assert third.wait(LIMIT_S) == 0
     assert not lab.jobs()
 
@@ -200,3 +222,32 @@ def test_what_no_service_can_run_is_refused(
 ) -> None:
     found = refused(tmp_path, *options)
     assert (found.exit_code, says in found.stderr) == (status, True), found.stderr
+
+
+@pytest.mark.long
+@pytest.mark.timeout(900)
+def test_a_controller_moves_the_circuits_of_experts_and_is_killed(
+    opened: Callable[[str, str, str], Lab],
+) -> None:
+    """Three servers with a port each: gates choose the pair that has the circuit."""
+    pytest.importorskip("torch", reason="PyTorch is not installed")
+    script = MOE.read_text("utf-8").replace(
+        "import torch\n", "import torch\ntorch.set_num_threads(1)\n", 1
+    )
+    lab = opened("mixnet", region(3, 1, 1, 1, namespaces=True), script)
+    sizes = ("--width", 16, "--length", 16, "--batch", 4, "--tokens", 64, "--steps", 30)
+    job = lab.train("ep=3", *sizes)
+    lab.until(lambda: "on circuits, rank 2] step 2" in lab.output(job), job)
+    lab.service.kill()
+    lab.service.wait()
+    lab.orchestrate()
+    assert job.wait(LIMIT_S) == 0
+    answered = lab.output(job)
+    assert "90 numbers, each equal to that over packets alone" in answered
+    (changes,) = re.findall(r"circuits +(\d+) changes made (\d+) circuits", answered)
+    assert min(map(int, changes)) > 2
+    assert not lab.jobs()
+    events = [each["event"] for each in lab.api.get("/v1/history").json()]
+    links = [each for each in events if ": links is " in each]
+    assert len(set(links)) > 2
+    # Its servers are free at once: a third job gets them.

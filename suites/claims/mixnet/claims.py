@@ -165,7 +165,7 @@ def _larger_gap() -> Computed:
     )
 
 
-def copper_costs(rate: int) -> tuple[int, int]:
+def copper_costs(rate: int) -> tuple[float, float]:
     """Return dollars of a server's share of a fat tree and of MixNet, copper to the first switch.
 
     Its cables have no transceivers; their own price is not printed and left out.

