@@ -68,6 +68,8 @@ Key = tuple[str | int, ...]
 Adder = Callable[..., Any]
 _GATHER, _SCATTER, _REDUCE = Pattern.ALL_GATHER, Pattern.REDUCE_SCATTER, Pattern.ALL_REDUCE
 _EXCHANGE = Pattern.ALL_TO_ALL
+_EXPERTS = ("up.", "gate.", "down.")
+"""How the names of nodes of experts' matrices begin."""
 
 
 def workload(
@@ -111,11 +113,13 @@ def workload(
         for place, rank in enumerate(members):
             first = rank - place % parallel.expert
             experts = (rank,) if fold_data else tuple(range(first, first + parallel.expert))
+            same = (rank,) if fold_data else members[place % parallel.expert :: parallel.expert]
             groups.append(
                 {
                     "dp": Group("dp", members, parallel.data),
                     "tp": Group("tp", (rank,), parallel.tensor),
                     "ep": Group("ep", experts, parallel.expert),
+                    "edp": Group("dp", same, parallel.data // parallel.expert),
                 }
             )
             graph_of.append(stage)
@@ -155,6 +159,7 @@ class _Stage:
         self._phase: str | None = None
         self._after: tuple[Key, ...] = ()
         self._gradients: dict[int, list[Key]] = {layer: [] for layer in self._layers}
+        self._reduced: dict[int, list[Key]] = {layer: [] for layer in self._layers}
 
     def graph(self) -> Graph:
         """Return the graph: layers, reductions of gradients, embeddings, sends and receives."""
@@ -361,16 +366,37 @@ class _Stage:
         collective("backward", "ffn.dx.scatter", [given], _SCATTER, self._tokens * d)
 
     def _reduction(self, layer: int) -> None:
-        """Reduce the gradients of a layer over the data-parallel ranks."""
-        size = self._layer_parameters()
-        self._collective(("reduce", layer), self._gradients[layer], "dp", _REDUCE, size)
+        """Reduce the gradients of a layer over the data-parallel ranks.
+
+        Those of experts that ranks share only over the ranks that have the same experts.
+        """
+        gradients, size = self._gradients[layer], self._layer_parameters()
+        if self._parallel.expert > 1:
+            experts = self._expert_parameters()
+            of_experts = [key for key in gradients if str(key[-1]).startswith(_EXPERTS)]
+            gradients = [key for key in gradients if key not in of_experts]
+            size -= experts
+            if self._parallel.data > self._parallel.expert:
+                self._collective(("experts", layer), of_experts, "edp", _REDUCE, experts)
+                of_experts = [("experts", layer)]
+            self._reduced[layer] = of_experts
+        self._collective(("reduce", layer), gradients, "dp", _REDUCE, size)
+        self._reduced[layer] = [("reduce", layer), *self._reduced[layer]]
 
     def _layer_parameters(self) -> int:
         """Return the parameters of a layer that one rank has."""
         model, t = self._model, self._parallel.tensor
         attention = model.width * (2 * model.width + 2 * model.kv_width)
+        if self._parallel.expert > 1:
+            return attention // t + self._expert_parameters()
         ffn = (3 if model.gated else 2) * model.width * model.hidden
-        return (attention + ffn * (model.experts // self._parallel.expert)) // t
+        return (attention + ffn * model.experts) // t
+
+    def _expert_parameters(self) -> int:
+        """Return the parameters of a layer's experts that one rank has."""
+        model, parallel = self._model, self._parallel
+        ffn = (3 if model.gated else 2) * model.width * model.hidden
+        return ffn * (model.experts // parallel.expert) // parallel.tensor
 
     def _embedding(self) -> None:
         """Add the embeddings' products: input's on the first stage, output's on the last."""
@@ -399,7 +425,7 @@ class _Stage:
         """Add copies of gradients and updates of weights, then the embeddings' reductions."""
         size = self._layer_parameters()
         for layer in self._layers:
-            self._compute(("copy", layer), [("reduce", layer)], size, size)
+            self._compute(("copy", layer), self._reduced[layer], size, size)
         for layer in self._layers:
             self._compute(("update", layer), [("copy", layer)], size, size)
         matrix = self._model.width * self._model.vocabulary

@@ -110,6 +110,43 @@ def test_experts_exchange_tokens(tmp_path):
     assert found["bytes"]["ep"] == 8 * 2 * 4 * (512 * 1024 // 2 * 2) // 2
 
 
+@pytest.mark.parametrize("shared", [2, 4])
+def test_gradients_of_experts_are_reduced_among_those_that_have_the_same(tmp_path, shared):
+    """Eight ranks of one layer of 8 experts of 2 x 256 x 1,024; attention has 4 x 256 x 256.
+
+    A ring of n sends 2 (n - 1) / n of what is reduced: of attention and the embeddings, 256 x 16
+    twice, over all eight; of 8 / shared experts over the 8 / shared ranks that have the same.
+    """
+    path = tmp_path / "experts.yaml"
+    path.write_text(
+        f"""\
+name: experts
+model: {{layers: 1, width: 256, hidden: 1024, vocabulary: 16, heads: 4, experts: 8, active: 2}}
+parallelism: {{data: 8, expert: {shared}}}
+batch: {{sequences: 8, length: 128}}
+device: {{tera_operations: 100, memory_gb_per_s: 1000}}
+""",
+        "utf-8",
+    )
+    same = 8 // shared
+    all_ranks = 2 * 7 / 8 * (4 * 256 * 256 + 2 * 256 * 16)
+    experts = 2 * (same - 1) / same * (8 // shared) * 2 * 256 * 1024
+    for mode in ("packet", "shared"):  # folded, and rank by rank
+        found = document(path, "fat-tree", "--mode", mode)
+        assert found["bytes"]["dp"] == 8 * (all_ranks + experts)
+
+
+def test_experts_that_one_rank_has_alone_are_not_reduced(tmp_path):
+    """Two ranks and two experts: only attention's gradients and the embeddings' go round."""
+    path = tmp_path / "experts.yaml"
+    text = SMALL.replace("heads: 16", "heads: 16, experts: 2, active: 1")
+    path.write_text(text.replace("data: 2", "data: 2, expert: 2"), "utf-8")
+    attention = 4 * (4 * 1024 * 1024)
+    found = document(path, "fat-tree", "--write-traces", tmp_path / "traces")
+    # Of two tensor-parallel ranks both have the whole embedding; a ring of two sends once each way.
+    assert found["bytes"]["dp"] == 2 * attention + 2 * (2 * 2 * 1024 * 1000)
+
+
 @pytest.mark.parametrize(
     ("arguments", "printed"),
     [

@@ -69,25 +69,9 @@ MODELS = {
 
 
 def job_of(model: Model, trained: Trained, data: int, pipeline: int, tokens: int) -> Workload:
-    """Return the step on `data` servers a stage.
-
-    Gradients of experts are reduced among the servers that have the same ones alone, in a ring that
-    sends less in proportion to (n - 1) / n.
-    """
-    expert = trained.expert // trained.shared
-    parallel = Parallelism(data, GPUS, pipeline, expert)
-    job = workload(model, parallel, tokens, A100, element_bytes=2)
-    attention = model.width * (2 * model.width + 2 * model.kv_width)
-    experts = 3 * model.width * model.hidden * (model.experts // expert)
-    same = data // expert
-    share = (same - 1) / same / ((data - 1) / data)
-    whole, less = (2 * int((attention + part) / GPUS) for part in (experts, experts * share))
-
-    def fitted(node: Node) -> Node:
-        return node._replace(amount=less) if (node.group, node.amount) == ("dp", whole) else node
-
-    graphs = (replace(graph, nodes=tuple(map(fitted, graph.nodes))) for graph in job.graphs)
-    return replace(job, graphs=tuple(graphs))
+    """Return the step on `data` servers a stage."""
+    parallel = Parallelism(data, GPUS, pipeline, trained.expert // trained.shared)
+    return workload(model, parallel, tokens, A100, element_bytes=2)
 
 
 @cache

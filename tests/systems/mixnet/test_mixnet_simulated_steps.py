@@ -1,6 +1,7 @@
 """Steps on regions whose circuits `CircuitControl` changes, beside what arithmetic gives."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -111,9 +112,37 @@ def test_circuits_are_as_good_as_their_number(job):
 
 def test_packets_go_straight_to_their_target(job):
     """Three quarters of what a server's rank puts in, at its own rate: no rank passes it on."""
-    found = document(job, f"mixnet:scale_out=10G,{EXACT}", "--mode", "packet")
+    found = document(job, f"mixnet:scale_out=10G,skew=0,{EXACT}", "--mode", "packet")
     sent = 256 * 1024 * 2 / 2 * 3 / 4
     assert found["waits_s"]["ep"] * 1e9 == pytest.approx(8 * sent / 1.25, rel=1e-4)
+
+
+def test_all_modes_carry_the_same_loads(job):
+    """Servers' experts take 4, 2, 1 and 1 of 8 parts of 2 x 256 tokens of 1,024 bytes from each.
+
+    The first server receives 4 / 8 from each of three others: on packets 3 / 2 of what one sends,
+    by both ranks at 1.25 bytes a ns each. A full mesh of circuits of 1.25: its 4 / 8 on one.
+    """
+    workload = Described(job).workload(fold_data=False)
+    stated = Regions(Rates(1.25, 1e6, Timing()), 1.25, 3, 1, 0.0, loads=(4, 2, 1, 1))
+    even = replace(stated, loads=())
+
+    def waited(fabric, mode):
+        of = Described(job).workload(fold_data=fabric.folds(mode))
+        return fabric.simulate(of, mode, 0).waits[0]["ep"]
+
+    sent = 2 * 256 * 1024
+    assert waited(stated, "packet") == pytest.approx(8 * 3 * sent / 2 / (2 * 1.25), rel=1e-2)
+    assert waited(even, "packet") == pytest.approx(8 * 3 * sent / 4 / (2 * 1.25), rel=1e-2)
+    assert waited(stated, "static") == pytest.approx(8 * sent / 2 / 1.25, rel=1e-2)
+    assert "stated: 4, 2, 1, 1" in " ".join(stated.assumptions("packet"))
+    # Without circuits and with as many packet NICs as ranks a server is one on packet switches.
+    drawn = replace(stated, loads=(), skew=1.5)
+    steps = [
+        replace(drawn, optical=0, packet=2).simulate(workload, "static", 0).step,
+        drawn.simulate(workload, "packet", 0).step,
+    ]
+    assert steps[0] == steps[1] > even.simulate(workload, "packet", 0).step
 
 
 def test_micro_batches_mix_the_calendars_exchanges(tmp_path):
@@ -121,7 +150,9 @@ def test_micro_batches_mix_the_calendars_exchanges(tmp_path):
     path.write_text(MOE.replace("expert: 4}", "expert: 4, micro_batches: 2}"), "utf-8")
     done = CliRunner().invoke(application(), ["simulate", str(path), "mixnet"])
     assert done.exit_code == 2
-    assert "circuits follow steps of one micro-batch" in done.output
+    assert "circuits and drawn loads are of steps of one micro-batch" in done.output
+    packet = ("simulate", str(path), "mixnet:skew=0", "--mode", "packet")
+    assert CliRunner().invoke(application(), [*packet]).exit_code == 0
 
 
 def test_the_testbed_file_is_its_region(job):

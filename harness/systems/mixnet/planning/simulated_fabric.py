@@ -72,7 +72,10 @@ class _Region:
         self.control = CircuitControl(self._placement, layers, strategy)
         self.order = list(exchanges(layers))
         self.loads = [
-            expert_load(servers, fabric.skew, 1000 * seed + layer) for layer in range(layers)
+            np.asarray(fabric.loads) / sum(fabric.loads)
+            if fabric.loads
+            else expert_load(servers, fabric.skew, 1000 * seed + layer)
+            for layer in range(layers)
         ]
         self.number = 0
         self.changing = False
@@ -147,7 +150,7 @@ class RegionalCircuits(DedicatedLinks):
         if not region.expects(node):
             raise WorkloadError(
                 f"{node.name} is not the next all-to-all of a step whose layers have one after "
-                "another: circuits follow steps of one micro-batch"
+                "another: circuits and drawn loads are of steps of one micro-batch"
             )
         rows = region.rows(node.amount * self._ranks)
         for rank, sent in enumerate(rows.astype(int).tolist()):
@@ -228,6 +231,7 @@ class Regions:
     link: bytes a nanosecond of a NIC. rates: those of a rank where all goes over packets. optical:
     of all servers, or of each of a region. packet: also a part, of NICs of another rate. draw: the
     number of the draw of loads. scatter: spread of a server's own loads about those of all.
+    loads: of a region's servers in place of what is drawn, in any unit.
     """
 
     rates: Rates
@@ -238,10 +242,11 @@ class Regions:
     modes: tuple[str, ...] = ("block", "predict", "reuse", "static", "packet")
     draw: int = 0
     scatter: float = 0.0
+    loads: tuple[float, ...] = ()
 
     def folds(self, mode: str) -> bool:
-        """Each server of a region has traffic of its own."""
-        return mode == "packet"
+        """Each server of a region has traffic of its own, unless loads are even."""
+        return mode == "packet" and not (self.skew or self.scatter or self.loads)
 
     def changes(self, mode: str) -> bool:
         """Whether the switching time matters."""
@@ -249,8 +254,11 @@ class Regions:
 
     def assumptions(self, mode: str) -> tuple[str, ...]:
         """Return what else the answer rests on."""
+        drawn = f"loads of experts are drawn, as exp({self.skew:g} x) with x normal: not measured"
+        if self.loads:
+            drawn = f"loads of experts are stated: {', '.join(f'{one:g}' for one in self.loads)}"
         if mode == "packet":
-            return ("packet switches give each kind of link its full rate at once",)
+            return ("packet switches give each kind of link its full rate at once", drawn)
         circuits = {
             "static": "one set of circuits for all layers, planned from their mean demand",
             "block": "circuits follow each layer's gate, and its first all-to-all waits for them",
@@ -260,7 +268,7 @@ class Regions:
         }[mode]
         return (
             circuits,
-            f"loads of experts are drawn, as exp({self.skew:g} x) with x normal: not measured",
+            drawn,
             "a server is a tensor-parallel group, with an expert of each layer; what goes over no "
             f"circuit has its {self.packet:g} packet NICs",
         )
@@ -289,10 +297,13 @@ class Regions:
     def network(self, workload: Workload, mode: str, switching: Switching) -> DedicatedLinks:
         """Return the network of a step of that workload."""
         bandwidths, timing = dict(self.rates.bandwidths), self.rates.timing
-        if mode == "packet":
+        if self.folds(mode):
             return DedicatedLinks(bandwidths, timing, switched=True)
         ranks = workload.ranks // len(workload.graph_of)
         bandwidths["circuit"] = self.link
+        if mode == "packet":  # no circuits, and all that its ranks send on packets
+            whole = replace(self, optical=0, packet=ranks * self.rates.scale_out / self.link)
+            return RegionalCircuits(whole, workload, bandwidths, timing, switching, "static")
         bandwidths["dp"] = bandwidths["pp"] = self.link * self.packet / ranks
         return RegionalCircuits(self, workload, bandwidths, timing, switching, mode)
 
