@@ -162,12 +162,16 @@ class Rates:
 class Selected:
     """Links that each rank selects for a kind of communication, all of its rate at a time.
 
-    divided: parts of the rate for kinds that have links of their own, in the mode of that name.
+    divided: parts of the rate for kinds that have links of their own, in modes but "selected" and
+    "packet". exchanges: of a mode, the time of an all-to-all of so many over that of an even one
+    through a switch. notes: what else the answer of a mode rests on.
     """
 
     rates: Rates
     divided: Callable[[Workload], Mapping[str, float]] | None = None
     modes: tuple[str, ...] = ("selected", "packet")
+    exchanges: Mapping[str, Callable[[int], float]] = field(default_factory=dict)
+    notes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def folds(self, mode: str) -> bool:
         """Ranks select one by one."""
@@ -179,14 +183,13 @@ class Selected:
 
     def assumptions(self, mode: str) -> tuple[str, ...]:
         """Return how links are used."""
-        if mode == "selected":
-            return (
-                "a rank's rate out of its server is of one kind of communication at a time, and "
-                "each rank selects as it needs; within servers links are always there",
-            )
-        if mode == "divided":
-            return ("links are divided among kinds by their traffic, and never change",)
-        return ("packet switches give each kind of link its full rate at once",)
+        how = {
+            "selected": "a rank's rate out of its server is of one kind of communication at a "
+            "time, and each rank selects as it needs; within servers links are always there",
+            "divided": "links are divided among kinds by their traffic, and never change",
+            "packet": "packet switches give each kind of link its full rate at once",
+        }
+        return (*([how[mode]] if mode in how else []), *self.notes.get(mode, ()))
 
     def scaled(self, factor: float) -> Selected:
         """Return the same with other rates out of servers."""
@@ -204,13 +207,15 @@ class Selected:
     def simulate(self, workload: Workload, mode: str, switching: Switching) -> StepTimes:
         """Return the step."""
         bandwidths, timing = dict(self.rates.bandwidths), self.rates.timing
+        exchange = self.exchanges.get(mode)
         if mode == "selected":
-            network: DedicatedLinks = SelectedLinks(bandwidths, timing, switching)
+            network: DedicatedLinks = SelectedLinks(bandwidths, timing, switching, exchange)
         else:
-            if mode == "divided" and self.divided is not None:
+            if mode != "packet" and self.divided is not None:
                 for kind, part in self.divided(workload).items():
                     bandwidths[kind] *= part
-            network = DedicatedLinks(bandwidths, timing, switched=mode == "packet")
+            switched = mode == "packet"
+            network = DedicatedLinks(bandwidths, timing, switched=switched, exchange=exchange)
         return Simulator(workload, network).run()
 
 

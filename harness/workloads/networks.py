@@ -23,23 +23,30 @@ class DedicatedLinks:
 
     bandwidths: bytes a nanosecond of a link, by the kind of a group, and "pp" between stages.
     switched: what a rank sends in an all-to-all goes straight to its target through a switch; in a
-    ring, others pass it on. changes: how often its circuits have been changed, which whoever
-    changes them counts.
+    ring, others pass it on. exchange: of an all-to-all of so many members, the time that its bytes
+    take over that of even ones through a switch. changes: how often its circuits have been changed,
+    which whoever changes them counts.
     """
 
     def __init__(
-        self, bandwidths: Mapping[str, float], timing: Timing, *, switched: bool = False
+        self,
+        bandwidths: Mapping[str, float],
+        timing: Timing,
+        *,
+        switched: bool = False,
+        exchange: Callable[[int], float] | None = None,
     ) -> None:
         self.changes = 0
         self.bandwidths = dict(bandwidths)
-        self._switched = switched
+        self._exchange = (lambda _: 1.0) if exchange is None and switched else exchange
         self.timing = timing
         self._free: dict[tuple[int, int], int] = defaultdict(int)
 
     def collective(self, group: Group, node: Node) -> int:
         """Return the nanoseconds of a ring, or of an all-to-all through packet switches."""
         bandwidth = self.bandwidth(group.kind)
-        if self._switched and node.pattern is Pattern.ALL_TO_ALL:
+        if self._exchange is not None and node.pattern is Pattern.ALL_TO_ALL:
+            bandwidth /= self._exchange(group.size)
             return switched_exchange_nanoseconds(group.size, node.amount, bandwidth, self.timing)
         return ring_nanoseconds(node.pattern, group.size, node.amount, bandwidth, self.timing)
 
@@ -74,9 +81,13 @@ class SelectedLinks(DedicatedLinks):
     """
 
     def __init__(
-        self, bandwidths: Mapping[str, float], timing: Timing, switching: Switching
+        self,
+        bandwidths: Mapping[str, float],
+        timing: Timing,
+        switching: Switching,
+        exchange: Callable[[int], float] | None = None,
     ) -> None:
-        super().__init__(bandwidths, timing)
+        super().__init__(bandwidths, timing, exchange=exchange)
         self._switching = switching
         self._selected: dict[int, str] = {}
         self._taken: dict[int, int] = defaultdict(int)

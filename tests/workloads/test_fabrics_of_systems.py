@@ -65,6 +65,63 @@ def test_selections_that_nothing_hides_add_up(job, name):
     assert found["step_s"] >= packet["step_s"]
 
 
+EXPERTS = """\
+name: experts
+model: {{layers: 1, width: 1024, hidden: 16, vocabulary: 1, heads: 16, experts: {0}, active: 2}}
+parallelism: {{data: {0}, expert: {0}}}
+batch: {{sequences: {0}, length: 1024}}
+device: {{tera_operations: 1000000, memory_gb_per_s: 100000000}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("experts", "mode", "longer"),
+    [
+        # One link to each of seven others, of eight links; two to each of three, of eight.
+        (8, "selected", 8 / 7),
+        (4, "selected", 8 / 6),
+        # A cube of double links: a rank's four ways lead over two links of three, of six.
+        (8, "torus", 12 / 7),
+        (8, "packet", 1),
+    ],
+)
+def test_all_to_alls_go_over_acos_graphs(tmp_path, experts, mode, longer):
+    """Each rank sends (n - 1) / n of 2 x 1,024 x 1,024 bytes at 1.25 bytes a ns, four times.
+
+    On the cube of 8 a pair is 12 / 7 links apart on average, and all links carry the same.
+    """
+    path = tmp_path / "experts.yaml"
+    path.write_text(EXPERTS.format(experts), "utf-8")
+    found = document(path, f"acos:scale_out=10G,{EXACT}", "--mode", mode)
+    sent = 2 * 1024 * 1024 * (experts - 1) / experts / 1.25
+    assert found["waits_s"]["ep"] * 1e9 == pytest.approx(4 * sent * longer, rel=1e-3)
+
+
+def test_receivers_of_acos_are_drawn_alike_for_all_modes(tmp_path):
+    """What is skewed is slower on each network, and the mesh of eight is 8 / 7 of even traffic at
+    least; the answer states the draw."""
+    path = tmp_path / "experts.yaml"
+    path.write_text(EXPERTS.format(8), "utf-8")
+    for mode in ("selected", "torus", "packet"):
+        even = document(path, f"acos:{EXACT}", "--mode", mode)
+        skewed = document(path, f"acos:skew=1,{EXACT}", "--mode", mode)
+        assert skewed["waits_s"]["ep"] > even["waits_s"]["ep"]
+        assert "exp(1 x)" in " ".join(skewed["assumptions"])
+        assert "all-to-alls are even" in even["assumptions"]
+
+
+@pytest.mark.parametrize(
+    ("experts", "mode", "printed"),
+    [(512, "selected", "at most 256"), (12, "torus", "power of two")],
+)
+def test_all_to_alls_that_acos_has_no_graph_for_are_refused(tmp_path, experts, mode, printed):
+    path = tmp_path / "experts.yaml"
+    path.write_text(EXPERTS.format(experts), "utf-8")
+    done = CliRunner().invoke(application(), ["simulate", str(path), "acos", "--mode", mode])
+    assert done.exit_code == 2
+    assert printed in done.output
+
+
 def test_ports_are_not_divided_among_three(tmp_path):
     path = tmp_path / "three.yaml"
     experts = SMALL.replace("heads: 16", "heads: 16, experts: 4, active: 2")

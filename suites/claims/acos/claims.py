@@ -1,7 +1,6 @@
 """Values of the ACOS paper that are computed again, by their name in results/published."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from fractions import Fraction
 from functools import cache, partial
 from math import comb
@@ -11,6 +10,14 @@ import numpy as np
 from lightrig.harness.claims.computed import Computed, exactly, over_draws
 from lightrig.harness.systems.acos.planning import costs
 from lightrig.harness.systems.acos.planning.datacentre import PP_8_4, DataCentre, Hall, build_hall
+from lightrig.harness.systems.acos.planning.exchanges import (
+    mesh_edges,
+    skewed,
+    slowdown,
+    torus_edges,
+    uniform,
+    without,
+)
 from lightrig.harness.systems.acos.planning.expanders import DEGREE, random_regular, splittable
 from lightrig.harness.systems.acos.planning.optics import Kind
 from lightrig.harness.systems.acos.planning.rack import CLUSTERS, Degrees, Rack, build
@@ -20,15 +27,10 @@ from lightrig.suites.claims.acos.expander_hops import diameter_and_mean
 from lightrig.suites.claims.acos.performance import (
     MODELS,
     FabricTimes,
-    mesh_edges,
     relative_time,
     ring_all_reduce_bytes,
-    skewed,
-    slowdown,
-    torus_edges,
-    uniform,
-    without,
 )
+from lightrig.suites.claims.acos.simulated_steps import over_a_switch, step_time, with_tax
 
 
 @cache
@@ -159,14 +161,16 @@ def _skew() -> Computed:
     )
 
 
-def _relative(model: str, sequence: int, tax: float | None = None) -> Computed:
-    found = MODELS[model]
-    factor = tax if tax is not None else _expander_tax()
-    job = replace(found, sequence=sequence)
-    return exactly(
-        relative_time(job, FabricTimes(1.0, factor)),
-        f"{_MODEL}; all-to-all {factor:.2f} times a switch's, no reconfiguration exposed",
-    )
+def _over_a_switch(sequence: int, seed: int) -> float:
+    packet = step_time("Qwen2-57B", sequence, "packet")
+    return step_time("Qwen2-57B", sequence, "selected", seed) / packet
+
+
+def _iteration(skew: float = 0.0) -> Computed:
+    """Return the seconds of Qwen-2's step, over five seeds of the expander and of the skew."""
+    found = [step_time("Qwen2-57B", 16_384, "selected", seed, skew) / 1e9 for seed in _SEEDS]
+    traffic = "receivers are drawn, as exp(0.3 x)" if skew else "traffic is even"
+    return over_draws(found, f"simulated by the rules of MLSynth, on five expanders; {traffic}")
 
 
 def _torus_ratio() -> Computed:
@@ -335,17 +339,25 @@ NUMBERS: Mapping[str, Callable[[], Computed]] = {
         availability.needed_mtbf_hours(65, _FAULTY) / 1e6, "million hours, 65 switches a GPU"
     ),
     "c125-count": lambda: exactly(float(costs.table_count("T6-both")), "a GPU, not a node"),
-    "c126": lambda: _relative("Qwen2-57B", 4096),
-    "c127": lambda: _relative("Qwen2-57B", 8192),
-    "c128": lambda: _relative("Qwen2-57B", 16_384),
+    "c109": lambda: over_draws(
+        [_over_a_switch(4096, seed) - _over_a_switch(16_384, seed) for seed in _SEEDS],
+        "of the ratio from 4k to 16k, simulated on five expanders",
+    ),
     **{
-        f"c{129 + k}": partial(_relative, "Mixtral-8x7B", sequence, 8 / 7)
-        for k, sequence in enumerate((4096, 8192, 16_384))
+        f"c{126 + 3 * row + column}": partial(over_a_switch, model, sequence)
+        for row, model in enumerate(("Qwen2-57B", "Mixtral-8x7B", "Mixtral-8x22B"))
+        for column, sequence in enumerate((4096, 8192, 16_384))
     },
     **{
-        f"c{132 + k}": partial(_relative, "Mixtral-8x22B", sequence, 8 / 7)
-        for k, sequence in enumerate((4096, 8192, 16_384))
+        f"c{126 + column}-fitted": partial(with_tax, "Qwen2-57B", sequence, 1.6)
+        for column, sequence in enumerate((4096, 8192, 16_384))
     },
+    "c135": lambda: _iteration(skew=0.3),
+    "c136": _iteration,
+    "c137": lambda: exactly(
+        with_tax("Qwen2-57B", 16_384, 1.0).value * step_time("Qwen2-57B", 16_384, "packet") / 1e9,
+        "simulated by the rules of MLSynth",
+    ),
     "m28": _avoidable,
     "m47": lambda: exactly(Hall(8, rack_backups=True).columns / 72),
     "m50": lambda: exactly(float(costs.Baselines(8, 4).matrix < costs.Baselines(8, 4).robotic)),

@@ -6,6 +6,13 @@ from dataclasses import replace
 from lightrig.harness.claims.computed import over_draws
 from lightrig.harness.claims.figures.curves import Curve, Figures, exact_curve
 from lightrig.harness.systems.acos.planning import costs
+from lightrig.harness.systems.acos.planning.exchanges import (
+    skewed,
+    slowdown,
+    torus_edges,
+    uniform,
+    without,
+)
 from lightrig.harness.systems.acos.planning.expanders import DEGREE, random_regular, splittable
 from lightrig.suites.claims.acos.claims import hall_cost, rack
 from lightrig.suites.claims.acos.performance import (
@@ -14,12 +21,8 @@ from lightrig.suites.claims.acos.performance import (
     FabricTimes,
     Model,
     iteration_seconds,
-    skewed,
-    slowdown,
-    torus_edges,
-    uniform,
-    without,
 )
+from lightrig.suites.claims.acos.simulated_steps import step_time
 
 SEEDS = range(1, 6)
 RATES = (800e9, 1600e9, 3200e9)
@@ -205,24 +208,16 @@ def _parts(model: Model, fabric: FabricTimes, rate_bps: float) -> Mapping[str, f
 
 
 def slowdowns_by_sequence() -> Sequence[Curve]:
-    """Return Qwen-2's iteration time on ACOS over a switch's, by tokens (Table 9)."""
-    models = {
-        f"{length // 1024}k": replace(MODELS["Qwen2-57B"], sequence=length)
+    """Return Qwen-2's simulated step on ACOS over that on a switch, by tokens (Table 9)."""
+    found = {
+        f"{length // 1024}k": [
+            step_time("Qwen2-57B", length, "selected", seed)
+            / step_time("Qwen2-57B", length, "packet")
+            for seed in SEEDS
+        ]
         for length in (4096, 8192, 16_384)
     }
-    taxes = _expanders()
-    return [
-        _drawn(
-            "ACOS",
-            {
-                name: [
-                    iteration_seconds(one, FabricTimes(1.0, tax)) / iteration_seconds(one, SWITCH)
-                    for tax in taxes
-                ]
-                for name, one in models.items()
-            },
-        )
-    ]
+    return [_drawn("ACOS", found)]
 
 
 def exchanges_by_size() -> Sequence[Curve]:

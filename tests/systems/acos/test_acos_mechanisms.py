@@ -22,6 +22,13 @@ from systems.acos.acos_mechanisms import (
 
 from lightrig.harness.systems.acos.planning.budgets import worst_circuit
 from lightrig.harness.systems.acos.planning.datacentre_plans import configure_hall, hall_errors
+from lightrig.harness.systems.acos.planning.exchanges import (
+    mesh_edges,
+    slowdown,
+    torus_edges,
+    uniform,
+    without,
+)
 from lightrig.harness.systems.acos.planning.expanders import random_regular, splittable
 from lightrig.harness.systems.acos.planning.failures import recover
 from lightrig.harness.systems.acos.planning.optics import selected
@@ -30,13 +37,6 @@ from lightrig.harness.systems.acos.planning.rack_plans import configure, topolog
 from lightrig.harness.systems.acos.planning.selection_control import explore, start_times
 from lightrig.suites.claims.acos.broadcasts import breadth_first_broadcast, torus
 from lightrig.suites.claims.acos.expander_hops import after_switch_failures
-from lightrig.suites.claims.acos.performance import (
-    mesh_edges,
-    slowdown,
-    torus_edges,
-    uniform,
-    without,
-)
 
 pytestmark = pytest.mark.long  # most have a shorter test beside them
 

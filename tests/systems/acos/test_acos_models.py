@@ -9,6 +9,12 @@ from lightrig.harness.systems.acos.planning.budgets import (
     closing_class,
     worst_circuit,
 )
+from lightrig.harness.systems.acos.planning.exchanges import (
+    mesh_edges,
+    slowdown,
+    torus_edges,
+    uniform,
+)
 from lightrig.harness.systems.acos.planning.expanders import splittable
 from lightrig.harness.systems.acos.planning.optics import FabricError, selected
 from lightrig.harness.systems.acos.planning.rack import Degrees
@@ -22,11 +28,7 @@ from lightrig.suites.claims.acos.performance import (
     SWITCH,
     FabricTimes,
     iteration_seconds,
-    mesh_edges,
     relative_time,
-    slowdown,
-    torus_edges,
-    uniform,
 )
 
 ORTHOGONAL = {"H": [(0, 1), (2, 3)], "V": [(0, 2), (1, 3)]}
