@@ -60,7 +60,7 @@ def write(workload: Workload, prefix: Path) -> int:
     Ranks are numbered as DP varies fastest, then TP, then PP. Raises `WorkloadError` for a workload
     whose data-parallel ranks are folded, and `OSError`.
     """
-    if "DP" in workload.folded:
+    if {"DP", "CP"} & workload.folded.keys():
         raise WorkloadError("traces are written of data-parallel ranks one by one")
     tensor = workload.folded.get("TP", 1)
     stages = max(workload.stages, default=0) + 1

@@ -37,6 +37,8 @@ class ParallelismPart(Part):
     tensor: Count = 1
     pipeline: Count = 1
     expert: Count = 1
+    context: Count = 1
+    sharded: bool = False
     micro_batches: Count = 1
     schedule: Literal["1f1b", "gpipe"] = "1f1b"
 
@@ -85,11 +87,18 @@ class Described:
                 ("model", "active"),
                 f"found {model.active}, expected at most {model.experts} experts",
             )
-        if model.experts % degrees.expert or degrees.data % degrees.expert:
+        ranks = degrees.data * degrees.context
+        if document.batch.length % degrees.context:
+            findings.add(
+                ("parallelism", "context"),
+                f"found {degrees.context}, expected a divisor of the {document.batch.length:,} "
+                "tokens of a sequence",
+            )
+        if model.experts % degrees.expert or ranks % degrees.expert:
             findings.add(
                 ("parallelism", "expert"),
                 f"found {degrees.expert}, expected a divisor of the {model.experts} experts and of "
-                f"data {degrees.data}",
+                f"data x context, {ranks}",
             )
         findings.raise_if_any()
         try:
@@ -121,6 +130,8 @@ class Described:
             degrees.expert,
             degrees.micro_batches,
             degrees.schedule,
+            degrees.context,
+            degrees.sharded,
         )
         device = Device(document.device.tera_operations * 1e3, document.device.memory_gb_per_s)
         tokens = document.batch.sequences * document.batch.length

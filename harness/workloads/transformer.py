@@ -49,7 +49,12 @@ class Model:
 
 @dataclass(frozen=True, slots=True)
 class Parallelism:
-    """Degrees, of which `tensor` ranks are folded: they do the same at the same times."""
+    """Degrees, of which `tensor` ranks are folded: they do the same at the same times.
+
+    context: ranks that share each sequence; they gather keys and values, and reduce their
+    gradients. sharded: parameters are shared among all that have the same (FSDP), and gathered for
+    each pass.
+    """
 
     data: int = 1
     tensor: int = 1
@@ -57,11 +62,18 @@ class Parallelism:
     expert: int = 1
     micro_batches: int = 1
     schedule: str = "1f1b"
+    context: int = 1
+    sharded: bool = False
+
+    @property
+    def replicas(self) -> int:
+        """How many ranks of a stage have the same parameters, of a tensor-parallel place."""
+        return self.data * self.context
 
     @property
     def ranks(self) -> int:
         """How many ranks there are."""
-        return self.data * self.tensor * self.pipeline
+        return self.replicas * self.tensor * self.pipeline
 
 
 Key = tuple[str | int, ...]
@@ -86,10 +98,10 @@ def workload(
     fold_data: data-parallel ranks are one simulated rank, right where all links are their own.
     Raises `WorkloadError` where the degrees do not divide.
     """
-    share = parallel.data * parallel.micro_batches * parallel.tensor
+    share = parallel.replicas * parallel.micro_batches * parallel.tensor
     if tokens % share:
         raise WorkloadError(
-            f"{tokens:,} tokens are not divisible by {share} (DP, micro-batches, TP)"
+            f"{tokens:,} tokens are not divisible by {share} (DP, CP, micro-batches, TP)"
         )
     if parallel.pipeline > model.layers:
         raise WorkloadError(f"{model.layers} layers are too few for {parallel.pipeline} stages")
@@ -98,15 +110,15 @@ def workload(
         _Stage(
             model,
             parallel,
-            tokens // parallel.data // parallel.micro_batches,
+            tokens // parallel.replicas // parallel.micro_batches,
             device,
             stage,
             element_bytes,
-            1 if fold_data else parallel.data,
+            1 if fold_data else parallel.replicas,
         ).graph()
         for stage in stages
     )
-    simulated = 1 if fold_data else parallel.data
+    simulated = 1 if fold_data else parallel.replicas
     groups, graph_of, stage_of = [], [], []
     for stage in stages:
         members = tuple(range(stage * simulated, (stage + 1) * simulated))
@@ -114,17 +126,22 @@ def workload(
             first = rank - place % parallel.expert
             experts = (rank,) if fold_data else tuple(range(first, first + parallel.expert))
             same = (rank,) if fold_data else members[place % parallel.expert :: parallel.expert]
+            first = rank - place % parallel.context
+            shared = (rank,) if fold_data else tuple(range(first, first + parallel.context))
             groups.append(
                 {
-                    "dp": Group("dp", members, parallel.data),
+                    "dp": Group("dp", members, parallel.replicas),
                     "tp": Group("tp", (rank,), parallel.tensor),
                     "ep": Group("ep", experts, parallel.expert),
-                    "edp": Group("dp", same, parallel.data // parallel.expert),
+                    "edp": Group("dp", same, parallel.replicas // parallel.expert),
+                    "cp": Group("cp", shared, parallel.context),
                 }
             )
             graph_of.append(stage)
             stage_of.append(stage)
-    folded = {"TP": parallel.tensor} | ({"DP": parallel.data} if fold_data else {})
+    folded = {"TP": parallel.tensor}
+    if fold_data:
+        folded |= {"DP": parallel.data, "CP": parallel.context}
     return Workload(
         graphs,
         tuple(graph_of),
@@ -198,7 +215,8 @@ class _Stage:
                 product = (
                     self._tokens // parallel.tensor * self._model.width * self._model.vocabulary
                 )
-                self._compute(("input", self._micro, "y"), self._after, product, self._part)
+                needs = [*self._after, *self._whole("input")]
+                self._compute(("input", self._micro, "y"), needs, product, self._part)
             for layer in layers:
                 self._layer(layer)
             if self._phase == "forward":
@@ -280,13 +298,16 @@ class _Stage:
         first = self._after if layer == 0 else ()
         last = self._after if layer == self._layers[-1] else ()
         projected, output = tokens * d * packed // t, tokens * d * d // t
+        self._gathers(collective, layer)
         compute("forward", "norm1.y", [below, *first], 5 * a, a)
         compute("backward", "norm1.sum", ["qkv.scatter", "norm2.dx"], a, a)
         compute("backward", "norm1.dx", ["norm1.sum"], 5 * a, a)
-        compute("forward", "qkv", ["qkv.gather"], projected, a + 2 * kv)
+        needs = ["qkv.gather", *self._gathered("forward", "dp")]
+        compute("forward", "qkv", needs, projected, a + 2 * kv)
         collective("forward", "qkv.gather", ["norm1.y"], _GATHER, a)
         for name, size in (("q", a), ("k", kv), ("v", kv)):
             compute("forward", name, ["qkv"], size, size)
+        keys_values = self._context(collective, kv)
         compute("forward", "o", ["attention"], output, tokens * d)
         collective("forward", "o.scatter", ["o"], _SCATTER, tokens * d)
         collective("backward", "o.gather", ["norm2.dx"], _GATHER, a)
@@ -294,16 +315,18 @@ class _Stage:
         compute("backward", "o.dw", ["o.gather", "attention"], output, d * d // t)
         grouped = model.kv_heads != model.heads
         dk, dv = ("dk.kv", "dv.kv") if grouped else ("dk", "dv")
-        compute("backward", "dkv", [dk, dv], 2 * kv, 2 * kv)
+        given = ["dkv.scatter"] if self._parallel.context > 1 else [dk, dv]
+        compute("backward", "dkv", given, 2 * kv, 2 * kv)
         compute("backward", "dqkv", ["dq", "dkv"], a + 2 * kv, a + 2 * kv)
         compute("backward", "qkv.dw", ["dqkv", "qkv.regather"], projected, d * packed // t)
         collective("backward", "qkv.regather", ["norm1.y"], _GATHER, a)
         compute("backward", "qkv.dx", ["dqkv"], projected, tokens * d)
         collective("backward", "qkv.scatter", ["qkv.dx"], _SCATTER, tokens * d)
-        compute("forward", "attention", ["q", "k", "v"], 3 * a, a)
-        compute("backward", "dq", ["attention.dy"], 6 * a, a)
+        compute("forward", "attention", ["q", *keys_values], 3 * a, a)
+        given = ["attention.dy"] + ["kv.regather"] * (self._parallel.context > 1)
+        compute("backward", "dq", given, 6 * a, a)
         for name in ("dk", "dv"):
-            compute("backward", name, ["attention.dy"], 6 * a, a)
+            compute("backward", name, given, 6 * a, a)
             if grouped:
                 compute("backward", f"{name}.kv", [name], kv, kv)
         compute("forward", "residual1", [below, "o.scatter"], a, a)
@@ -316,6 +339,63 @@ class _Stage:
             gradients = ["qkv.dw", "o.dw", "gate.dw", "down.dw"] + ["up.dw"] * model.gated
             self._gradients[layer] += [key(name) for name in gradients]
 
+    def _parameters(self) -> dict[str, tuple[int, int]]:
+        """Return the parameters of a layer that one rank has, and how many ranks have the same.
+
+        By group: those of experts that ranks share are apart from all else.
+        """
+        model, parallel = self._model, self._parallel
+        attention = model.width * (2 * model.width + 2 * model.kv_width)
+        ffn = (3 if model.gated else 2) * model.width * model.hidden * model.experts
+        if parallel.expert == 1:
+            return {"dp": ((attention + ffn) // parallel.tensor, parallel.replicas)}
+        experts = ffn // parallel.expert // parallel.tensor
+        return {
+            "dp": (attention // parallel.tensor, parallel.replicas),
+            "edp": (experts, parallel.replicas // parallel.expert),
+        }
+
+    def _gathered(self, phase: str, *groups: str) -> list[str]:
+        """Return the names of gathers of a layer's parameters for a pass; all without `groups`."""
+        if not self._parallel.sharded:
+            return []
+        found = self._parameters().items()
+        return [
+            f"weights.{phase}.{group}"
+            for group, (_, same) in found
+            if same > 1 and group in (groups or (group,))
+        ]
+
+    def _gathers(self, collective: Adder, layer: int) -> None:
+        """Gather a layer's parameters while the layer before it works, in either direction."""
+        micro, parameters = self._micro, self._parameters()
+        ahead: list[Key] = [(micro, layer - 1, "norm1.y")] if layer else list(self._after)
+        behind: Key = (
+            (micro, layer, "residual2")
+            if layer == self._layers[-1]
+            else (micro, layer + 1, "inside.dx")
+        )
+        for phase, needs in (("forward", ahead), ("backward", [behind])):
+            for name in self._gathered(phase):
+                group = name.rpartition(".")[2]
+                size, same = parameters[group]
+                collective(phase, name, needs, _GATHER, -(-size // same), group)
+
+    def _context(self, collective: Adder, kv: int) -> list[str]:
+        """Gather the keys and values of a sequence's other parts; return what attention takes.
+
+        Backward they are gathered again, and their gradients reduced to the ranks that have them.
+        """
+        context = self._parallel.context
+        if context == 1:
+            return ["k", "v"]
+        grouped = self._model.kv_heads != self._model.heads
+        gradients = ["dk.kv", "dv.kv"] if grouped else ["dk", "dv"]
+        collective("forward", "kv.gather", ["k", "v"], _GATHER, 2 * kv, "cp")
+        collective("backward", "kv.regather", ["o.gather"], _GATHER, 2 * kv, "cp")
+        collective("backward", "dkv.scatter", gradients, _SCATTER, 2 * kv * context, "cp")
+        return ["kv.gather"]
+
     def _feed_forward(
         self, compute: Adder, collective: Adder, above: Key, last: tuple[Key, ...]
     ) -> None:
@@ -327,12 +407,13 @@ class _Stage:
         routed = a * model.active
         x, dy, given = "ffn.gather", "ffn.dy.gather", "down"
         collective("forward", x, ["norm2.y"], _GATHER, a)
+        weights, back = self._gathered("forward"), self._gathered("backward")
         if moe:
             collective("forward", "dispatch", [x], _EXCHANGE, routed, "ep")
             x = "dispatch"
         if gated:
-            compute("forward", "up", [x], product, inner)
-        compute("forward", "gate", [x], product, inner)
+            compute("forward", "up", [x, *weights], product, inner)
+        compute("forward", "gate", [x, *weights], product, inner)
         if gated:
             compute("forward", "activated", ["up", "gate"], inner, inner)
         inside = "activated" if gated else "gate"
@@ -346,7 +427,7 @@ class _Stage:
             collective("backward", "combine.dx", [dy], _EXCHANGE, routed, "ep")
             dy = "combine.dx"
         compute("backward", "down.dw", [dy, inside], product, weight)
-        compute("backward", "inside.dx", [dy], product, inner)
+        compute("backward", "inside.dx", [dy, *back], product, inner)
         if gated:
             compute("backward", "up.dy", ["inside.dx"], inner, inner)
             compute("backward", "gate.dy", ["inside.dx"], inner, inner)
@@ -366,37 +447,20 @@ class _Stage:
         collective("backward", "ffn.dx.scatter", [given], _SCATTER, self._tokens * d)
 
     def _reduction(self, layer: int) -> None:
-        """Reduce the gradients of a layer over the data-parallel ranks.
-
-        Those of experts that ranks share only over the ranks that have the same experts.
-        """
-        gradients, size = self._gradients[layer], self._layer_parameters()
-        if self._parallel.expert > 1:
-            experts = self._expert_parameters()
-            of_experts = [key for key in gradients if str(key[-1]).startswith(_EXPERTS)]
-            gradients = [key for key in gradients if key not in of_experts]
-            size -= experts
-            if self._parallel.data > self._parallel.expert:
-                self._collective(("experts", layer), of_experts, "edp", _REDUCE, experts)
-                of_experts = [("experts", layer)]
-            self._reduced[layer] = of_experts
-        self._collective(("reduce", layer), gradients, "dp", _REDUCE, size)
-        self._reduced[layer] = [("reduce", layer), *self._reduced[layer]]
-
-    def _layer_parameters(self) -> int:
-        """Return the parameters of a layer that one rank has."""
-        model, t = self._model, self._parallel.tensor
-        attention = model.width * (2 * model.width + 2 * model.kv_width)
-        if self._parallel.expert > 1:
-            return attention // t + self._expert_parameters()
-        ffn = (3 if model.gated else 2) * model.width * model.hidden
-        return (attention + ffn * model.experts) // t
-
-    def _expert_parameters(self) -> int:
-        """Return the parameters of a layer's experts that one rank has."""
-        model, parallel = self._model, self._parallel
-        ffn = (3 if model.gated else 2) * model.width * model.hidden
-        return ffn * (model.experts // parallel.expert) // parallel.tensor
+        """Reduce the gradients of a layer over the ranks that have the same parameters."""
+        parameters, found = self._parameters(), self._gradients[layer]
+        of_experts = [key for key in found if str(key[-1]).startswith(_EXPERTS)]
+        if "edp" not in parameters:
+            of_experts = []
+        parts = {"dp": [key for key in found if key not in of_experts], "edp": of_experts}
+        pattern = _SCATTER if self._parallel.sharded else _REDUCE
+        for group, (size, same) in parameters.items():
+            gradients = parts[group]
+            if group == "dp" or same > 1:
+                key = ("reduce", layer) if group == "dp" else ("experts", layer)
+                self._collective(key, gradients, group, pattern, size)
+                gradients = [key]
+            self._reduced[layer] += gradients
 
     def _embedding(self) -> None:
         """Add the embeddings' products: input's on the first stage, output's on the last."""
@@ -404,26 +468,34 @@ class _Stage:
         matrix, rows = model.width * model.vocabulary, self._tokens // self._parallel.tensor
         forward, backward = self._phase != "backward", self._phase != "forward"
         product = rows * matrix
+        needs: list[Key]
         if self._first:
             below = (micro, 0, "norm1.dx")
             if forward and self._phase is None:
-                self._compute(("input", micro, "y"), self._after, product, self._part)
+                needs = [*self._after, *self._whole("input")]
+                self._compute(("input", micro, "y"), needs, product, self._part)
             if backward:
                 self._compute(("input", micro, "dw"), [below], product, matrix)
                 self._compute(("input", micro, "dx"), [below], product, self._part)
         if self._last:
             if forward:
-                self._compute(
-                    ("output", micro, "y"), [self._output()], product, rows * model.vocabulary
-                )
+                needs = [self._output(), *self._whole("output")]
+                self._compute(("output", micro, "y"), needs, product, rows * model.vocabulary)
             if backward:
-                needs: list[Key] = [("output", micro, "y"), *(self._after if self._phase else ())]
+                needs = [("output", micro, "y"), *(self._after if self._phase else ())]
                 self._compute(("output", micro, "dw"), needs, product, matrix)
                 self._compute(("output", micro, "dx"), needs, product, self._part)
 
+    def _whole(self, name: str) -> list[Key]:
+        """Return what gathers an embedding: once a step, as it stays whole until its update."""
+        there = self._parallel.sharded and self._parallel.replicas > 1
+        return [(name, "weights")] if there else []
+
     def _updates(self) -> None:
         """Add copies of gradients and updates of weights, then the embeddings' reductions."""
-        size = self._layer_parameters()
+        sharded, replicas = self._parallel.sharded, self._parallel.replicas
+        sizes = self._parameters().values()
+        size = sum(-(-size // same) if sharded else size for size, same in sizes)
         for layer in self._layers:
             self._compute(("copy", layer), self._reduced[layer], size, size)
         for layer in self._layers:
@@ -434,9 +506,12 @@ class _Stage:
                 (name, micro, "dw") for micro in range(self._parallel.micro_batches)
             ]
             self._compute((name, "copy"), weights, matrix, matrix)
-            self._collective((name, "dp"), [(name, "copy")], "dp", _REDUCE, matrix)
-            self._collective((name, "tp"), [(name, "dp")], "tp", _REDUCE, matrix)
-            self._compute((name, "update"), [(name, "tp")], matrix, matrix)
+            pattern, part = (_SCATTER, -(-matrix // replicas)) if sharded else (_REDUCE, matrix)
+            self._collective((name, "dp"), [(name, "copy")], "dp", pattern, matrix)
+            self._collective((name, "tp"), [(name, "dp")], "tp", _REDUCE, part)
+            self._compute((name, "update"), [(name, "tp")], part, part)
+            if sharded and replicas > 1:
+                self._collective((name, "weights"), [], "dp", _GATHER, part)
 
     def _neighbours(self) -> None:
         """Add sends to and receives from neighbouring stages."""

@@ -23,7 +23,8 @@ DIFFERENCES = {
     "acos": {
         *("m28", "c058-count", "c061", "c063-count", "c064-count", "c068", "c070"),
         *("c071-fabric", "c072-fabric", "c084-64", "c085", "c100", "c122"),
-        *(f"c{number}" for number in range(126, 135)),
+        *(f"c{number}" for number in range(126, 138) if number != 128),
+        *("c126-fitted", "c128-fitted"),
     },
     "opus": {
         *("step-time-config-2", "step-time-config-2-provisioned", "control-overhead"),

@@ -287,7 +287,7 @@ class Regions:
         prices = PRICES.get(round(self.link * 8))
         if prices is None or not isinstance(self.optical, int) or self.packet % 1:
             return None
-        servers = len(workload.graph_of) * workload.folded.get("DP", 1)
+        servers = workload.ranks // workload.folded.get("TP", 1)
         if mode == "packet":
             each = fat_tree_cost(prices, self.optical + int(self.packet))
             return Bill(float(each * servers), None, "a fat tree of three tiers, with NICs")
