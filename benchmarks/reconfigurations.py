@@ -10,8 +10,9 @@ import time
 from pathlib import Path
 
 from lightrig.harness.bench import Fabric, bind
+from lightrig.harness.measure.bring_up import bring_up
 from lightrig.harness.measure.links import LinkObservation
-from lightrig.harness.measure.reconfiguration import bring_up, reconfigure
+from lightrig.harness.measure.reconfiguration import reconfigure
 from lightrig.harness.measure.stages import closure_rows, rows
 from lightrig.harness.run import Run
 from lightrig.testbeds import load

@@ -13,9 +13,10 @@ from lightrig.harness.measure.bit_errors.counting import DEFAULT_LIMIT, KP4_LIMI
 from lightrig.harness.measure.bit_errors.frame_loss import measure_frame_loss
 from lightrig.harness.measure.bit_errors.rows import FRAME_LOSS
 from lightrig.harness.measure.bit_errors.setup import NoCountersError, measure_port_errors
+from lightrig.harness.measure.bring_up import bring_up
 from lightrig.harness.measure.links import LINK_TIMEOUT, LinkObservation, LinksDownError
 from lightrig.harness.measure.outage import measure_outage
-from lightrig.harness.measure.reconfiguration import IncompleteError, bring_up
+from lightrig.harness.measure.reconfiguration import IncompleteError
 from lightrig.harness.measure.recording import Recording
 from lightrig.harness.record import Row
 from lightrig.testbeds import Limit, Plan, Port

@@ -24,7 +24,7 @@ from lightrig.harness.record.row import RecordError
 from lightrig.testbeds import Testbed
 from lightrig.testbeds.escaping import escape_line
 from lightrig.testbeds.findings import did_you_mean
-from lightrig.testbeds.plans import circuit_in
+from lightrig.testbeds.plans import circuit_in, without_first_port
 
 Subject = Annotated[
     str,
@@ -88,6 +88,11 @@ def _refuse_unknown(testbed: Testbed, results: Path, subject: str) -> None:
     )
     known = [*testbed.switches, *testbed.servers, *testbed.instruments, *cabled]
     switch, _ = circuit_in(subject) or ("", None)
-    if subject in known or switch in testbed.switches or (results / "runs" / subject).is_dir():
+    plain = without_first_port(subject)
+    if (
+        plain in map(without_first_port, known)
+        or switch in testbed.switches
+        or (results / "runs" / subject).is_dir()
+    ):
         return
     give_up(f"{testbed.path} has no {subject!r}{did_you_mean(subject, known)}", BAD_INPUT)

@@ -9,7 +9,7 @@ from pkgutil import resolve_name
 from typing import Any
 
 _FUNCTIONS: Mapping[str, tuple[str, tuple[str, ...]]] = {
-    "bring_up": ("reconfiguration", ("fabric", "links")),
+    "bring_up": ("bring_up", ("fabric", "links")),
     "measure_reconfiguration": ("reconfiguration", ("fabric", "links", "measure")),
     "measure_outage": ("outage", ("fabric", "links", "measure")),
     "measure_power": ("power", ("bench", "measure")),

@@ -1,16 +1,13 @@
 """One reconfiguration, from the command on the wire to traffic on the new links."""
 
-import math
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from contextlib import suppress
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import replace
 
 from lightrig.harness.bench import Bench, Fabric, Transition
 from lightrig.harness.findings import NOT_SEEN, SWAPPED_FIBERS, Finding, FoundError, each_at
+from lightrig.harness.measure.bring_up import dark_ports
 from lightrig.harness.measure.circuits import plan_of
-from lightrig.harness.measure.insertion_loss.readings import DARK_DBM
 from lightrig.harness.measure.light import (
     LightWatch,
     dither,
@@ -19,13 +16,14 @@ from lightrig.harness.measure.light import (
     take_all,
     watch_until_complete,
 )
-from lightrig.harness.measure.links import LINK_TIMEOUT, UNSEEN, LinkObservation, LinksDownError
+from lightrig.harness.measure.links import LINK_TIMEOUT, UNSEEN, LinkObservation
 from lightrig.harness.measure.loss_windows import (
     LossWindow,
     loss_windows,
     losses,
     steady_losses,
 )
+from lightrig.harness.measure.moved_ports import darkened_ports, plan_before, rising_ports
 from lightrig.harness.measure.recording import Recording
 from lightrig.harness.measure.slow_watch import LATE_WINDOWS, slow_watch
 from lightrig.harness.measure.stages import (
@@ -39,8 +37,8 @@ from lightrig.harness.measure.stages import (
 )
 from lightrig.harness.record import Row
 from lightrig.instruments.clock import Span
-from lightrig.instruments.core.capabilities import HasNic, LinkEvent, PowerMonitor, Stage
-from lightrig.instruments.core.errors import ClockError, InstrumentError
+from lightrig.instruments.core.capabilities import LinkEvent, PowerMonitor, Stage
+from lightrig.instruments.core.errors import ClockError
 from lightrig.instruments.core.stages import (
     ACKNOWLEDGED,
     CARRIER_DOWN,
@@ -54,7 +52,7 @@ from lightrig.instruments.core.stages import (
     StageName,
     stage_of,
 )
-from lightrig.testbeds import Link, Plan, Port, Testbed
+from lightrig.testbeds import Link, Plan, Port
 
 _OF_LIGHT: frozenset[StageName] = frozenset({LOS.name, SIGNAL_RECOVERED.name})
 _UNSEEN_OF: tuple[tuple[frozenset[StageName], str], ...] = (
@@ -77,196 +75,6 @@ _UNSEEN_OF: tuple[tuple[frozenset[StageName], str], ...] = (
 
 class IncompleteError(FoundError):
     """Something that a reconfiguration must bring about was not seen in time."""
-
-
-LOOK = 2_000_000_000
-"""Time for links that did not come up before, in ns, where all others are up."""
-
-
-def bring_up(
-    fabric: Fabric,
-    links: LinkObservation,
-    plan: Plan,
-    *,
-    timeout: int = LINK_TIMEOUT,
-    partly: bool = False,
-) -> frozenset[Link]:
-    """Apply `plan` and wait until its links carry traffic, at most `timeout` ns; return them.
-
-    Links that did not come up in this process before are looked at once a test, for `LOOK`.
-    partly: go on with the links that there are, for the rest of the test; it fails at its end if
-    one was not known to be down, and is inconclusive where it would pass.
-
-    Raises `LinksDownError`, which names the ports without light where the switch has monitors;
-    with `partly` only if no link is up.
-    """
-    coverage = fabric.bench.coverage
-    if coverage.is_strict:
-        coverage.forget()
-        partly = False
-    # At first the whole plan is applied, to see whether they are back.
-    coverage.is_partial = partly and coverage.looked and bool(coverage.part_of(fabric.links(plan)))
-    stated = fabric.links(plan)
-    try:
-        down = _bring_up(fabric, links, plan, timeout)
-    except InstrumentError as failed:
-        failed.in_preparation = True
-        raise
-    coverage.note_up(stated - (down.links if down else frozenset()))
-    if down is None:
-        coverage.is_partial = partly
-        return stated
-    error = _with_causes(fabric, plan, down)
-    fresh = down.links - coverage.down(down.links)
-    coverage.note_down(fresh, dark_ports(fabric, fresh))
-    if not partly or down.links == stated:
-        raise error from down.error
-    _tell_ends(fabric, links, timeout)
-    coverage.is_partial = True
-    if down.is_new:
-        coverage.failures += error.findings
-        sentence, line, rest = str(error).partition("\n")
-        if dead := coverage.dead_of(down.links):
-            sentence += f"; by its other links it is {', '.join(map(str, sorted(dead)))}"
-        coverage.sentences.append(f"{sentence}{line}{rest}")
-    fabric.apply(plan)
-    up = fabric.links(plan)
-    links.await_up({port for link in up for port in (link.a, link.b)}, timeout)
-    return up
-
-
-def _tell_ends(fabric: Fabric, links: LinkObservation, timeout: int) -> None:
-    """Find by the testbed's other plans which end of a link that is down is why.
-
-    Once for the same links. A plan of a link that is down joins its ends to others, of which one
-    works; where none does, the link stays the only thing that is known.
-    """
-    coverage = fabric.bench.coverage
-    with coverage.examining() as is_due:
-        for plan in fabric.plans.values() if is_due else ():
-            of_plan = fabric.links(plan)
-            if coverage.suspected(of_plan):
-                found = _bring_up(fabric, links, plan, timeout)
-                down = found.links if found else frozenset[Link]()
-                coverage.note_up(of_plan - down)
-                fresh = down - coverage.down(down)
-                coverage.note_down(fresh, dark_ports(fabric, fresh))
-
-
-@dataclass(frozen=True, slots=True)
-class _Down:
-    """Links that did not come up. is_new: whether one of them was not known for it."""
-
-    links: frozenset[Link]
-    error: LinksDownError
-    is_new: bool
-
-
-def _with_causes(fabric: Fabric, plan: Plan, down: _Down) -> LinksDownError:
-    ports = down.error.ports
-    reasons = _reasons_at(fabric.bench, ports)
-    error = down.error.with_causes(_dark_at(fabric, plan, ports), reasons)
-    error.in_preparation = True
-    return error
-
-
-def dark_ports(fabric: Fabric, links: Iterable[Link]) -> frozenset[Port]:
-    """Return the ends of links whose own light does not reach a switch that would see it."""
-    found = set[Port]()
-    for port in {end for link in links for end in (link.a, link.b)}:
-        switch, ingress = fabric.testbed.cabling.ingress_of(port) or ("", 0)
-        monitor: object = fabric.bench.switches.get(switch)
-        if not isinstance(monitor, PowerMonitor):
-            continue
-        with suppress(InstrumentError):  # it may have monitors at other ports alone
-            if monitor.power([ingress]).dbm.get(ingress, math.inf) <= DARK_DBM:
-                found.add(port)
-    return frozenset(found)
-
-
-def _reasons_at(bench: Bench, ports: Iterable[Port]) -> dict[Port, tuple[str, ...]]:
-    """Return what drivers and firmware say of ports whose links are down, as far as they do."""
-    asked: dict[Port, Callable[[], tuple[str, ...]]] = {}
-    for port in ports:
-        server: object = bench.servers.get(port.owner)
-        if isinstance(server, HasNic):
-            spec = bench.testbed.nic_port(port)
-            asked[port] = partial(server.nic.down_reasons, spec.netdev, spec.rdma)
-    found = bench.clock.parallel(*asked.values())
-    return {port: each for port, each in zip(asked, found, strict=True) if each}
-
-
-def _dark_at(fabric: Fabric, plan: Plan, ports: Iterable[Port]) -> list[str] | None:
-    """Return the ports of switches that send no light towards NIC ports; None if unknown.
-
-    A single port with light says nothing of swapped fibers.
-    """
-    dark, read = list[str](), 0
-    for switch, circuits in plan.circuits.items():
-        monitor, cabling = fabric.bench.switches[switch], fabric.testbed.cabling
-        leading = {c.egress: cabling.receiver(switch, c.egress) for c in circuits}
-        egress = [number for number, port in leading.items() if port in set(ports)]
-        if not isinstance(monitor, PowerMonitor) or not egress:
-            continue
-        try:
-            dbm = monitor.power(egress).dbm
-        except InstrumentError:
-            return None
-        read += len(dbm)
-        dark += [f"{switch}.{number}" for number in egress if dbm[number] <= DARK_DBM]
-    return dark if dark or read > 1 else None
-
-
-def _bring_up(fabric: Fabric, links: LinkObservation, plan: Plan, timeout: int) -> _Down | None:
-    """Apply a plan and wait for its links; return those that did not come up, if any."""
-    coverage, clock = fabric.bench.coverage, fabric.bench.clock
-    stated = fabric.links(plan)
-    known, suspected = coverage.down(stated), coverage.suspected(stated)
-    # Links that came up before anybody looked would be waited for as if they had not changed.
-    links.begin()
-    transition = fabric.prepare(plan)
-    sent = transition.begin()
-    transition.acknowledged()
-    transition.verify()
-    # What still seems to be up may be the links before. A port that goes on receiving the same
-    # light loses no carrier, whoever receives its own.
-    rising = {
-        port
-        for port in rising_ports(fabric, transition)
-        if not _keeps_its_light(fabric.testbed, transition, port)
-    }
-
-    def awaited(some: Collection[Link], limit: int) -> LinksDownError | None:
-        ports = {port for link in some for port in (link.a, link.b)}
-        _, unfinished = links.changes(rising & ports, sent.earliest, limit)
-        if unfinished:
-            fabric.bench.check_world()
-            return LinksDownError(unfinished, limit)
-        try:
-            links.await_up(ports, limit)
-        except LinksDownError as error:
-            return error
-        return None
-
-    try:
-        new = awaited(stated - known - suspected, timeout)
-        # A port that is why another link was down is given the time of those that are up.
-        took = max(clock.now() - sent.earliest, LOOK)
-        found = [(new, True), (awaited(suspected, min(took, timeout)), False)]
-        look = 0 if coverage.looked else LOOK
-        found.append((awaited(known, look), False))
-        coverage.looked = True
-    except ClockError:  # no moment is asked for here
-        links.begin_again(stated, timeout)
-        return None
-    errors = [(error, is_new) for error, is_new in found if error is not None]
-    if not errors:
-        links.take_cross_checks()
-        return None
-    ports = {port for error, _ in errors for port in error.ports}
-    down = frozenset(link for link in stated if not ports.isdisjoint({link.a, link.b}))
-    whole = LinksDownError([one for error, _ in errors for one in error.stages], errors[0][0].limit)
-    return _Down(down, whole, any(is_new for _, is_new in errors))
 
 
 def measure_reconfiguration(
@@ -514,7 +322,7 @@ def reconfigure(
         missing = dark + missing
     slow_ports = [s.port for s in fabric.testbed.working_ports if s.port.owner in observed.slow()]
     unseen += unseen_ports(rising, slow_ports, seen, missing, links.stages)
-    darkened = {p for p in rising if not _keeps_its_light(fabric.testbed, transition, p)}
+    darkened = darkened_ports(fabric, transition)
     unseen += unnoticed_carriers(darkened, seen, [*missing, *unseen])
     before = plan_before(transition)
     tolerances = {name: watch.point_error for name, watch in watches.items()}
@@ -539,34 +347,10 @@ def reconfigure(
     )
 
 
-def plan_before(transition: Transition) -> Plan:
-    """Return the circuits from which a transition begins."""
-    return Plan("before", {n: c.keep | c.remove for n, c in transition.changes.items()})
-
-
 def _name_of(plan: Plan, fabric: Fabric) -> str | None:
     """Return the name of the testbed's plan with the circuits of `plan`, if there is one."""
     plans, part = fabric.plans.items(), fabric.bench.coverage.part
     return next((name for name, one in plans if part(one).circuits == plan.circuits), None)
-
-
-def rising_ports(fabric: Fabric, transition: Transition) -> set[Port]:
-    """The server ports that a change of plan joins to others than before."""
-    new_links = fabric.links(transition.plan) - fabric.links(plan_before(transition))
-    return {port for link in new_links for port in (link.a, link.b)}
-
-
-def _keeps_its_light(testbed: Testbed, transition: Transition, port: Port) -> bool:
-    """Whether the one switch between `port` and a server's transmitter keeps its circuit."""
-    switch, egress = testbed.cabling.egress_of(port) or ("", 0)
-    if switch not in transition.changes:
-        return False
-    sources = (
-        testbed.cabling.transmitter(switch, circuit.ingress)
-        for circuit in transition.changes[switch].keep
-        if circuit.egress == egress
-    )
-    return any(source is not None and source.owner in testbed.servers for source in sources)
 
 
 def _light_watches(bench: Bench, transition: Transition) -> dict[str, LightWatch]:

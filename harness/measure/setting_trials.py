@@ -18,10 +18,11 @@ import numpy as np
 
 from lightrig.harness.bench.named_values import SubjectError
 from lightrig.harness.bench.varied_settings import VariedSetting, put_back_uninterrupted
+from lightrig.harness.measure.bring_up import bring_up
 from lightrig.harness.measure.insertion_loss.readings import DARK_DBM
 from lightrig.harness.measure.measured import NothingMeasuredError
 from lightrig.harness.measure.power import POWER, measure_power
-from lightrig.harness.measure.reconfiguration import bring_up, measure_reconfiguration
+from lightrig.harness.measure.reconfiguration import measure_reconfiguration
 from lightrig.harness.measure.stages import rows
 from lightrig.harness.quantities.registry import quantity
 from lightrig.harness.record import Row

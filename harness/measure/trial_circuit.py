@@ -4,9 +4,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from lightrig.harness.bench import Fabric
+from lightrig.harness.measure.bring_up import bring_up
 from lightrig.harness.measure.insertion_loss.readings import DARK_DBM
 from lightrig.harness.measure.links import LinkObservation, LinksDownError
-from lightrig.harness.measure.reconfiguration import bring_up
 from lightrig.instruments.core.capabilities import PowerMonitor
 from lightrig.testbeds import (
     Circuit,

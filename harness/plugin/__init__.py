@@ -77,7 +77,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--instruments",
         choices=MODES,
         default=None,
-        help="auto: simulate optical domains that do not answer in full (default); "
+        help="auto: simulate instruments joined by fibers unless all of them answer (default); "
         "hardware: an absence is an error; simulated: contact nothing outside this machine",
     )
     group.addoption(

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 def bring_up(fabric: Fabric, links: LinkObservation) -> Callable[..., frozenset[Link]]:
     """`bring_up(plan)`: apply a plan and wait until its links carry traffic; return them.
 
-    `partly=True` goes on with those that there are; see `measure.reconfiguration.bring_up`.
+    `partly=True` goes on with those that there are; see `measure.bring_up`.
     """
     return bound("bring_up", fabric, links)
 

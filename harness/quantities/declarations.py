@@ -37,6 +37,7 @@ def _stages() -> Iterator[Quantity]:
             section=RECONFIGURATION,
             terminal="headline" if stage.name in _HEADLINES else "shown",
             aliases=tuple(f"reconfiguration.{alias}" for alias in stage.aliases),
+            title=stage.title,
         )
     for stage in STAGES.values():
         yield Quantity(
@@ -48,6 +49,7 @@ def _stages() -> Iterator[Quantity]:
             section=RECONFIGURATION,
             terminal="hidden",
             aliases=stage.aliases,
+            title=stage.title,
         )
 
 
@@ -69,7 +71,7 @@ DECLARED: tuple[Quantity, ...] = (
     *_stages(),
     *table(f"""
 [{RECONFIGURATION}]
-watched  ns none unjudged hidden
+watched  ns none unjudged hidden title="end of the watch"
     from the command until the watch of a server's links or a switch's light ended
 {PORT_EXCESS}  ns none unjudged hidden
     one port that differs: median over events of its time less the median of the other ports

@@ -19,7 +19,7 @@ OPTICAL = table(f"""
 # The loss of a circuit differs more between nights than within one.
 insertion_loss  least=0 dB lower direction=up beside={_LIGHT}
     optical power lost in one circuit, against a stored reference
-insertion_loss.relative  dB lower direction=up beside={_LIGHT}
+insertion_loss.relative  dB lower direction=up beside={_LIGHT} title="loss without references"
     optical power lost in one circuit, against the median circuit
 insertion_loss.repeatability  least=0 dB lower direction=up beside={_LIGHT}
     standard deviation of the loss of a circuit that is made again
@@ -37,7 +37,7 @@ check_standard.loss  dB none effect=difference hidden
     loss of one circuit of the check standard, before, during or after a loss matrix
 check_standard.power  dBm none unjudged hidden
     power that enters one circuit of the check standard, by the observer there
-loss.remade  dB none unjudged hidden
+loss.remade  dB none unjudged hidden title="loss, circuit made again"
     loss of one making of a circuit, less the mean of its makings
 loss.fault  dB lower unjudged hidden
     loss in excess of what the circuit should have

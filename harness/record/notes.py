@@ -20,6 +20,7 @@ from lightrig.harness.record.places import Place
 from lightrig.harness.record.row import RecordError
 from lightrig.instruments.clock import wall_time
 from lightrig.testbeds.json_text import from_json
+from lightrig.testbeds.plans import without_first_port
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -116,12 +117,20 @@ def read_notes(place: Place, since: str = "", until: str = "") -> list[Note]:
 
 
 def notes_of(notes: Iterable[Note], testbed: str, subject: str = "") -> list[Note]:
-    """Return the notes of a testbed; with a subject those of it and of what is below it."""
+    """Return the notes of a testbed; with a subject those of it and of what is below it.
+
+    The only port of a NIC has two names, see `without_first_port`.
+    """
+    plain = without_first_port(subject)
     return [
         note
         for note in notes
         if note.testbed == testbed
-        and (not subject or note.subject == subject or note.subject.startswith(f"{subject}."))
+        and (
+            not subject
+            or without_first_port(note.subject) == plain
+            or note.subject.startswith(f"{subject}.")
+        )
     ]
 
 

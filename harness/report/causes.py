@@ -150,11 +150,11 @@ class Cause:
     def title(self) -> str:
         """The components as text."""
         if not self.components:
-            return "not located"
+            return "place unknown"
         if SWAPPED_FIBERS in self._kinds:
             return f"two of {len(self.components)} fibers, swapped"
         if len(self.components) > MOST_NAMED:
-            return f"not located: one of {len(self.components)} components"
+            return f"place unknown: one of {len(self.components)} components"
         return " or ".join(sorted(map(str, self.components)))
 
     @property

@@ -102,7 +102,7 @@ def _columns(data: SectionData) -> Sequence[Column[Estimate]]:
         Column("events", _events),
         Column("median", lambda one: median_value(one.median, one.test.simulated, one.unit)),
         *(() if _lack_p99(data) else (_P99,)),
-        Column("known to", lambda one: at_most(one.width, one.unit)),
+        Column("bounds", lambda one: at_most(one.width, one.unit)),
         verdict_column(),
     )
 
@@ -312,8 +312,8 @@ RECONFIGURATION = Section(
             about=partial(
                 _about_p99,
                 "Times after the command, one sample an event. Of several ports the last "
-                "one counts for what comes up, and the first one for what goes down. “Known to” is "
-                "the mean width of the bounds of one event, from the stamps around each reading, "
+                "one counts for what comes up, and the first one for what goes down. “Bounds” is "
+                "the mean width of those of one event, from the stamps around each reading, "
                 "the windows of monitors and the bounds of clocks; times have no uncertainty "
                 "budget.",
             ),

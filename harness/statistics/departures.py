@@ -215,6 +215,7 @@ class _Nights:
             scattered += self._of_kin(kin, most)
         self._kin, self._most = kin, most
         self._prior = _prior([one.spread for one in scattered], [one.df for one in scattered])
+        self._usual = float(np.median([one.spread for one in scattered])) if scattered else 0.0
         self._earlier = [self._deviations(levels, most) for levels in family] if tails else []
 
     def departure(self, at: int, error: float) -> Departure | None:
@@ -306,8 +307,11 @@ class _Nights:
         spread = math.sqrt((prior_df * prior**2 + one.df * one.spread**2) / df)
         # Never less than its own: a noisy series of a quiet family keeps its scatter.
         spread = max(spread, one.spread)
-        if tail_df < df:  # of Student's t the scale is less than the standard deviation
-            df, spread = tail_df, spread * math.sqrt(1 - 2 / tail_df)
+        if tail_df < df:
+            # Without one of the rare nights, a series of twenty seems to scatter by half of what it
+            # does, and far out the probability of a miss grows with a power of that. Of Student's t
+            # the scale is less than the standard deviation.
+            df, spread = tail_df, max(spread, self._usual) * math.sqrt(1 - 2 / tail_df)
         return Yardstick(max(spread, one.floor), df)
 
     def _p(self, one: _Miss, tail_df: float) -> float:

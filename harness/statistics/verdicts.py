@@ -216,7 +216,7 @@ def _count(
 
 def _counted(n: int, sure: int, possible: int, side: Side) -> str:
     if n == 0:
-        return "There are no samples"
+        return "Nothing was measured"
     doubt = f" and {possible - sure:,} more may" if possible > sure else ""
     return f"{sure:,} of {n:,} samples {_BEYOND[side]} the limit{doubt}"
 

@@ -44,6 +44,7 @@ class EventStage:
         meaning: the change of one subject, as a noun phrase or clause.
         whole: the same of the event as a whole.
         aliases: former names.
+        title: what a person reads in its place, where the name says too little.
     """
 
     name: StageName
@@ -54,6 +55,7 @@ class EventStage:
     meaning: str
     whole: str
     aliases: tuple[str, ...] = ()
+    title: str = ""
 
     def choose(self, moments: Sequence[T]) -> T:
         """Return the one of several such changes of a subject, in order of time, that counts.
@@ -93,6 +95,7 @@ LOS = EventStage(
     meaning="loss of signal",
     whole="loss of signal on the first egress",
     aliases=("light_gone",),
+    title="loss of signal",
 )
 DATAGRAMS_LOST = EventStage(
     name="datagrams_lost",
@@ -102,6 +105,7 @@ DATAGRAMS_LOST = EventStage(
     subject="NIC port",
     meaning="first datagram that did not arrive, of the longest interruption",
     whole="first datagram that did not arrive",
+    title="first lost datagram",
 )
 FIRMWARE_DOWN = EventStage(
     name="firmware_down",

@@ -8,7 +8,7 @@ from real_time import until
 from lightrig.harness.bench import Bench, Fabric, bind
 from lightrig.harness.jobs.bench.jobs import Jobs, JobSetting, Library
 from lightrig.harness.jobs.measure.survival_map import quiet_observation
-from lightrig.harness.measure.reconfiguration import bring_up
+from lightrig.harness.measure.bring_up import bring_up
 from lightrig.instruments.clock import SystemClock
 from lightrig.instruments.jobs.programs.checked_rounds import COLLECTIVES
 from lightrig.instruments.jobs.traffic.mpi import NoMpiError, mpiexec

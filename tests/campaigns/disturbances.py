@@ -22,10 +22,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from lightrig.harness.bench import Fabric, bind
+from lightrig.harness.measure.bring_up import bring_up
 from lightrig.harness.measure.closure import is_closure, unclosed
 from lightrig.harness.measure.links import LinkObservation
 from lightrig.harness.measure.outage import measure_outage
-from lightrig.harness.measure.reconfiguration import IncompleteError, bring_up
+from lightrig.harness.measure.reconfiguration import IncompleteError
 from lightrig.harness.measure.recording import Recording
 from lightrig.harness.record import Row
 from lightrig.instruments.core.errors import NoReplyError

@@ -22,8 +22,8 @@ from lightrig.harness.bench import Bench, Fabric, bind
 from lightrig.harness.jobs.bench.loads import flows_of, open_datagram_load
 from lightrig.harness.jobs.measure.concurrent_load import measure_concurrent_load
 from lightrig.harness.jobs.statistics.shared_limits import SharedLimits
+from lightrig.harness.measure.bring_up import bring_up
 from lightrig.harness.measure.links import LinkObservation
-from lightrig.harness.measure.reconfiguration import bring_up
 from lightrig.harness.measure.recording import Recording
 from lightrig.harness.record import Row
 from lightrig.instruments.jobs.core.loads import Flow

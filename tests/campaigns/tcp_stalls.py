@@ -41,8 +41,8 @@ from lightrig.harness.bench import Bench, Fabric, bind
 from lightrig.harness.jobs.bench.streams import open_stream
 from lightrig.harness.jobs.measure.light_faults import Fault, FaultKind
 from lightrig.harness.jobs.measure.survival import Survival, job_under_fault
+from lightrig.harness.measure.bring_up import bring_up
 from lightrig.harness.measure.links import LinkObservation
-from lightrig.harness.measure.reconfiguration import bring_up
 from lightrig.instruments.clock import Span
 from lightrig.instruments.core.errors import NoReplyError
 from lightrig.instruments.jobs.traffic.tcp_stream import TcpStream

@@ -45,6 +45,16 @@ def test_parts_of_the_lab_have_notes(lab, subject):
     assert json.loads(result.stdout)[0]["subject"] == subject
 
 
+def test_a_nic_and_its_first_port_are_one(lab):
+    """A NIC of two ports is called nic0 and nic0.p0 for the first, as in plans."""
+    assert run(lab, "server0.nic0", "new module").exit_code == 0
+    assert run(lab, "server0.nic0.p1", "its fiber cleaned").exit_code == 0
+    assert "new module" in run(lab, "server0.nic0.p0").stdout
+    assert "cleaned" not in run(lab, "server0.nic0.p0").stdout
+    assert len(run(lab, "server0.nic0").stdout.splitlines()) == 2
+    assert run(lab, "server0.nic7", "no such").exit_code == 2
+
+
 def test_a_run_has_notes(lab):
     Path("results/runs/20260314T020000-ab12").mkdir(parents=True)
     assert run(lab, "20260314T020000-ab12", "the chamber's door was open").exit_code == 0

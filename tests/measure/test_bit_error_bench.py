@@ -15,6 +15,7 @@ from lightrig.harness.measure.bit_errors.setup import (
     bit_error_counter,
     measure_port_errors,
 )
+from lightrig.harness.measure.bring_up import bring_up
 from lightrig.harness.measure.climate import (
     NotWarmError,
     hold_temperature,
@@ -22,7 +23,6 @@ from lightrig.harness.measure.climate import (
 )
 from lightrig.harness.measure.gates import NothingCountedError
 from lightrig.harness.measure.links import LinkObservation
-from lightrig.harness.measure.reconfiguration import bring_up
 from lightrig.harness.measure.recording import LimitExceededError, Recording
 from lightrig.harness.measure.transceivers import measure_telemetry
 from lightrig.harness.record import Row

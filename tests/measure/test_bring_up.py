@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from lightrig.harness.bench import Fabric, bind
+from lightrig.harness.measure.bring_up import bring_up
 from lightrig.harness.measure.links import UNNOTICED, LinkObservation
-from lightrig.harness.measure.reconfiguration import bring_up
 from lightrig.instruments.namespaces import namespaces as kernel
 from lightrig.testbeds import Plan, load
 

@@ -11,8 +11,8 @@ from lightrig.harness.findings import Finding
 from lightrig.harness.jobs.bench.loads import RdmaLoad, flows_of
 from lightrig.harness.jobs.bench.rdma import RdmaOverCircuits
 from lightrig.harness.jobs.measure.concurrent_load import measure_concurrent_load, shared_parts
+from lightrig.harness.measure.bring_up import bring_up
 from lightrig.harness.measure.links import LinkObservation
-from lightrig.harness.measure.reconfiguration import bring_up
 from lightrig.harness.measure.recording import Recording
 from lightrig.harness.record import Row
 from lightrig.instruments.jobs.core.loads import Flow, FlowRate

@@ -12,14 +12,11 @@ from typing import Any
 import pytest
 
 from lightrig.harness.bench import Bench, Fabric, Transition, bind
+from lightrig.harness.measure.bring_up import bring_up
 from lightrig.harness.measure.links import LinkObservation
 from lightrig.harness.measure.loss_windows import LossWindow, losses
 from lightrig.harness.measure.outage import measure_outage
-from lightrig.harness.measure.reconfiguration import (
-    bring_up,
-    datagram_stages,
-    measure_reconfiguration,
-)
+from lightrig.harness.measure.reconfiguration import datagram_stages, measure_reconfiguration
 from lightrig.harness.measure.recording import Recording
 from lightrig.harness.measure.stages import Seen
 from lightrig.harness.record import Row

@@ -6,9 +6,9 @@ from pathlib import Path
 from bench.served_lab import describe
 
 from lightrig.harness.bench import Bench, Fabric
+from lightrig.harness.measure.bring_up import bring_up
 from lightrig.harness.measure.links import LinkObservation
 from lightrig.harness.measure.outage import measure_outage
-from lightrig.harness.measure.reconfiguration import bring_up
 from lightrig.harness.measure.recording import Recording
 from lightrig.harness.record import Row
 

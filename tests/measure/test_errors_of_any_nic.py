@@ -8,8 +8,8 @@ import pytest
 
 from lightrig.harness.bench import Bench, Fabric
 from lightrig.harness.measure.bit_errors.setup import measure_errors_around, measure_port_errors
+from lightrig.harness.measure.bring_up import bring_up
 from lightrig.harness.measure.links import LinkObservation
-from lightrig.harness.measure.reconfiguration import bring_up
 from lightrig.harness.measure.recording import Recording
 from lightrig.harness.record import Row
 from lightrig.testbeds import Port

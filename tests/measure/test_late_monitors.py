@@ -7,8 +7,9 @@ import pytest
 from bench.served_lab import describe
 
 from lightrig.harness.bench import Bench, Fabric
+from lightrig.harness.measure.bring_up import bring_up
 from lightrig.harness.measure.links import LinkObservation
-from lightrig.harness.measure.reconfiguration import bring_up, measure_reconfiguration
+from lightrig.harness.measure.reconfiguration import measure_reconfiguration
 from lightrig.harness.measure.recording import Recording
 from lightrig.harness.record import Row
 from lightrig.instruments.simulated.world.light import LightTrace

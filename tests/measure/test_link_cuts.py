@@ -20,8 +20,8 @@ from lightrig.harness.jobs.measure.survival import (
     job_under_fault,
     survival_rows,
 )
+from lightrig.harness.measure.bring_up import bring_up
 from lightrig.harness.measure.links import LinkObservation
-from lightrig.harness.measure.reconfiguration import bring_up
 from lightrig.instruments.clock import Clock, Span
 from lightrig.instruments.jobs.core.streams import StreamState
 from lightrig.instruments.namespaces import namespaces as kernel

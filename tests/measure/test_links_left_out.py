@@ -9,9 +9,9 @@ from lightrig.harness.bench import Fabric
 from lightrig.harness.bench.coverage import Share
 from lightrig.harness.bench.fabric import OutOfServiceError
 from lightrig.harness.jobs.measure.concurrent_load import measure_concurrent_load
+from lightrig.harness.measure.bring_up import LOOK, bring_up
 from lightrig.harness.measure.links import LINK_TIMEOUT, LinkObservation, LinksDownError
 from lightrig.harness.measure.port_counters import PortCounters
-from lightrig.harness.measure.reconfiguration import LOOK, bring_up
 from lightrig.harness.measure.recording import Recording
 from lightrig.harness.measure.soak import Soak
 from lightrig.instruments.jobs.core.loads import FlowRate

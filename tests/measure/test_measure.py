@@ -11,12 +11,9 @@ from standing_reads import reading_stands
 
 from lightrig.harness.bench import Bench, Fabric
 from lightrig.harness.bench.fabric import ForeignChangeError
+from lightrig.harness.measure.bring_up import bring_up
 from lightrig.harness.measure.links import LinkObservation, LinksDownError, await_packets
-from lightrig.harness.measure.reconfiguration import (
-    IncompleteError,
-    bring_up,
-    measure_reconfiguration,
-)
+from lightrig.harness.measure.reconfiguration import IncompleteError, measure_reconfiguration
 from lightrig.harness.measure.recording import (
     LimitExceededError,
     NotEnoughDataError,

@@ -14,11 +14,12 @@ from late_light import stamp_light_late
 
 from lightrig.harness.bench import Bench, Fabric
 from lightrig.harness.findings import CLOCK, Finding
+from lightrig.harness.measure.bring_up import bring_up
 from lightrig.harness.measure.closure import unclosed
 from lightrig.harness.measure.light import dither
 from lightrig.harness.measure.links import LinkObservation
 from lightrig.harness.measure.outage import measure_outage
-from lightrig.harness.measure.reconfiguration import bring_up, measure_reconfiguration
+from lightrig.harness.measure.reconfiguration import measure_reconfiguration
 from lightrig.harness.measure.recording import NotEnoughDataError, Recording
 from lightrig.harness.measure.stages import Reconfiguration
 from lightrig.harness.record import Row

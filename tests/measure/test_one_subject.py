@@ -12,6 +12,7 @@ from bench.served_lab import LEFT, ServedLab, set_circuits
 
 from lightrig.harness.bench import Bench, Fabric, bind, bind_only
 from lightrig.harness.bench.named_values import SubjectError
+from lightrig.harness.measure.bring_up import bring_up
 from lightrig.harness.measure.circuits import plan_of
 from lightrig.harness.measure.insertion_loss.chains import NothingToMeasureError
 from lightrig.harness.measure.insertion_loss.rows import RelativeLossError, measure_insertion_loss
@@ -19,7 +20,7 @@ from lightrig.harness.measure.links import LinkObservation
 from lightrig.harness.measure.measured import Measured, NothingMeasuredError, median_of
 from lightrig.harness.measure.path_changes import NotLoggedError
 from lightrig.harness.measure.power import measure_power
-from lightrig.harness.measure.reconfiguration import bring_up, measure_reconfiguration
+from lightrig.harness.measure.reconfiguration import measure_reconfiguration
 from lightrig.harness.measure.recording import NotEnoughDataError, Recording
 from lightrig.harness.measure.switching_times import measure_switching
 from lightrig.harness.record import Row
@@ -117,7 +118,7 @@ def test_a_limit_on_losses_without_references_names_what_takes_them(
         with pytest.raises(NotEnoughDataError) as error:
             recording.judge("insertion_loss")
         file = served.testbed.path
-    assert "There are no samples" in str(error.value)
+    assert "Nothing was measured" in str(error.value)
     assert f"`lightrig reference {file}` takes references." in str(error.value)
 
 

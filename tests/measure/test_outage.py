@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from lightrig.harness.bench import Bench, Fabric, bind
+from lightrig.harness.measure.bring_up import bring_up
 from lightrig.harness.measure.links import LinkObservation
 from lightrig.harness.measure.loss_windows import LossWindow, loss_windows
 from lightrig.harness.measure.outage import measure_outage
-from lightrig.harness.measure.reconfiguration import bring_up
 from lightrig.harness.measure.recording import Recording
 from lightrig.harness.record import Row
 from lightrig.instruments.clock import Span

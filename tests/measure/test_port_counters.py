@@ -9,9 +9,10 @@ import pytest
 from bench.served_lab import describe
 
 from lightrig.harness.bench import Bench, Fabric
+from lightrig.harness.measure.bring_up import bring_up
 from lightrig.harness.measure.links import LinkObservation
 from lightrig.harness.measure.port_counters import PortCounters
-from lightrig.harness.measure.reconfiguration import bring_up, measure_reconfiguration
+from lightrig.harness.measure.reconfiguration import measure_reconfiguration
 from lightrig.harness.measure.recording import LimitExceededError, Recording
 from lightrig.harness.record import Row
 from lightrig.instruments.clock import Span

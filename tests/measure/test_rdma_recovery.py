@@ -14,8 +14,8 @@ from lightrig.harness.jobs.measure.rdma_recovery import (
     first_rdma,
     measure_rdma_recovery,
 )
+from lightrig.harness.measure.bring_up import bring_up
 from lightrig.harness.measure.links import LinkObservation
-from lightrig.harness.measure.reconfiguration import bring_up
 from lightrig.harness.measure.recording import Recording
 from lightrig.harness.record import Row
 from lightrig.instruments.clock import Clock, Span

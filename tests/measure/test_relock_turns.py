@@ -7,8 +7,9 @@ from itertools import pairwise
 import pytest
 
 from lightrig.harness.bench import Bench, Fabric
+from lightrig.harness.measure.bring_up import bring_up
 from lightrig.harness.measure.links import LinkObservation
-from lightrig.harness.measure.reconfiguration import bring_up, reconfigure
+from lightrig.harness.measure.reconfiguration import reconfigure
 from lightrig.harness.measure.recording import Recording
 from lightrig.harness.measure.relock import MARKS, STAGES, condition_ended
 from lightrig.harness.measure.relock_turns import RelockTurns

@@ -10,8 +10,8 @@ import pytest
 from lightrig.harness.bench import Bench, Fabric
 from lightrig.harness.measure.bit_errors.frame_loss import measure_frame_loss
 from lightrig.harness.measure.bit_errors.setup import NoCountersError
+from lightrig.harness.measure.bring_up import bring_up
 from lightrig.harness.measure.links import LinkObservation
-from lightrig.harness.measure.reconfiguration import bring_up
 from lightrig.harness.measure.recording import Recording
 from lightrig.harness.measure.signal_quality import NoDiagnosticsError, measure_signal_quality
 from lightrig.harness.record import Row

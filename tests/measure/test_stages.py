@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from lightrig.harness.measure.moved_ports import rising_ports
 from lightrig.harness.measure.reconfiguration import (
     link_stages,
-    rising_ports,
     unnoticed_carriers,
     unseen_firmware,
     unseen_ports,

@@ -5,8 +5,9 @@ from pathlib import Path
 import pytest
 
 from lightrig.harness.bench import Fabric, bind
+from lightrig.harness.measure.bring_up import bring_up
 from lightrig.harness.measure.links import LinkObservation
-from lightrig.harness.measure.reconfiguration import bring_up, measure_reconfiguration
+from lightrig.harness.measure.reconfiguration import measure_reconfiguration
 from lightrig.harness.measure.recording import Recording
 from lightrig.instruments.namespaces import namespaces as kernel
 from lightrig.instruments.simulated.namespaces.kernel_links import KernelLinks, KernelLinksError

@@ -140,7 +140,7 @@ def test_a_failed_closure_points_to_the_harness_alone(lab):
 
 def test_a_finding_without_a_component_is_not_located(lab):
     (cause,) = causes_of(lab, (LOSSES, [Finding(FAILED, "no sample was taken")]))
-    assert cause.title.startswith("not located")
+    assert cause.title.startswith("place unknown")
 
 
 def card_of(page):
@@ -279,7 +279,7 @@ def test_more_than_eight_components_are_not_listed(count):
     ports = tuple(LabComponent("connector", f"ocs.{number}") for number in range(count))
     cause = Cause(ports, (Evidence(DIRTY, 0),))
     assert cause.title.count("connector") == (count if count < 9 else 0)
-    assert cause.title.startswith("not located: one of 9") is (count == 9)
+    assert cause.title.startswith("place unknown: one of 9") is (count == 9)
 
 
 @pytest.mark.parametrize("outcome", ["failed", "error", "inconclusive", "passed"])
@@ -320,7 +320,7 @@ def test_a_sentence_of_a_run_without_findings_is_shown_and_locates_nothing(tmp_p
     write_run(tmp_path, "2026-11-20", "passed", rows=[Row("p", "los", 5, 5, 5, "ns", 1, {})])
     write_run(tmp_path, "2026-11-21", "failed", "ocs.3: no light\nocs.4: no light")
     card = card_of(write_nights(tmp_path, tmp_path / "nights.html").read_text())
-    assert "not located: one of 23 components" in card
+    assert "place unknown: one of 23 components" in card
     assert "failed: ocs.3: no light" in card
     assert "ocs.4" not in card
 

@@ -66,7 +66,7 @@ def test_stages_of_a_timeline_are_named_beside_it(timeline):
     found = {label: (x, y, anchor) for label, x, y, anchor in words(timeline)}
     assert found["first at 2.5 ms, within 2 ms"] == (600, 16.5, "start")
     assert found["last at 70 ms, within 19 ms"] == (600, 37.5, "start")
-    assert found["los"] == (107, 16.5, "end")
+    assert found["loss of signal"] == (107, 16.5, "end")
     assert found["signal recovered"] == (107, 37.5, "end")
     ticks = {label: x for label, (x, y, _) in found.items() if y == 59}
     assert ticks == {
@@ -105,6 +105,6 @@ def test_distributions_are_named_by_their_stages(show):
     page = show((context(), [row for event in range(7) for row in event_rows(event, event)]))
     panels = [one for one in page.captions if "One event" not in one and "Wiring" not in one]
     titles = [re.sub(r"<[^>]+>", " ", one).split("simulated")[0].strip() for one in panels]
-    assert [one for one in titles if one in {"los", "signal recovered"}] == [
-        *("los", "signal recovered")
+    assert [one for one in titles if one in {"loss of signal", "signal recovered"}] == [
+        *("loss of signal", "signal recovered")
     ]

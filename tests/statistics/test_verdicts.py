@@ -40,7 +40,7 @@ def test_299_good_ones_pass_a_p99_and_298_do_not():
 def test_no_samples_need_as_many_as_the_claim_takes():
     verdict = judge_quantile([], [], LIMIT, 0.99)
     assert (verdict.outcome, verdict.n, verdict.needed) == ("not enough data", 0, 299)
-    assert verdict.reason.startswith("There are no samples, ")
+    assert verdict.reason.startswith("Nothing was measured, ")
 
 
 def test_a_flood_of_exceedances_fails():

@@ -145,7 +145,7 @@ def places_in_tree(*names: str) -> dict[str, set[Place]]:
 def test_all_places_of_a_name_are_found_and_renamed() -> None:
     """Of names that stand for one thing in the tree, from the path below lightrig/."""
     defined = {
-        "rising_ports": "lightrig/harness/measure/reconfiguration.py",
+        "rising_ports": "lightrig/harness/measure/moved_ports.py",
         "PolarizationController": "lightrig/instruments/core/capabilities/light.py",
         "FaultPlanError": "lightrig/testbeds/fault_plan.py",
     }

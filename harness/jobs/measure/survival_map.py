@@ -16,8 +16,8 @@ from lightrig.harness.jobs.measure.survival import (
     job_under_fault,
 )
 from lightrig.harness.jobs.statistics.staircase import Staircase, Threshold
+from lightrig.harness.measure.bring_up import bring_up
 from lightrig.harness.measure.links import LinkObservation
-from lightrig.harness.measure.reconfiguration import bring_up
 from lightrig.harness.record import Row, Scalar
 from lightrig.testbeds import Plan
 from lightrig.testbeds.quantities import format_duration

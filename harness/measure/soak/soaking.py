@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 
 from lightrig.harness.bench import Fabric
 from lightrig.harness.findings import LINK_FLAPPED, Finding, FoundError
+from lightrig.harness.measure.bring_up import bring_up
 from lightrig.harness.measure.links import LinkObservation, LinksDownError
 from lightrig.harness.measure.port_counters import PortCounters
-from lightrig.harness.measure.reconfiguration import bring_up
 from lightrig.harness.measure.recording import Recording, limits_under
 from lightrig.harness.measure.soak.earlier_runs import BEFORE, EarlierSoak
 from lightrig.harness.measure.soak.fec_counts import FecCounts

@@ -6,6 +6,7 @@ from typing import NamedTuple
 import numpy as np
 from markupsafe import Markup
 
+from lightrig.harness.quantities.quantity import Quantity as Declared
 from lightrig.harness.quantities.registry import is_of_harness, quantity_of
 from lightrig.harness.report.estimates import CONFIDENCE
 from lightrig.harness.report.markup import number_of
@@ -109,21 +110,29 @@ def _quantity(board: Board, quantity: Quantity) -> Mapping[str, object]:
     marks = sorted({change.index for one in quantity.moved for change in one.changes})
     undrawn = quantity.moved[len([one for _, one in quantity.drawn if one]) :]
     many = len(quantity.series) > len(quantity.drawn)
+    declared = quantity_of(quantity.name, quantity.series[0].unit)
     return {
         "name": board.fold(quantity.name),
         "title": quantity.name,
+        "short": _short(declared),
         "terms": searched([board.lab.testbed, quantity.name], quantity.subjects),
         "moved": quantity.moved,
         "changed": sum(bool(one.changes) for one in quantity.moved),
         "drifts": sum(one.drift is not None for one in quantity.moved),
         "series": quantity.series,
-        "meaning": quantity_of(quantity.name, quantity.series[0].unit).meaning,
+        "meaning": declared.meaning,
         "last": _last_of_all(quantity),
         "spark": spark(quantity.series, marks),
         "overview": overview(board.history, quantity.series) if many else "",
         "figures": [_figure(board, quantity, *each) for each in quantity.drawn],
         "undrawn": [one.series for one in undrawn],
     }
+
+
+def _short(declared: Declared) -> str:
+    """Return the title of a quantity whose name does not say it; else nothing."""
+    plain = declared.name.rpartition(".")[2].replace("_", " ")
+    return "" if declared.title == plain else declared.title
 
 
 def _last_of_all(quantity: Quantity) -> str:

@@ -20,8 +20,9 @@ from typing import Any
 from unittest import mock
 
 from lightrig.harness.bench import Bench, Fabric, bind
+from lightrig.harness.measure.bring_up import bring_up
 from lightrig.harness.measure.links import DATAGRAM_PERIOD, POLL_PERIOD, LinkObservation
-from lightrig.harness.measure.reconfiguration import bring_up, measure_reconfiguration
+from lightrig.harness.measure.reconfiguration import measure_reconfiguration
 from lightrig.harness.measure.recording import Recording
 from lightrig.harness.record import Row
 from lightrig.instruments.core.stages import STAGES

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from lightrig.harness.bench import Bench, Fabric, bind
+from lightrig.harness.measure.bring_up import bring_up
 from lightrig.harness.measure.links import LinkObservation
-from lightrig.harness.measure.reconfiguration import bring_up
 from lightrig.harness.systems.infinitehbd.generator import render
 from lightrig.harness.systems.infinitehbd.measurements.bypass import (
     Collective,

@@ -177,6 +177,7 @@ def test_of_two_failures_the_second_begins_where_the_first_was_caught_up() -> No
             TrainingFault("cut", 12, "server3.nic0.p1", 250_000_000),
         ),
         ("kill:server2,step=1", TrainingFault("kill", 1, "server2")),
+        ("cut:1s,step=2,port=server1.nic0", TrainingFault("cut", 2, "server1.nic0.p0", 10**9)),
     ],
 )
 def test_faults_are_read(text: str, fault: TrainingFault) -> None:

@@ -8,12 +8,8 @@ from lightrig.harness.bench import Fabric
 from lightrig.harness.findings import NOT_SEEN, each_at
 from lightrig.harness.jobs.measure.recovery import WrongTrafficError
 from lightrig.harness.measure.links import LinkObservation
-from lightrig.harness.measure.reconfiguration import (
-    IncompleteError,
-    datagram_stages,
-    link_stages,
-    rising_ports,
-)
+from lightrig.harness.measure.moved_ports import rising_ports
+from lightrig.harness.measure.reconfiguration import IncompleteError, datagram_stages, link_stages
 from lightrig.harness.record import Row, Scalar
 from lightrig.instruments.clock import Span
 from lightrig.instruments.core.stages import CARRIER_DOWN, CARRIER_UP, FIRST_DATAGRAM, StageName

@@ -10,6 +10,7 @@ from lightrig.harness.jobs.measure.light_faults import FaultError, split_fault
 from lightrig.harness.systems.opus.runtime.training import Attempt, TrainingJob
 from lightrig.instruments.clock.workers import Task
 from lightrig.testbeds import Port, QuantityError, Testbed
+from lightrig.testbeds.plans import without_first_port
 from lightrig.testbeds.quantities import format_duration, parse_duration
 
 LOOK = 10_000_000
@@ -48,7 +49,7 @@ def parse_training_fault(text: str, testbed: Testbed) -> TrainingFault:
     Without a port it is the first one. Raises `FaultError`.
     """
     kind, given, settings = split_fault(text, _SETTINGS)
-    ports = [str(spec.port) for spec in testbed.nic_ports]
+    ports = {without_first_port(str(s.port)): str(s.port) for s in testbed.nic_ports}
     step = settings.get("step", "")
     if not step.isdecimal() or not int(step):
         raise FaultError(f"{text!r}: step=N is missing, the step in which it is made")
@@ -57,9 +58,11 @@ def parse_training_fault(text: str, testbed: Testbed) -> TrainingFault:
             names = ", ".join(testbed.servers)
             raise FaultError(f"{text!r}: found {given!r}, expected a server: {names}")
         return TrainingFault("kill", int(step), given)
-    port = settings.get("port", ports[0])
-    if port not in ports:
-        raise FaultError(f"{text!r}: found {port!r}, expected a port: {', '.join(ports)}")
+    stated = settings.get("port", next(iter(ports)))
+    port = ports.get(without_first_port(stated))
+    if port is None:
+        listed = ", ".join(ports.values())
+        raise FaultError(f"{text!r}: found {stated!r}, expected a port: {listed}")
     try:
         lasting = parse_duration(given)
     except QuantityError as error:
