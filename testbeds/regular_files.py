@@ -1,13 +1,16 @@
 """Files from outside: read only where they are regular ones, of a size that can be read.
 
 Below a folder that other accounts can write, no link is followed: it could name any file that the
-reader may read, and the reader may copy that to where they can read it.
+reader may read, and the reader may copy that to where they can read it. A writer could replace or
+remove any file of its own for them.
 """
 
 import errno
 import io
 import os
 import stat
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 MOST_BYTES = 1 << 26
@@ -32,20 +35,91 @@ def open_regular(path: str | Path, below: str | Path | None = None) -> io.Buffer
     """
     flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
     descriptor = os.open(path, flags) if below is None else _open_below(below, path, flags)
+    return open(_regular(descriptor, path), "rb")
+
+
+def _regular(descriptor: int, path: str | Path) -> int:
+    """Return a descriptor of a regular file; close any other, and raise `OSError`."""
     mode = os.fstat(descriptor).st_mode
     if stat.S_ISREG(mode):
-        return open(descriptor, "rb")
+        return descriptor
     os.close(descriptor)
     if stat.S_ISDIR(mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
     raise OSError(0, "is no regular file", str(path))
 
 
-def _open_below(folder: str | Path, path: str | Path, flags: int) -> int:
+@contextmanager
+def folder_below(root: str | Path, path: str | Path = "", *, make: bool = False) -> Iterator[Path]:
+    """A folder below `root`, by a path that leads to it whatever takes its name's place meanwhile.
+
+    The path is that of an open descriptor, for the time of the context: what is written, renamed
+    or removed directly in it is in the folder that was looked at, and nowhere else.
+
+    Args:
+        root: the folder that `path` is relative to; it may be reached by links.
+        path: of the folder; no link below `root` is followed.
+        make: whether folders that are missing are made.
+
+    Raises:
+        LinkError: a part of the path below `root` is a link.
+        OSError: it is not there, or is no folder; any error within names the folder's own path.
+    """
+    name = Path(root, path)
+    if make:
+        _make(root)
+    descriptor = _open_below(root, path, _FOLDER, make=make)
+    pinned = Path("/proc/self/fd", str(descriptor))
+    try:
+        yield pinned
+    except OSError as error:
+        if isinstance(error.filename, str) and Path(error.filename).is_relative_to(pinned):
+            error.filename = str(name / Path(error.filename).relative_to(pinned))
+        raise
+    finally:
+        os.close(descriptor)
+
+
+def open_to_change(root: str | Path, path: str | Path) -> io.BufferedRandom:
+    """Open a file below `root` for reading and writing; no link below `root` is followed.
+
+    Raises:
+        LinkError: a part of the path below `root` is a link.
+        OSError: it cannot be opened, or is no regular file.
+    """
+    descriptor = _open_below(root, path, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+    return open(_regular(descriptor, Path(root, path)), "r+b")
+
+
+def open_to_append(root: str | Path, path: str | Path, *, make: bool = False) -> io.BufferedWriter:
+    """Open a file below `root` to lock or lengthen it, and make it where it is missing.
+
+    make: whether folders that are missing are made too.
+
+    Raises:
+        LinkError: a part of the path below `root` is a link.
+        OSError: it cannot be opened, or is no regular file.
+    """
+    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NONBLOCK | os.O_CLOEXEC
+    if make:
+        _make(root)
+    descriptor = _open_below(root, path, flags, make=make)
+    return open(_regular(descriptor, Path(root, path)), "ab")
+
+
+def _make(folder: str | Path) -> None:
+    with suppress(FileExistsError):  # what is no folder is refused where it is opened
+        os.makedirs(folder)
+
+
+def _open_below(folder: str | Path, path: str | Path, flags: int, *, make: bool = False) -> int:
     """Open `path` below `folder`, each part relative to the folder that was opened before it.
 
     The parts are opened one by one because O_NOFOLLOW concerns the last part alone.
+    make: whether folders that are missing are made.
     """
+    if not Path(path).parts:
+        return os.open(folder, flags)
     *parents, last = Path(path).parts
     within = os.open(folder, _FOLDER)
     try:
@@ -54,7 +128,10 @@ def _open_below(folder: str | Path, path: str | Path, flags: int) -> int:
                 raise OSError(0, "leads out of its folder", str(Path(folder, path)))
             kind = flags if number == len(parents) else _FOLDER
             try:
-                opened = os.open(part, kind | os.O_NOFOLLOW, dir_fd=within)
+                if make and kind & os.O_DIRECTORY:
+                    with suppress(FileExistsError):
+                        os.mkdir(part, dir_fd=within)
+                opened = os.open(part, kind | os.O_NOFOLLOW, 0o666, dir_fd=within)
             except OSError as error:
                 at = Path(folder, *Path(path).parts[: number + 1])
                 if error.errno in (errno.ELOOP, errno.ENOTDIR) and at.is_symlink():

@@ -12,6 +12,7 @@ they share. Those that are still read go at the next compaction.
 
 import contextlib
 import fcntl
+import io
 import json
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
@@ -27,7 +28,7 @@ import pyarrow.parquet
 
 from lightrig.harness.record.dataset import COLUMNS
 from lightrig.harness.record.digests import digest_of
-from lightrig.harness.record.places import Place, appearing, left_by_the_killed
+from lightrig.harness.record.places import Place, appearing
 from lightrig.harness.record.results import Results
 from lightrig.harness.record.row import QuestionError, RecordError
 from lightrig.harness.record.rows_check import check_rows
@@ -42,6 +43,7 @@ from lightrig.harness.record.rows_files import (
     stored_rows,
 )
 from lightrig.harness.record.run_folder import SETTLED, RunFacts, is_published
+from lightrig.testbeds.regular_files import folder_below, open_regular, open_to_append
 
 RUNS = b"lightrig.runs"
 """Metadata of a compacted file: header, summary and completeness of each run, by its name."""
@@ -57,7 +59,7 @@ _DICTIONARY_BYTES = 1 << 16
 
 Of measured values, which hardly ever repeat, a dictionary takes a third more than the values.
 """
-_LOCK = ".compacting"
+_LOCK = "rows/.compacting"
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,11 +101,11 @@ def compact(location: str, testbed: str = "*") -> Compaction:
         replaced = before = after = 0
         for (name, month), files in sorted(groups.items()):
             try:
-                paths = [folder / file.name for file in check_rows(place, files)]
+                names = [file.name for file in check_rows(place, files)]
                 # One file is compact already; rewriting it would only change its digest.
-                if len(paths) < 2:
+                if len(names) < 2:
                     continue
-                new = write_compacted(folder, name, month, [(path, frozenset()) for path in paths])
+                new = write_compacted(folder, name, month, [(one, frozenset()) for one in names])
             except RecordError as error:
                 problems.append(f"{name}, {month}: {error}")
                 continue
@@ -112,9 +114,9 @@ def compact(location: str, testbed: str = "*") -> Compaction:
             manifest = read_manifest(place)
             _commit(folder, Manifest((*manifest.files, new)))
             written.append(new.name)
-            replaced += len(paths)
-            before += sum(path.stat().st_size for path in paths)
-            after += (folder / new.name).stat().st_size
+            replaced += len(names)
+            before += sum(map(place.size, names))
+            after += place.size(new.name)
         left = _remove_replaced(place, folder)
     return Compaction(tuple(written), replaced, before, after, left, tuple(problems))
 
@@ -132,7 +134,7 @@ def drop(place: Place, runs: frozenset[str]) -> None:
             if file.names - runs:
                 month = Path(file.name).name[:7]
                 check_rows(place, [file.rows_file()])
-                new = write_compacted(folder, file.testbed, month, [(folder / file.name, runs)])
+                new = write_compacted(folder, file.testbed, month, [(file.name, runs)])
                 rest = (*rest, new)
             _commit(folder, Manifest(rest))
         _remove_replaced(place, folder)
@@ -154,10 +156,11 @@ def _folder(place: Place) -> Path:
 
 
 def write_compacted(
-    folder: Path, testbed: str, month: str, sources: Sequence[tuple[Path, frozenset[str]]]
+    folder: Path, testbed: str, month: str, sources: Sequence[tuple[str, frozenset[str]]]
 ) -> Compacted:
     """Write one file below `folder` of `sources`, each without some runs, and compare it with them.
 
+    sources: names of files from `folder` on; no link below it is followed.
     Raises `RecordError` for what cannot be read or written, or is not what was written.
     """
     try:
@@ -167,16 +170,16 @@ def write_compacted(
 
 
 def _written(
-    folder: Path, testbed: str, month: str, sources: Sequence[tuple[Path, frozenset[str]]]
+    folder: Path, testbed: str, month: str, sources: Sequence[tuple[str, frozenset[str]]]
 ) -> Compacted:
     path = folder / folder_of(testbed) / f"{month}.{uuid.uuid4().hex[:8]}.parquet"
     metadata: dict[str, Any] = {}
     for source, without in sources:
-        metadata |= {r: m for r, m in _metadata(source).items() if r not in without}
+        metadata |= {r: m for r, m in _metadata(folder, source).items() if r not in without}
     counted: dict[str, dict[str, int]] = {}
-    with appearing(path) as hidden:
+    with appearing(path, folder) as hidden:
         with writer_of(hidden, metadata) as writer:
-            for table in _tables(sources):
+            for table in _tables(folder, sources):
                 writer.write_table(table, row_group_size=len(table))
                 for night, run, rows in _counts(table):
                     runs = counted.setdefault(night, {})
@@ -184,10 +187,11 @@ def _written(
         # The sources are removed later on the strength of this file alone, so it is read back and
         # compared row for row before anything refers to it.
         file = pa.parquet.ParquetFile(hidden, page_checksum_verification=True)
-        for group, wanted in enumerate(_tables(sources)):
+        for group, wanted in enumerate(_tables(folder, sources)):
             if not file.read_row_group(group).equals(wanted):
                 raise RecordError(f"{path}: rows {group} differ from those they were written from")
-    return Compacted(path.relative_to(folder).as_posix(), counted, digest_of(path))
+        digest = digest_of(hidden)
+    return Compacted(path.relative_to(folder).as_posix(), counted, digest)
 
 
 def writer_of(path: Path, metadata: Mapping[str, Any]) -> pa.parquet.ParquetWriter:
@@ -203,11 +207,11 @@ def writer_of(path: Path, metadata: Mapping[str, Any]) -> pa.parquet.ParquetWrit
     )
 
 
-def _tables(sources: Sequence[tuple[Path, frozenset[str]]]) -> Iterator[pa.Table]:
+def _tables(folder: Path, sources: Sequence[tuple[str, frozenset[str]]]) -> Iterator[pa.Table]:
     """Yield all rows in row groups, with the columns of a compacted file."""
     waiting: list[pa.Table] = []
     for source, without in sources:
-        for table in _read(source):
+        for table in _read(folder, source):
             runs = table["run"].to_pylist() if without else ()
             waiting.append(
                 table.filter(pa.array([run not in without for run in runs])) if without else table
@@ -219,8 +223,13 @@ def _tables(sources: Sequence[tuple[Path, frozenset[str]]]) -> Iterator[pa.Table
         yield pa.concat_tables(waiting).combine_chunks()
 
 
-def _read(source: Path) -> Iterator[pa.Table]:
-    file = pa.parquet.ParquetFile(source, page_checksum_verification=True)
+def _read(folder: Path, source: str) -> Iterator[pa.Table]:
+    with open_regular(source, folder) as stream:
+        file = pa.parquet.ParquetFile(stream, page_checksum_verification=True)
+        yield from _with_all_columns(source, file)
+
+
+def _with_all_columns(source: str, file: pa.parquet.ParquetFile) -> Iterator[pa.Table]:
     schema = file.schema_arrow.remove_metadata()
     if schema.equals(SCHEMA):
         for batch in file.iter_batches(ROW_GROUP):
@@ -228,7 +237,7 @@ def _read(source: Path) -> Iterator[pa.Table]:
         return
     if not schema.equals(COLUMNS):
         raise RecordError(f"{source}: its columns are of another version")
-    night = date.fromisoformat(unquote(source.parent.name).removeprefix("night="))
+    night = date.fromisoformat(unquote(Path(source).parent.name).removeprefix("night="))
     start = 0
     for batch in file.iter_batches(ROW_GROUP):
         nights = pa.array([night] * len(batch), pa.date32())
@@ -243,18 +252,19 @@ def _counts(table: pa.Table) -> Iterator[tuple[str, str, int]]:
         yield each["night"].isoformat(), each["run"], each["count_all"]
 
 
-def _metadata(source: Path) -> dict[str, Any]:
-    found = pa.parquet.read_schema(source).metadata or {}
+def _metadata(folder: Path, source: str) -> dict[str, Any]:
+    with open_regular(source, folder) as stream:
+        found = pa.parquet.read_schema(stream).metadata or {}
     if RUNS in found:
         runs: dict[str, Any] = json.loads(found[RUNS])
         return runs
     texts = {k.decode(): v.decode() for k, v in found.items() if k.startswith(b"lightrig.")}
-    run = source.name.removesuffix(".parquet")
+    run = Path(source).name.removesuffix(".parquet")
     return {run: {name.removeprefix("lightrig."): json.loads(t) for name, t in texts.items()}}
 
 
 def _commit(folder: Path, manifest: Manifest) -> None:
-    with appearing(folder / MANIFEST) as hidden:
+    with appearing(folder / MANIFEST, folder) as hidden:
         hidden.write_text(manifest.text(), "utf-8")
 
 
@@ -264,12 +274,8 @@ def _remove_replaced(place: Place, folder: Path) -> int:
     listed = [name for name in place.files("rows") if name.endswith(".parquet")]
     current = {file.name for file in stored_rows(place)}
     useless = [name for name in listed if name not in current]
-    drafts = (
-        *(folder / "rows").glob("*/.*.tmp"),
-        *left_by_the_killed(folder / "rows", Path(MANIFEST).name),
-    )
-    useless += [str(path.relative_to(folder)) for path in drafts]
-    with (folder / READERS).open("ab") as file:
+    useless += [f"rows/{testbed}/{name}" for testbed, name in _drafts(place, folder)]
+    with _opened(folder, READERS) as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -278,17 +284,31 @@ def _remove_replaced(place: Place, folder: Path) -> int:
             pass
         for name in useless:
             place.remove(name)
-        for night in {(folder / name).parent for name in useless}:
-            with contextlib.suppress(OSError):
-                night.rmdir()  # only where it is empty
+        for above, _, night in {name.rpartition("/")[0].rpartition("/") for name in useless}:
+            with contextlib.suppress(OSError), folder_below(folder, above) as holding:
+                (holding / night).rmdir()  # only where it is empty
+    place.remove_drafts("rows", Path(MANIFEST).name)
     return 0
+
+
+def _drafts(place: Place, folder: Path) -> Iterator[tuple[str, str]]:
+    """Yield folder and name of compacted files that their killed writers left."""
+    for testbed in place.folders("rows"):
+        with folder_below(folder, f"rows/{testbed}") as holding:
+            yield from ((testbed, path.name) for path in holding.glob(".*.tmp"))
+
+
+def _opened(folder: Path, name: str) -> io.BufferedWriter:
+    try:
+        return open_to_append(folder, name, make=True)
+    except OSError as error:
+        raise RecordError(f"{error.filename}: {error.strerror}") from error
 
 
 @contextlib.contextmanager
 def compacting(folder: Path) -> Iterator[None]:
     """Hold the folder's lock of those that compact or prune."""
-    (folder / "rows").mkdir(parents=True, exist_ok=True)
-    with (folder / "rows" / _LOCK).open("ab") as file:
+    with _opened(folder, _LOCK) as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:

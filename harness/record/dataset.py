@@ -29,6 +29,7 @@ from lightrig.harness.record.places import appearing
 from lightrig.harness.record.row import Context, RecordError
 from lightrig.harness.record.row_batches import Codes, RowBatch, Texts
 from lightrig.harness.record.rows_files import MANIFEST, parse_manifest, plain_file
+from lightrig.testbeds.regular_files import read_regular
 
 COLUMNS = pa.schema(
     [
@@ -76,7 +77,7 @@ def write_dataset(journal: Path | RunRecord, root: Path) -> tuple[Path, ...]:
                     if part is None:
                         named = plain_file(testbed, str(record.header["night"]), run)
                         path = root.joinpath(*named.parts[1:])
-                        hidden = stack.enter_context(appearing(path))
+                        hidden = stack.enter_context(appearing(path, root.parent))
                         part = parts[testbed] = _Part(path, hidden, run, record.contexts, schema)
                         stack.callback(part.close)
                     part.add(rows)
@@ -90,7 +91,7 @@ def write_dataset(journal: Path | RunRecord, root: Path) -> tuple[Path, ...]:
 def _compacted(root: Path, run: str) -> tuple[Path, ...]:
     """Return the compacted files that have rows of `run`."""
     try:
-        text = (root.parent / MANIFEST).read_bytes()
+        text = read_regular(MANIFEST, None, root.parent)
     except OSError:
         return ()
     files = parse_manifest(str(root), text).files

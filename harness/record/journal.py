@@ -45,7 +45,7 @@ from lightrig.harness.record.row import (
     TestOutcome,
     check_text,
 )
-from lightrig.testbeds.regular_files import open_regular
+from lightrig.testbeds.regular_files import open_regular, open_to_change
 
 # ------------------------------------------------------------------------------------------- lines
 
@@ -272,10 +272,13 @@ def is_written(journal: Path) -> bool:
 
 
 @contextlib.contextmanager
-def locked(journal: Path) -> Iterator[None]:
-    """Hold a journal that nobody writes; raises `JournalInUseError` if somebody does."""
+def locked(journal: Path, results: Path) -> Iterator[None]:
+    """Hold a journal in `results` that nobody writes; raises `JournalInUseError` if somebody does.
+
+    No link between the two is followed.
+    """
     try:
-        file = journal.open("rb+")
+        file = open_to_change(results, journal.relative_to(results))
     except OSError as error:
         raise RecordError(f"{journal}: {error.strerror}") from error
     with file:

@@ -6,13 +6,14 @@ a kill of any process. The main process reads them as tests end and appends them
 
 import dataclasses
 import json
+import os
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, groupby
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from lightrig.harness.quantities.registry import aliases
 from lightrig.harness.record.journal import (
@@ -39,7 +40,7 @@ from lightrig.harness.record.row import (
     TestOutcome,
 )
 from lightrig.harness.record.row_batches import RowBatch, batch_of_rows, parse_rows
-from lightrig.testbeds.regular_files import open_regular
+from lightrig.testbeds.regular_files import folder_below, open_regular, open_to_change
 
 # ---------------------------------------------------------------------------------------- of a run
 
@@ -73,6 +74,7 @@ class RunRecord:
     torn: bool
     _size: int = field(repr=False)
     damage: tuple[str, ...] = ()
+    _below: Path | None = field(default=None, repr=False)
 
     def rows(self) -> Iterator[tuple[Context, Row]]:
         """Every row with its context, in the order written, read from the file as one goes.
@@ -82,7 +84,7 @@ class RunRecord:
         Rows that were appended after `read_journal` are left out. Raises
         `JournalDamagedError` at a line that is no row, and `RecordError` if the file is gone.
         """
-        for first, lines in _blocks(self.path, self._size):
+        for first, lines in _blocks(self.path, self._size, self._below):
             for number, row in self._each(first, lines):
                 yield self.contexts[number], row
 
@@ -93,7 +95,7 @@ class RunRecord:
         rows before the damage have been returned.
         """
         present, sealed = aliases(), is_sealed(self.header["schema"])
-        for first, lines in _blocks(self.path, self._size):
+        for first, lines in _blocks(self.path, self._size, self._below):
             whole = [line for line in lines if line[0] == _ROW]
             batch = parse_rows(whole, self.contexts, present, sealed=sealed) if whole else None
             if batch is not None:
@@ -126,7 +128,7 @@ class RunRecord:
             yield reference, row
 
 
-def read_journal(path: Path, *, salvage: bool = False) -> RunRecord:
+def read_journal(path: Path, *, salvage: bool = False, below: Path | None = None) -> RunRecord:
     """Read all of a journal but its rows, which `RunRecord.rows` reads when asked.
 
     A last line without its end was being written when the process was killed: it is left
@@ -135,7 +137,7 @@ def read_journal(path: Path, *, salvage: bool = False) -> RunRecord:
     file that cannot be read, or of another schema, `RecordError`.
 
     salvage: leave damaged lines out, and say so in `damage`. A run whose header is damaged has the
-    name and night of its folder.
+    name and night of its folder. below: a folder above `path`; no link between them is followed.
     """
     header: Mapping[str, Any] = {}
     contexts: dict[int, Context] = {}
@@ -144,7 +146,7 @@ def read_journal(path: Path, *, salvage: bool = False) -> RunRecord:
     summary: Mapping[str, Any] | None = None
     damage: list[str] = []
     torn, size, number = False, 0, 0
-    for number, line in _lines(path):
+    for number, line in _lines(path, below=below):
         # Nearly all lines are rows, which are counted here and parsed by whoever needs them.
         if line[0] == _ROW and line[-1] == _END and header and not salvage and summary is None:
             size += len(line)
@@ -194,7 +196,7 @@ def read_journal(path: Path, *, salvage: bool = False) -> RunRecord:
         raise JournalEmptyError(path, max(1, number), "the run header is missing or torn")
     counts = {reference: found[b"%d" % reference] for reference in contexts}
     record = (path, header, contexts, counts, tuple(tests), summary, summary is not None, torn)
-    return RunRecord(*record, size, tuple(damage))
+    return RunRecord(*record, size, tuple(damage), below)
 
 
 def header_of(path: Path) -> Mapping[str, Any]:
@@ -237,16 +239,19 @@ def _checked(path: Path, line: bytes) -> Mapping[str, Any]:
     return header
 
 
-def _lines(path: Path, size: int | None = None) -> Iterator[tuple[int, bytes]]:
-    """Numbered lines from 1, only of the first `size` bytes if given."""
-    return chain.from_iterable(enumerate(lines, first) for first, lines in _blocks(path, size))
+def _lines(path: Path, below: Path | None = None) -> Iterator[tuple[int, bytes]]:
+    """Numbered lines from 1."""
+    blocks = _blocks(path, below=below)
+    return chain.from_iterable(enumerate(lines, first) for first, lines in blocks)
 
 
-def _blocks(path: Path, size: int | None = None) -> Iterator[tuple[int, list[bytes]]]:
+def _blocks(
+    path: Path, size: int | None = None, below: Path | None = None
+) -> Iterator[tuple[int, list[bytes]]]:
     """Lines, some thousands at a time, with the number of the first of them."""
     read, first = 0, 1
     try:
-        with open_regular(path) as file:
+        with open_regular(path if below is None else path.relative_to(below), below) as file:
             while lines := file.readlines(_BLOCK):
                 read += sum(map(len, lines))
                 while size is not None and read > size and lines:
@@ -304,10 +309,13 @@ class PartReader:
     Args:
         path: of the journal; it may not exist yet.
         salvage: whether damaged lines are left out.
+        below: a folder above `path`; no link between them is followed.
     """
 
-    def __init__(self, path: Path, *, salvage: bool = False) -> None:
+    def __init__(self, path: Path, *, salvage: bool = False, below: Path | None = None) -> None:
         self.path = path
+        self._name = path if below is None else path.relative_to(below)
+        self._below = below
         self._salvage = salvage
         self._sealed = True
         self._offset = self._line = 0
@@ -319,7 +327,7 @@ class PartReader:
         Raises `JournalDamagedError` for a line that is no row, `RecordError` if it cannot be read.
         """
         try:
-            with open_regular(self.path) as file:
+            with open_regular(self._name, self._below) as file:
                 file.seek(self._offset)
                 data = file.read()
         except FileNotFoundError:
@@ -375,17 +383,18 @@ class PartReader:
             yield self._contexts[known], rows, of_rows
 
 
-def absorb(folder: Path, journal: Path) -> None:
+def absorb(folder: Path, journal: Path, results: Path) -> None:
     """Append what workers of a killed run recorded to its journal, and remove their journals.
 
     Damaged lines of a worker's journal are left out. Rows that the main process had taken over
     already are not appended again: a test runs on one worker,
-    whose rows are taken over in order. Doing it again does the same again.
+    whose rows are taken over in order. Doing it again does the same again. No link below `results`
+    is followed.
     """
     parts = parts_of(folder)
     if not parts:
         return
-    record = read_journal(journal, salvage=True)
+    record = read_journal(journal, salvage=True, below=results)
     if not record.complete:
         finished = seal if is_sealed(record.header["schema"]) else str
         present: Counter[str] = Counter()
@@ -394,7 +403,7 @@ def absorb(folder: Path, journal: Path) -> None:
         number = max(record.contexts, default=-1)
         text = []
         for part in parts:
-            for context, rows, _lines in PartReader(part, salvage=True).read():
+            for context, rows, _lines in PartReader(part, salvage=True, below=results).read():
                 key = context_line(0, context)
                 new = rows[present[key] :]
                 present[key] = max(0, present[key] - len(rows))
@@ -403,19 +412,23 @@ def absorb(folder: Path, journal: Path) -> None:
                     text.append(context_line(number, context))
                     text += [row_line(number, row) for row in new]
         try:
-            with journal.open("r+b") as file:
-                file.seek(journal.stat().st_size if not record.torn else _whole(journal))
+            with open_to_change(results, journal.relative_to(results)) as file:
+                file.seek(_whole(file) if record.torn else file.seek(0, os.SEEK_END))
                 file.truncate()
                 file.write("".join(f"{finished(line)}\n" for line in text).encode())
         except OSError as error:
             raise RecordError(f"{journal}: {error.strerror}") from error
-    for part in parts:
-        part.unlink()
+    try:
+        with folder_below(results, folder.relative_to(results)) as opened:
+            for part in parts:
+                (opened / part.name).unlink()
+    except OSError as error:
+        raise RecordError(f"{error.filename}: {error.strerror}") from error
 
 
-def _whole(journal: Path) -> int:
+def _whole(journal: BinaryIO) -> int:
     """The size of a journal without its torn last line."""
-    return journal.read_bytes().rfind(b"\n") + 1
+    return journal.read().rfind(b"\n") + 1
 
 
 def open_part(folder: Path, worker: str, night: str) -> Journal:

@@ -21,6 +21,7 @@ from lightrig.harness.record.row import RecordError
 from lightrig.instruments.clock import wall_time
 from lightrig.testbeds.json_text import from_json
 from lightrig.testbeds.plans import without_first_port
+from lightrig.testbeds.regular_files import open_to_append
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -78,10 +79,8 @@ def add(results: Path, note: Note) -> Path:
     folder = results / FOLDER
     name = f"{_UNSAFE.sub('_', note.account)}@{_UNSAFE.sub('_', note.host)}{_SUFFIX}"
     line = json.dumps(asdict(note), ensure_ascii=False) + "\n"
-    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with open(os.open(folder / name, flags, 0o644), "ab") as file:
+        with open_to_append(results, f"{FOLDER}/{name}", make=True) as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             file.write(line.encode())
             file.flush()

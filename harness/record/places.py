@@ -17,28 +17,39 @@ from pathlib import Path
 from typing import Any
 
 from lightrig.harness.record.row import QuestionError, RecordError
-from lightrig.testbeds.regular_files import LinkError, read_regular
+from lightrig.testbeds.regular_files import LinkError, folder_below, read_regular
 
 # ------------------------------------------------------------------------------------------- files
 
 
 @contextmanager
-def appearing(path: Path) -> Iterator[Path]:
+def appearing(path: Path, below: Path | None = None) -> Iterator[Path]:
     """A hidden path to write to, which becomes `path` at the end; an exception removes it.
 
     Readers and other writers meanwhile see what was there before: nothing, or the file that
     is replaced. The hidden name is this writer's own, also among hosts that share the folder.
-    Raises `OSError`.
+    below: a folder above `path`; no link between them is followed. Raises `OSError`.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    hidden = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
-    try:
-        yield hidden
-        _sync(hidden)
-        hidden.replace(path)
-        _sync(path.parent)
-    finally:
-        hidden.unlink(missing_ok=True)
+    with _folder_of(path, below) as folder:
+        hidden = folder / f".{path.name}.{uuid.uuid4().hex}.tmp"
+        try:
+            yield hidden
+            _sync(hidden)
+            hidden.replace(folder / path.name)
+            _sync(folder)
+        finally:
+            hidden.unlink(missing_ok=True)
+
+
+@contextmanager
+def _folder_of(path: Path, below: Path | None) -> Iterator[Path]:
+    """The folder of `path`, which is made where it is missing."""
+    if below is None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        yield path.parent
+        return
+    with folder_below(below, path.parent.relative_to(below), make=True) as folder:
+        yield folder
 
 
 def left_by_the_killed(folder: Path, name: str) -> Iterator[Path]:
@@ -208,7 +219,11 @@ class Place:
         with self._errors_named():
             try:
                 with os.scandir(self.path(below)) as entries:
-                    return sorted(e.name for e in entries if e.name[0] != "." and e.is_dir())
+                    return sorted(
+                        each.name
+                        for each in entries
+                        if each.name[0] != "." and each.is_dir(follow_symlinks=False)
+                    )
             except FileNotFoundError:
                 return []
 
@@ -227,7 +242,7 @@ class Place:
         target = self.path(name)
         with self._errors_named():
             if self.folder is not None:
-                with appearing(Path(target)) as hidden:
+                with appearing(Path(target), self.folder) as hidden:
                     hidden.write_bytes(file.read_bytes())
                 return
             folder, _, last = target.rpartition("/")
@@ -242,21 +257,41 @@ class Place:
     def size(self, name: str) -> int:
         """Return the size of a file in bytes."""
         with self._errors_named():
+            if self.folder is not None:
+                with folder_below(self.folder, os.path.dirname(name)) as folder:
+                    return os.lstat(folder / os.path.basename(name)).st_size
             return int(self._fs.size(self.path(name)))
 
     def remove(self, name: str) -> None:
         """Remove a file; one that is not there is removed already."""
         with self._errors_named(), suppress(FileNotFoundError):
-            self._fs.rm_file(self.path(name))
+            if self.folder is None:
+                self._fs.rm_file(self.path(name))
+                return
+            with folder_below(self.folder, os.path.dirname(name)) as folder:
+                (folder / os.path.basename(name)).unlink()
+
+    def remove_drafts(self, below: str, name: str) -> None:
+        """Remove what killed writers of the file `name` left in the folder `below`, if it is one.
+
+        Of this machine alone: elsewhere no file is there in part.
+        """
+        if self.folder is None:
+            return
+        absent = suppress(FileNotFoundError)
+        with self._errors_named(), absent, folder_below(self.folder, below) as folder:
+            for left in left_by_the_killed(folder, name):
+                left.unlink(missing_ok=True)
 
     def remove_empty(self, below: str) -> None:
         """Remove the folder `below` with all folders in it, where folders exist and none has files.
 
         Hidden files, which writers leave that were killed, go with it.
         """
-        folder = self.folder
-        if folder is not None and not self.files(below):
-            shutil.rmtree(folder / below, ignore_errors=True)
+        if self.folder is None or self.files(below):
+            return
+        with suppress(OSError), folder_below(self.folder, os.path.dirname(below)) as folder:
+            shutil.rmtree(folder / os.path.basename(below), ignore_errors=True)
 
     @contextmanager
     def _errors_named(self) -> Iterator[None]:

@@ -1,5 +1,8 @@
 """Bringing a run to its end: by itself, or later where its own process could not."""
 
+import os
+import shutil
+import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -8,7 +11,7 @@ from typing import TypeAlias
 from lightrig.harness.record.digests import digest_of
 from lightrig.harness.record.journal import is_written, locked
 from lightrig.harness.record.journal_reading import RunRecord, absorb, read_journal
-from lightrig.harness.record.places import left_by_the_killed
+from lightrig.harness.record.places import Place, appearing
 from lightrig.harness.record.row import RecordError
 from lightrig.harness.record.rows_files import BY_HAND, ROWS, plain_file
 from lightrig.harness.record.run_folder import (
@@ -24,10 +27,10 @@ from lightrig.harness.record.run_folder import (
     write_facts,
 )
 from lightrig.testbeds import Testbed
+from lightrig.testbeds.regular_files import folder_below, read_regular
 
 JOURNAL = "journal.jsonl"
 REPORT = "report.html"
-_NIGHTS = "testbed=*/night=*"
 
 WritePage: TypeAlias = Callable[[RunRecord, Mapping[str, Testbed], Path], None]
 """Writes a run's report to a path, whole: of its record and its testbeds, as described then."""
@@ -53,14 +56,16 @@ def settle(
 
     With `write_page` the report is made too, if there is none or it was made before the run
     had ended. Doing it again does the same again. salvage: leave damaged lines out, and note them.
+    No link below the results is followed.
     """
     from lightrig.harness.record.dataset import write_dataset  # noqa: PLC0415 - loads pyarrow
 
     journal, report = folder / JOURNAL, folder / REPORT
     results = folder.parent.parent
-    record = read_journal(journal, salvage=salvage)
+    record = read_journal(journal, salvage=salvage, below=results)
     facts = facts_of(record, state_of(record.summary))
-    digests = _digests_before(folder)
+    earlier = _facts_before(folder)
+    digests = dict(earlier.digests) if earlier is not None else {}
     by_hand = facts.by_hand
     rows = {
         name: results / plain_file(name, facts.night, facts.run, by_hand=by_hand)
@@ -68,15 +73,21 @@ def settle(
     }
     if any(path.exists() for path in rows.values()):
         # Rows that are written again may have other digests: the run has not ended meanwhile.
-        (folder / FACTS).unlink(missing_ok=True)
+        _forget(folder)
     files = write_dataset(record, results / (BY_HAND if by_hand else ROWS))
     if write_page is not None and (record.damage or not (record.complete and report.exists())):
         try:
-            write_page(record, load_descriptions(record), report)
+            with tempfile.TemporaryDirectory() as draft, appearing(report, results) as hidden:
+                write_page(record, load_descriptions(record), Path(draft, REPORT))
+                shutil.copyfile(Path(draft, REPORT), hidden)
         except OSError as error:
             raise RecordError(f"{report}: {error.strerror}") from error
     try:
-        digests |= {name: digest_of(path) for name, path in rows.items() if path.exists()}
+        digests |= {
+            name: digest_of(path.relative_to(results), results)
+            for name, path in rows.items()
+            if path.exists()
+        }
     except OSError as error:
         raise RecordError(f"{error.filename}: {error.strerror}") from error
     facts = replace(facts, digests=digests, files=file_digests(folder))
@@ -84,12 +95,24 @@ def settle(
     return Recovered(record, facts, files, report if report.exists() else None)
 
 
-def _digests_before(folder: Path) -> dict[str, str]:
-    """Return the digests of a run that has ended before: those of compacted rows stay."""
+def _facts_before(folder: Path) -> RunFacts | None:
+    """Return what a run that has ended before states: its digests of compacted rows stay.
+
+    None where there is nothing of it, or nothing that can be read.
+    """
+    path, results = folder / FACTS, folder.parent.parent
     try:
-        return dict(parse_facts(str(folder / FACTS), (folder / FACTS).read_bytes()).digests)
-    except (FileNotFoundError, RecordError):
-        return {}
+        return parse_facts(str(path), read_regular(path.relative_to(results), None, results))
+    except (OSError, RecordError):
+        return None
+
+
+def _forget(folder: Path) -> None:
+    try:
+        with folder_below(folder.parent.parent, Path(*folder.parts[-2:])) as opened:
+            (opened / FACTS).unlink(missing_ok=True)
+    except OSError as error:
+        raise RecordError(f"{error.filename}: {error.strerror}") from error
 
 
 def recover(folder: Path, write_page: WritePage | None = None) -> Recovered:
@@ -101,30 +124,37 @@ def recover(folder: Path, write_page: WritePage | None = None) -> Recovered:
     Raises `JournalInUseError` for a run that still goes on, `JournalEmptyError` for one that was
     killed before it could record anything, and `RecordError` for what cannot be reached or
     written. Lines that are not what was written are left out, and named in `RunFacts.damage`.
+    Results in which the run's folder has a link are left as they are.
     """
-    with locked(folder / JOURNAL):
-        results = folder.parent.parent
-        nights = (each for rows in (ROWS, BY_HAND) for each in (results / rows).glob(_NIGHTS))
-        for place in (folder, *nights):
+    results = folder.parent.parent
+    place = Place(results)
+    within = f"runs/{folder.name}"
+    for name in place.files(within):
+        if os.path.islink(place.path(name)):
+            raise RecordError(f"{place.path(name)} is a link, and none is followed here")
+    with locked(folder / JOURNAL, results):
+        for below in (within, *_nights(place)):
             for name in (FACTS, REPORT, f"{folder.name}.parquet"):
-                for left in left_by_the_killed(place, name):
-                    left.unlink(missing_ok=True)
-        absorb(folder, folder / JOURNAL)
+                place.remove_drafts(below, name)
+        absorb(folder, folder / JOURNAL, results)
         recovered = settle(folder, write_page, salvage=True)
         if location := recovered.record.header.get("publish"):
             publish(folder, location)
     return recovered
 
 
+def _nights(place: Place) -> Iterator[str]:
+    """Yield the folders of rows of single runs."""
+    for rows in (ROWS, BY_HAND):
+        for testbed in place.folders(rows):
+            yield from (f"{rows}/{testbed}/{night}" for night in place.folders(f"{rows}/{testbed}"))
+
+
 def to_recover(results: Path) -> Iterator[Path]:
     """The folders of runs that were killed, or could not be published, below `results`."""
     for journal in sorted(results.glob(f"runs/*/{JOURNAL}")):
         folder = journal.parent
-        try:
-            facts = parse_facts(str(folder / FACTS), (folder / FACTS).read_bytes())
-        except (FileNotFoundError, RecordError):
-            done = False
-        else:
-            done = not facts.header.get("publish") or is_published(folder)
+        facts = _facts_before(folder)
+        done = facts is not None and (not facts.header.get("publish") or is_published(folder))
         if not done and not is_written(journal):
             yield folder

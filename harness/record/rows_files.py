@@ -17,6 +17,7 @@ from urllib.parse import quote, unquote
 from lightrig.harness.record.digests import checked_digests, with_digest, without_digest
 from lightrig.harness.record.places import Place
 from lightrig.harness.record.row import RecordError
+from lightrig.testbeds.regular_files import open_to_append
 
 MANIFEST = "rows/compacted.json"
 READERS = "rows/.readers"
@@ -197,6 +198,6 @@ def reading(place: Place) -> Iterator[None]:
     with contextlib.ExitStack() as stack:
         if place.folder is not None:
             with contextlib.suppress(OSError):
-                file = stack.enter_context((place.folder / READERS).open("ab"))
+                file = stack.enter_context(open_to_append(place.folder, READERS))
                 fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
         yield

@@ -38,6 +38,7 @@ from lightrig.harness.record.rows_files import BY_HAND, ROWS
 from lightrig.testbeds import Testbed, TestbedError, load
 from lightrig.testbeds.baselines import baselines_path
 from lightrig.testbeds.exceptions import exceptions_path
+from lightrig.testbeds.regular_files import open_regular, read_regular
 from lightrig.testbeds.yaml_positions import read
 
 # ------------------------------------------------------------------------------------------- facts
@@ -250,7 +251,7 @@ def write_facts(facts: RunFacts, folder: Path) -> None:
         "files": facts.files,
     }
     try:
-        with appearing(folder / FACTS) as hidden:
+        with appearing(folder / FACTS, folder.parent.parent) as hidden:
             hidden.write_text(with_digest(document), "utf-8")
     except OSError as error:
         raise RecordError(f"{folder / FACTS}: {error.strerror}") from error
@@ -260,7 +261,7 @@ def file_digests(folder: Path) -> dict[str, str]:
     """Return the digests of a run's files for `RunFacts.files`; raises `RecordError`."""
     try:
         return {
-            name: digest_of(name, folder)
+            name: digest_of(Path(*folder.parts[-2:], name), folder.parent.parent)
             for parent, _, names in os.walk(folder)
             for name in sorted(Path(parent, one).relative_to(folder).as_posix() for one in names)
             if not re.search(r"(^|/)[.]", name) and name not in (FACTS, PUBLISHED)
@@ -493,12 +494,15 @@ def publish(folder: Path, location: str) -> None:
     place = Place(location)
     results = folder.parent.parent
     facts = (folder / FACTS).relative_to(results).as_posix()
-    if place.read_if_there(facts) not in (None, (folder / FACTS).read_bytes()):
-        place.remove(facts)  # its digests are not those of the rows that come now
-    for file in _files(folder):
-        place.put(file, file.relative_to(results).as_posix())
     try:
-        with appearing(folder / PUBLISHED) as hidden:
+        ours = read_regular(facts, None, results)
+        if place.read_if_there(facts) not in (None, ours):
+            place.remove(facts)  # its digests are not those of the rows that come now
+        for file in _files(folder):
+            name = file.relative_to(results).as_posix()
+            with open_regular(name, results) as opened:
+                place.put(Path("/proc/self/fd", str(opened.fileno())), name)
+        with appearing(folder / PUBLISHED, results) as hidden:
             hidden.write_text(f"{location}\n")
     except OSError as error:
         raise RecordError(f"{folder / PUBLISHED}: {error.strerror}") from error

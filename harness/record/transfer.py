@@ -24,7 +24,7 @@ from pathlib import Path
 from lightrig.harness.record.digests import digest_of_bytes
 from lightrig.harness.record.journal import is_written
 from lightrig.harness.record.notes import FOLDER as NOTES
-from lightrig.harness.record.places import Place, left_by_the_killed
+from lightrig.harness.record.places import Place
 from lightrig.harness.record.recovery import JOURNAL
 from lightrig.harness.record.row import RecordError
 from lightrig.harness.record.rows_check import MISPLACED, Inspector, check_rows, misplaced
@@ -363,10 +363,8 @@ class _Transfer:
         return data
 
     def _write(self, name: str, data: bytes) -> None:
-        if (folder := self._there.folder) is not None:
-            path = folder / name
-            for left in left_by_the_killed(path.parent, path.name):
-                left.unlink(missing_ok=True)
+        folder, _, last = name.rpartition("/")
+        self._there.remove_drafts(folder, last)
         self._there.write(name, data)
         self._files, self._size = self._files + 1, self._size + len(data)
 
@@ -441,10 +439,9 @@ class _Transfer:
 
         check_rows(self._here, [file.rows_file()])
         with tempfile.TemporaryDirectory() as name:
-            whole = Path(name, "whole.parquet")
-            whole.write_bytes(self._read_whole(file.name, file.digest))
+            Path(name, "whole.parquet").write_bytes(self._read_whole(file.name, file.digest))
             month = Path(file.name).name[:7]
-            new = write_compacted(Path(name), file.testbed, month, [(whole, runs)])
+            new = write_compacted(Path(name), file.testbed, month, [("whole.parquet", runs)])
             return new, Path(name, new.name).read_bytes()
 
 

@@ -367,12 +367,15 @@ def test_the_first_schema_knew_no_lines_of_tests(tmp_path):
 def test_whether_a_process_writes_a_journal_is_known(fresh, context, row):
     journal = fresh()
     assert is_written(journal.path)
-    with pytest.raises(JournalInUseError, match="still goes on"), locked(journal.path):
+    with (
+        pytest.raises(JournalInUseError, match="still goes on"),
+        locked(journal.path, journal.path.parent),
+    ):
         raise AssertionError
     journal.append(context, row)
     journal.close()
     assert not is_written(journal.path)
-    with locked(journal.path):
+    with locked(journal.path, journal.path.parent):
         assert is_written(journal.path)
     assert not is_written(journal.path)
 
