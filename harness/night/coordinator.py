@@ -14,7 +14,6 @@ import shlex
 import ssl
 import subprocess
 import sys
-import tempfile
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -28,6 +27,7 @@ import distributed
 from lightrig.harness.night.keys import SCHEDULER, NightKey, read_key, temporary_key
 from lightrig.harness.night.measuring import Task, measure, tasks
 from lightrig.harness.night.outcomes import TestbedNight, collect, store, with_attempts
+from lightrig.instruments.temporary_folders import TemporaryFolder
 from lightrig.testbeds import LightrigError
 from lightrig.testbeds.lab_hosts import LOOPBACK, LabHost, LabHosts, load_hosts
 
@@ -254,7 +254,7 @@ def _configured(settings: Mapping[str, Any]) -> Iterator[None]:
     own imported, since Dask searches there first.
     """
     with (
-        tempfile.TemporaryDirectory(prefix="lightrig-dask-") as folder,
+        TemporaryFolder("dask") as folder,
         dask.config.set(_NO_PAGES | {"temporary-directory": folder} | dict(settings)),
     ):
         yield

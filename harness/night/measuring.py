@@ -9,7 +9,6 @@ import os
 import shutil
 import subprocess
 import sys
-import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,8 +18,9 @@ from lightrig.harness.bench.saved_state import TIME
 from lightrig.harness.night.outcomes import TestbedNight, run_name, store
 from lightrig.harness.record import RecordError, publish
 from lightrig.harness.record.recovery import JOURNAL
-from lightrig.harness.record.run_folder import FACTS, RunFacts, parse_facts
+from lightrig.harness.record.run_folder import FACTS, RunFacts, is_published, parse_facts
 from lightrig.instruments.clock import wall_time
+from lightrig.instruments.temporary_folders import TemporaryFolder, remove_abandoned
 from lightrig.testbeds import load
 from lightrig.testbeds.lab_hosts import LabHosts
 from lightrig.testbeds.timezones import ZoneError, common_zone
@@ -71,12 +71,15 @@ def measure(
 
     stopped: asked a few times a second; once true, pytest is terminated, which restores the lab,
     and nothing is published. What a pytest that was killed has left changed is restored here.
+    What killed workers of this host have left is removed, but for runs that were not published.
     Raises `RecordError` if the results cannot be written.
     """
     if stopped():
         return TestbedNight(task.testbed, "not run", reason="the night was cancelled")
     name = run_name(task.night, task.testbed)
-    spool = Path(tempfile.mkdtemp(prefix=f"lightrig-{name}-"))
+    remove_abandoned(_is_useless)
+    made = TemporaryFolder(name, has_results=True)
+    spool = Path(made.name)
     began = f"{wall_time():{TIME}}"
     with (spool / LOG).open("wb") as log:
         process = subprocess.Popen(
@@ -103,6 +106,8 @@ def measure(
             )
         if not cancelled:
             reason += f"\n{_tail(spool / LOG)}"
+        if not (folder / JOURNAL).exists():
+            made.cleanup()
         outcome = TestbedNight(task.testbed, "not run", host, exit=status, reason=reason)
         if cancelled:
             return replace(outcome, run=name)
@@ -116,8 +121,13 @@ def measure(
         store(outcome, task.night, lab.results)
     except RecordError as error:
         raise RecordError(f"{error}; the run is on {host} in {folder}") from error
-    shutil.rmtree(spool, ignore_errors=True)
+    made.cleanup()
     return outcome
+
+
+def _is_useless(spool: Path) -> bool:
+    """Return whether a folder has no run, or all of its runs were published."""
+    return all(is_published(journal.parent) for journal in spool.glob(f"runs/*/{JOURNAL}"))
 
 
 def _command(lab: LabHosts, task: Task, name: str, spool: Path) -> list[str]:

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from lightrig.instruments.temporary_folders import TemporaryFolder
+from lightrig.instruments.temporary_folders import TemporaryFolder, remove_abandoned
 
 MAKES = """
 import os, signal, sys
-from lightrig.instruments.temporary_folders import TemporaryFolder
+from lightrig.instruments.temporary_folders import TemporaryFolder, remove_abandoned
 folder = TemporaryFolder()
 open(folder.name + "/known_hosts", "w").write("of a run")
 print(folder.name, flush=True)
@@ -73,3 +73,26 @@ def test_a_folder_of_another_account_stays(place: Path) -> None:
     os.chown(folder, 65534, 65534)
     with TemporaryFolder():
         assert (folder / ".lock").exists()
+
+
+def test_a_folder_with_results_stays_until_its_maker_finds_it_useless(place: Path) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-c", MAKES.replace("Folder()", "Folder('night', has_results=True)")],
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "TMPDIR": str(place)},
+    )
+    assert process.stdout is not None
+    abandoned = Path(process.stdout.readline().strip())
+    assert abandoned.name.startswith("lightrig-night-")
+    asked: list[Path] = []
+    remove_abandoned(lambda folder: not asked.append(folder))
+    assert asked == [], "its process lives"
+    process.kill()
+    process.wait(60)
+    process.stdout.close()
+    TemporaryFolder().cleanup()
+    remove_abandoned(lambda _folder: False)
+    assert (abandoned / "known_hosts").read_text() == "of a run"
+    remove_abandoned(lambda folder: folder == abandoned)
+    assert not abandoned.exists()

@@ -3,6 +3,9 @@
 import contextlib
 import json
 import shutil
+import subprocess
+import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -24,6 +27,12 @@ from lightrig.harness.record.results import Results
 from lightrig.instruments.clock import SystemClock
 from lightrig.testbeds.lab_hosts import load_hosts
 
+ABANDONS = """
+import os, sys
+from lightrig.instruments.temporary_folders import TemporaryFolder
+print(TemporaryFolder("night", has_results=True).name, flush=True)
+os._exit(9)
+"""
 BEFORE, LATER = "2026-01-01 00:00:00 UTC", "2999-01-01 00:00:00 UTC"
 
 
@@ -100,9 +109,16 @@ def test_an_instrument_in_use_is_reported_with_its_owner(lab, monkeypatch):
     assert "for another run" in text
 
 
+def abandoned():
+    """Return the folder that a worker has left which was killed."""
+    command = [sys.executable, "-c", ABANDONS]
+    made = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
+    return Path(made.stdout.strip())
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("by_hand", [False, True], ids=["restored", "not as found"])
-def test_a_night_whose_pytest_is_killed(lab, tmp_path, by_hand):
+def test_a_night_whose_pytest_is_killed(lab, tmp_path, monkeypatch, by_hand):
     suite = tmp_path / "test_suite.py"
     suite.write_text(killed_suite(by_hand))
     document = {
@@ -113,10 +129,22 @@ def test_a_night_whose_pytest_is_killed(lab, tmp_path, by_hand):
     }
     (tmp_path / "hosts.yaml").write_text(json.dumps(document))
     hosts = load_hosts(tmp_path / "hosts.yaml")
+    (tmp_path / "tmp").mkdir()
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "tmp"))
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    # Of three workers that were killed: before a run, after its publication, and before it.
+    empty, published, unpublished = (abandoned() for _ in range(3))
+    for folder in (published, unpublished):
+        (folder / "runs" / "r1").mkdir(parents=True)
+        (folder / "runs" / "r1" / "journal.jsonl").touch()
+    (published / "runs" / "r1" / "published").touch()
     (task,) = tasks(hosts, "20260314-021500-n")
     outcome = measure(hosts, task, "here")
     assert (outcome.state, outcome.exit) == ("not run", -9)
     assert outcome.reason.startswith("pytest was killed by signal 9; ")
+    assert not empty.exists()
+    assert not published.exists()
+    assert (unpublished / "runs" / "r1" / "journal.jsonl").exists()
     words = outcome.reason.split()
     spool = Path(words[words.index("--results") + 1].rstrip("`"))
     assert f"on here in {spool}/runs/20260314-021500-n-lab" in outcome.reason
