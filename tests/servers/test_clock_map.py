@@ -9,7 +9,7 @@ import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
+from typing import Any, cast
 
 import numpy
 import pytest
@@ -485,6 +485,20 @@ def test_slews_of_replies_are_taken_off(virtual_clock: VirtualClock) -> None:
     here = clocks.here(1_500_000)
     assert here.earliest <= 900_000
     assert here.latest >= 1_100_000
+
+
+@pytest.mark.parametrize("value", ["true", '"7"', "1.5", "[]", "{}", "1e999", "9" * 40])
+@pytest.mark.parametrize("place", ["[{}, 5]", "[5, {}]", "slewed"])
+def test_an_answer_with_no_stamps_is_none(
+    virtual_clock: VirtualClock, place: str, value: str
+) -> None:
+    """It is read on a thread of the connection, which an exception would end."""
+    trace, shell = Trace(virtual_clock), cast("Any", _Shell())
+    run = ProgramRun("server3", shell, virtual_clock, trace, ClockMap(), PROBE)
+    run.submit("hello", {})
+    at, slewed = ("[5, 5]", value) if place == "slewed" else (place.format(value), "0")
+    run.line(f'{{"id": 1, "at": {at}, "slewed": {slewed}, "ok": {{}}}}')
+    assert "not an answer of the probe" in trace.tail()[-1]
 
 
 def test_stamps_are_mapped_while_replies_come() -> None:

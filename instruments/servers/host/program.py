@@ -43,6 +43,7 @@ _MOST_PRINTED = 5
 
 _encode = json.JSONEncoder(separators=(",", ":")).encode
 
+_MOST_NS = (1 << 63) - 1
 GRACE = 10_000_000_000
 """Time allowed for a reply, in ns, beyond the duration of the request."""
 
@@ -183,8 +184,9 @@ class ProgramRun:
         self._trace.received(_shortened(text))
         try:
             answer = from_json(text)
-            there = (int(answer["at"][0]), int(answer["at"][1]))
+            there = (_ns(answer["at"][0]), _ns(answer["at"][1]))
             slewed = answer.get("slewed")
+            slew = None if slewed is None else _ns(slewed)
             if self._on_event is not None and "event" in answer:
                 self._on_event(dict(answer["event"]), there[0])
                 return
@@ -203,7 +205,7 @@ class ProgramRun:
             self._trace.remarked("set aside: no request waits for it")
             return
         # A program that does not report it leaves the slew to what exchanges contradict.
-        known = 0 if slewed is None else int(slewed) - self._clock.slewed()
+        known = 0 if slew is None else slew - self._clock.slewed()
         request.answered_there = there[1]
         self._clocks.exchanged(request.sent, there[0], there[1], received, known)
         if "error" in answer:
@@ -265,6 +267,15 @@ class ProgramRun:
                 problem = f"has no {python} that can run {self.program.called}"
                 details.append(("try", advice))
         request.resolve(self.error(DisconnectedError, problem, request.text, *details))
+
+
+def _ns(value: object) -> int:
+    """Return a number of ns that a kernel can have stamped; raises `ValueError` or `TypeError`."""
+    if type(value) is not int:
+        raise TypeError(f"found {value!r}, expected a number of ns")
+    if abs(value) > _MOST_NS:
+        raise ValueError("found more ns than a clock has")
+    return value
 
 
 def _shortened(text: str, longest: int = 100_000) -> str:
