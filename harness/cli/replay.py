@@ -7,7 +7,6 @@ import shlex
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Annotated, Any
 
 import typer
@@ -21,6 +20,7 @@ from lightrig.instruments.core.transcript import Transcript, TranscriptError, re
 from lightrig.instruments.simulated.faults.replay_device import ReplayDevice
 from lightrig.instruments.simulated.protocols.device_server import DeviceServer
 from lightrig.instruments.simulated.protocols.listeners import Service, serve
+from lightrig.instruments.temporary_folders import TemporaryFolder
 from lightrig.testbeds import LightrigError
 from lightrig.testbeds.escaping import escape_line
 from lightrig.testbeds.findings import did_you_mean
@@ -66,7 +66,7 @@ def replay(
         folder = None
         try:
             if is_archive(trace):
-                made = stack.enter_context(TemporaryDirectory(prefix="lightrig-replay-"))
+                made = stack.enter_context(TemporaryFolder("replay"))
                 folder = Path(made)
                 unpack(trace, folder)
                 recordings = _of_test(trace, folder, test)

@@ -45,6 +45,8 @@ _LOOK_AGAIN_S, _LONGEST_LOOK_S = 2e-3, 0.05
 
 _PROBE_TIMEOUT_S = ANSWER_TIMEOUT_S + 1.0
 _ORDER_TIMEOUT_S = 10.0
+_MOST_BYTES = 1 << 24
+"""Of an agent's answer."""
 
 
 class AgentError(LightrigError):
@@ -463,10 +465,10 @@ class AgentSwitches:
 
     def _ask(self, host: str, path: str, content: str, timeout_s: float) -> Answer | AgentError:
         try:
-            answered = self._clients[host].post(path, content=content, timeout=timeout_s)
-            if answered.is_error:
+            refused, answered = _posted(self._clients[host], path, content, timeout_s)
+            if refused:
                 return AgentError(f"the agent of {host} refused: {_detail(answered)[:300]}")
-            answer = Answer.model_validate_json(answered.content)
+            answer = Answer.model_validate_json(answered)
         except (httpx.HTTPError, OSError) as error:
             return AgentError(f"the agent of {host} does not answer: {error!r}")
         except ValidationError as error:
@@ -476,6 +478,9 @@ class AgentSwitches:
         for name in sorted(set(answer.holds) - self._hosts[host]):
             owner = self._host_of.get(name, "no host")
             return AgentError(f"the agent of {host} holds {name}, which is at {owner}")
+        for name in answer.carriers or ():
+            if not name.startswith(f"{host}."):
+                return AgentError(f"the agent of {host} tells of {name!r}, no port of its server")
         return answer
 
     @staticmethod
@@ -494,9 +499,27 @@ class AgentSwitches:
                     yield name, Reading(circuits, frozenset(each.lit), frozenset(each.dark))
 
 
-def _detail(answered: httpx.Response) -> str:
+def _posted(client: httpx.Client, path: str, content: str, timeout_s: float) -> tuple[bool, bytes]:
+    """Return whether an agent refused, and its answer, which is neither decoded nor endless.
+
+    Raises `httpx.HTTPError`, also where the answer has not ended after `timeout_s` in all.
+    """
+    ends = boot_time() + round(timeout_s * 1e9)
+    plain = {"Accept-Encoding": "identity"}
+    found = b""
+    with client.stream("POST", path, content=content, timeout=timeout_s, headers=plain) as answered:
+        for piece in answered.iter_raw():
+            found += piece
+            if len(found) > _MOST_BYTES:
+                raise httpx.ReadError(f"its answer is longer than {_MOST_BYTES >> 20} MiB")
+            if boot_time() > ends:
+                raise httpx.ReadTimeout(f"its answer does not end within {timeout_s:g} s")
+        return answered.is_error, found
+
+
+def _detail(answered: bytes) -> str:
     """Return why an agent refused, by its problem; the whole text of another answer."""
     try:
-        return Problem.model_validate_json(answered.content).detail
+        return Problem.model_validate_json(answered).detail
     except ValidationError:
-        return answered.text
+        return answered.decode("utf-8", "backslashreplace")

@@ -3,7 +3,6 @@
 What an archive says of itself is not trusted: it comes from another lab.
 """
 
-import json
 import zipfile
 import zlib
 from collections.abc import Mapping
@@ -11,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from lightrig.testbeds.errors import LightrigError
+from lightrig.testbeds.json_text import from_json
+from lightrig.testbeds.regular_files import read_regular
 
 MANIFEST = "manifest.json"
 FORMAT = "lightrig bundle"
@@ -59,7 +60,7 @@ def unpack(path: Path, folder: Path) -> Mapping[str, Any]:
     except (FileExistsError, NotADirectoryError, IsADirectoryError, ValueError) as error:
         raise ArchiveError(f"{path} is damaged: two of its files have one name") from error
     try:
-        manifest = json.loads((folder / MANIFEST).read_bytes())
+        manifest = from_json(read_regular(MANIFEST, below=folder))
         found = manifest[FORMAT]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ArchiveError(f"{path} is no archive of `lightrig results bundle`") from error

@@ -62,6 +62,9 @@ def new_note(testbed: str, subject: str, text: str) -> Note:
     """Return a note that this account writes now; raises `RecordError` for words that are none."""
     if not text.strip():
         raise RecordError("a note without words says nothing")
+    for each in (testbed, subject, text):
+        if not each.isascii() and each != each.encode("utf-8", "replace").decode():
+            raise RecordError(f"found {each[:80]!r}, expected text in UTF-8")
     if len(text) > _LONGEST:
         raise RecordError(f"found {len(text)} characters, expected at most {_LONGEST} in a note")
     try:

@@ -73,7 +73,7 @@ class Hosts:
                 found = agent.probe()
             else:
                 found = agent.order(Orders.model_validate_json(request.content))
-            return httpx.Response(200, text=found.model_dump_json())
+            return httpx.Response(200, stream=httpx.ByteStream(found.model_dump_json().encode()))
 
         return httpx.Client(base_url="http://agent", transport=httpx.MockTransport(answer))
 

@@ -66,6 +66,7 @@ def test_a_run_has_notes(lab):
     [
         ("osc.3", "cleaned", "has no 'osc.3'; did you mean 'ocs.3'?"),
         ("ocs.3", "   ", "a note without words says nothing"),
+        ("ocs.3", "a \udcff", "found 'a \\udcff', expected text in UTF-8"),
         ("ocs.3", "x" * 4001, "found 4001 characters, expected at most 4000"),
     ],
 )

@@ -362,6 +362,16 @@ def test_other_archives_are_named(tmp_path: Path, content: bytes | None) -> None
     assert "is no archive of `lightrig results bundle`" in refused(path)
 
 
+@pytest.mark.parametrize(
+    "manifest", ["[" * 100_000, '{"lightrig bundle": ' + "9" * 5000 + "}", "[1]"]
+)
+def test_a_hostile_list_of_files_is_no_archive(tmp_path: Path, manifest: str) -> None:
+    path = tmp_path / "a.zip"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("manifest.json", manifest)
+    assert "is no archive of `lightrig results bundle`" in refused(path)
+
+
 def refused(path: Path) -> str:
     with preloaded.Process(
         ["lightrig", "replay", str(path)], stdout=subprocess.PIPE, stderr=subprocess.PIPE

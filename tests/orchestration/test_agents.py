@@ -1,6 +1,9 @@
 """Agents of hosts: their own switches alone, over a Unix socket, and what a dead one costs."""
 
 import contextlib
+import gzip
+import json
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -310,15 +313,66 @@ def test_carriers_that_cannot_be_read_are_absent_and_read_anew(hosts) -> None:
     clock.close()
 
 
+ANSWER = {"host": "gpu0", "holds": [], "switches": {}, "took": 300}
+UP = {"up": True, "ages": None}
+
+
+@pytest.mark.parametrize(
+    ("status", "headers", "content", "problem"),
+    [
+        (200, {}, {**ANSWER, "carriers": {"": UP}}, "tells of '', no port of its server"),
+        (200, {}, {**ANSWER, "carriers": {"gpu1.nic0": UP}}, "tells of 'gpu1.nic0', no port"),
+        (200, {"Content-Encoding": "gzip"}, gzip.compress(bytes(1 << 20)), "something else"),
+        (200, {}, bytes((1 << 24) + 1), "its answer is longer than 16 MiB"),
+        (500, {"Content-Type": "text/plain; charset=idna"}, b"xn--\xff", r"refused: xn--\xff"),
+        (500, {"Content-Type": "text/plain; charset=zlib"}, b"[" * 10_000, "refused: [["),
+    ],
+)
+def test_a_hostile_answer_is_an_error_of_its_agent(
+    hosts, status: int, headers: dict[str, str], content: object, problem: str
+) -> None:
+    """It ended the service."""
+    body = content if isinstance(content, bytes) else json.dumps(content).encode()
+    given = httpx.MockTransport(
+        lambda request: httpx.Response(status, headers=headers, stream=httpx.ByteStream(body))
+    )
+    with httpx.Client(base_url="http://agent", transport=given) as client:
+        alone = AgentSwitches({"gpu0": hosts.names["gpu0"]}, {"gpu0": client}, hosts.room)
+        found = alone.probe(hosts.names["gpu0"])
+        assert {type(each) for each in found.values()} == {AgentError}
+        assert problem in str(next(iter(found.values())))
+        alone.close()
+
+
+def test_an_answer_that_does_not_end_is_given_up(hosts, monkeypatch) -> None:
+    monkeypatch.setattr("lightrig.harness.orchestration.agents._PROBE_TIMEOUT_S", 0.2)
+    over = threading.Event()
+
+    class Dripping(httpx.SyncByteStream):
+        def __iter__(self) -> Iterator[bytes]:
+            while not over.wait(0.01):
+                yield b" "
+
+    given = httpx.MockTransport(lambda request: httpx.Response(200, stream=Dripping()))
+    with httpx.Client(base_url="http://agent", transport=given) as client:
+        alone = AgentSwitches({"gpu0": hosts.names["gpu0"]}, {"gpu0": client}, hosts.room)
+        (found, *_) = alone.probe(hosts.names["gpu0"]).values()
+        over.set()
+        alone.close()
+    assert "does not end within 0.2 s" in str(found)
+
+
 def test_ages_are_turned_to_spans_that_hold_the_moment(hosts, switches, monkeypatch) -> None:
     """Sent at 1000, read 300 later or more, received at 1500; it changed 50 to 40 before."""
-    moments = iter([900, 1_000, 1_500, 1_600])
+    # The answer is followed by two looks at the clock.
+    moments = iter([900, 1_000, 1_000, 1_400, 1_500, 1_600])
     monkeypatch.setattr("lightrig.harness.orchestration.agents.boot_time", lambda: next(moments))
     answer = {
         "host": "gpu0", "holds": [], "switches": {}, "took": 300,
         "carriers": {"gpu0.nic0.p1": {"up": False, "ages": [50, 40]}},
     }  # fmt: skip
-    given = httpx.MockTransport(lambda request: httpx.Response(200, json=answer))
+    body = httpx.ByteStream(json.dumps(answer).encode())
+    given = httpx.MockTransport(lambda request: httpx.Response(200, stream=body))
     with httpx.Client(base_url="http://agent", transport=given) as client:
         alone = AgentSwitches({"gpu0": hosts.names["gpu0"]}, {"gpu0": client}, hosts.room)
         alone.probe(hosts.names["gpu0"])

@@ -322,7 +322,7 @@ def test_the_moment_of_a_carrier_holds_the_truth_however_long_switches_take(
         now[0] += 2_000_000  # on the way
         found = agent.probe()
         now[0] += 5_000_000
-        return httpx.Response(200, text=found.model_dump_json())
+        return httpx.Response(200, stream=httpx.ByteStream(found.model_dump_json().encode()))
 
     client = httpx.Client(base_url="http://agent", transport=httpx.MockTransport(answer))
     hosts = {"node3": frozenset(modules(3))}
