@@ -35,7 +35,7 @@ SLOW_SHARE = 0.05
 WAITED_SHARE = 0.1
 """Share of the time in which a job's programs could run, from which on their waits count."""
 
-OTHERS_SHARE = 0.2
+FOREIGN_SHARE = 0.2
 """Share of a host's processors that other programs used, from which on they slow a job."""
 
 
@@ -53,7 +53,7 @@ class HostLateness:
         n: number of times. mean, high, longest: of their lateness, in ns; `high` is exceeded by one
             in twenty. late: share of those that were late by more than `SLOW_NS`.
         processors: that the host has; 0 where that was not asked for.
-        others: how many of them programs used in the mean that are not the job's.
+        foreign: how many of them programs used in the mean that are not the job's.
         waited: share of the time in which the ranks' threads could run that they waited for a
             processor; None where the kernel does not count it.
     """
@@ -67,14 +67,14 @@ class HostLateness:
     longest: int
     late: float
     processors: int = 0
-    others: float = 0.0
+    foreign: float = 0.0
     waited: float | None = None
 
     @property
     def slow(self) -> bool:
         """Whether the host was a slow part of the job."""
         waits = self.waited is not None and self.waited > WAITED_SHARE
-        crowded = waits and self.others > OTHERS_SHARE * self.processors
+        crowded = waits and self.foreign > FOREIGN_SHARE * self.processors
         return crowded or self.late > SLOW_SHARE
 
     def __str__(self) -> str:
@@ -87,7 +87,7 @@ class HostLateness:
         if self.waited is not None:
             waited = (
                 f"for {self.waited:.0%} of the time in which they could run, the ranks waited for "
-                f"a processor, and other programs used {self.others:.1f} of its "
+                f"a processor, and other programs used {self.foreign:.1f} of its "
                 f"{self.processors}; "
             )
         return (
@@ -196,11 +196,11 @@ def _lateness(
     many = sum(by > SLOW_NS for by in late) / n
     high = late[min(n - 1, n * 19 // 20)]
     mean, longest = sum(late) / n, late[-1]
-    others, waited = 0.0, None
+    foreign, waited = 0.0, None
     if use is not None and use["elapsed"]:
-        others = max(0, use["busy"] - use["job"]) / use["elapsed"]
+        foreign = max(0, use["busy"] - use["job"]) / use["elapsed"]
         if use["waited"] is not None and use["ran"] + use["waited"]:
             waited = use["waited"] / (use["ran"] + use["waited"])
     return HostLateness(
-        host, here, tuple(servers), n, mean, high, longest, many, processors, others, waited
+        host, here, tuple(servers), n, mean, high, longest, many, processors, foreign, waited
     )
