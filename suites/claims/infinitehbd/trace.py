@@ -1,15 +1,17 @@
 """Traces of node faults: read, converted to smaller nodes, made up from a trace's statistics."""
 
-import json
 from collections import defaultdict
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
+from typing import Annotated, Literal
 
 import numpy as np
 import numpy.typing as npt
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from lightrig.harness.systems.infinitehbd.planning.wiring import InfiniteHbdError, Mask
+from lightrig.testbeds.json_text import from_strict_json
 
 Times = npt.NDArray[np.int64]
 Random = np.random.Generator
@@ -24,6 +26,17 @@ PRODUCTION_NODES = 400
 
 HALF_FAILS = 0.0117 / 0.0233
 """Probability that a fault of eight GPUs is one of a given four, as the paper rounds it."""
+
+
+class _Event(BaseModel):
+    model_config = ConfigDict(strict=True)  # the kind of a fault is of no use here
+
+    node_id: Annotated[str, Field(min_length=1)]
+    event_time: Annotated[float, Field(ge=0, allow_inf_nan=False)]
+    event_type: Literal["fault_start", "fault_end"]
+
+
+_EVENTS = TypeAdapter(list[_Event])
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,26 +87,48 @@ def production_trace() -> Trace:
     see data/SOURCES.md.
     """
     path = files("lightrig.suites.claims.infinitehbd") / "data" / "fault_trace.json"
-    events = json.loads(path.read_text(encoding="utf-8"))
-    names = {name: n for n, name in enumerate(sorted({event["node_id"] for event in events}))}
+    return read_trace(path.read_text(encoding="utf-8"), PRODUCTION_NODES)
+
+
+def read_trace(text: str, nodes: int) -> Trace:
+    """Return a trace in the form of the public one, of a cluster of `nodes` nodes.
+
+    That is a JSON list of events in the order of time, with `node_id`, `event_time` in days and
+    `event_type`: fault_start or fault_end. Raises `InfiniteHbdError` for another form, for an end
+    without a start and a start without an end, and for more nodes than there are.
+    """
+    try:
+        events = _EVENTS.validate_python(from_strict_json(text))
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        where = ".".join(map(str, first["loc"]))
+        raise InfiniteHbdError(f"trace, event {where}: {first['msg']}") from error
+    except ValueError as error:
+        raise InfiniteHbdError(f"the trace is cut or damaged: {error}") from error
+    names = {name: n for n, name in enumerate(sorted({event.node_id for event in events}))}
+    if not 0 < len(names) <= nodes:
+        raise InfiniteHbdError(f"the trace has {len(names)} nodes, expected 1 to {nodes}")
     # One node has two faults at a time: the first that began is taken to end first.
-    open_: dict[int, list[int]] = defaultdict(list)
+    open_: dict[str, list[int]] = defaultdict(list)
     faults = []
-    for event in events:
-        node, at = names[event["node_id"]], round(event["event_time"] * 10_000) * _TICK
-        if event["event_type"] == "fault_start":
-            open_[node].append(at)
+    before = 0
+    for number, event in enumerate(events):
+        at = round(event.event_time * 10_000) * _TICK
+        if at < before:
+            raise InfiniteHbdError(f"trace, event {number}: it is before the one that it follows")
+        before = at
+        if event.event_type == "fault_start":
+            open_[event.node_id].append(at)
+        elif open_[event.node_id]:
+            faults.append((names[event.node_id], open_[event.node_id].pop(0), at))
         else:
-            faults.append((node, open_[node].pop(0), at))
+            raise InfiniteHbdError(
+                f"trace, event {number}: a fault of {event.node_id} ends that did not begin"
+            )
+    if lasting := sorted(name for name, begun in open_.items() if begun):
+        raise InfiniteHbdError(f"trace: a fault of {lasting[0]} has no end")
     node, since, until = np.array(sorted(faults, key=lambda fault: fault[1]), dtype=np.int64).T
-    return Trace(
-        PRODUCTION_NODES,
-        int(since.min()),
-        int(until.max()),
-        node.copy(),
-        since.copy(),
-        until.copy(),
-    )
+    return Trace(nodes, int(since.min()), int(until.max()), node.copy(), since.copy(), until.copy())
 
 
 def states(trace: Trace) -> States:

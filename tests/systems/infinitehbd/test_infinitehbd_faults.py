@@ -1,6 +1,7 @@
 """The fault trace, what is made of it, and what architectures keep of their GPUs under it."""
 
 import hashlib
+import json
 import math
 from importlib.resources import files
 from itertools import pairwise
@@ -39,6 +40,7 @@ from lightrig.suites.claims.infinitehbd.trace import (
     independent,
     node_fault_share,
     production_trace,
+    read_trace,
     states,
     subset,
     synthetic,
@@ -149,6 +151,48 @@ def test_faults_of_nodes_and_of_gpus_are_inverses(share, gpus):
 def test_more_nodes_than_the_trace_has_are_refused():
     with pytest.raises(InfiniteHbdError, match="found 401 nodes, expected 1 to the trace's 400"):
         subset(production_trace(), 401, np.random.default_rng(1))
+
+
+def events(*stated: tuple[object, object, object]) -> str:
+    names = ("node_id", "event_time", "event_type")
+    return json.dumps([dict(zip(names, each, strict=True)) for each in stated])
+
+
+FAULTS = (("b", 0.5, "fault_start"), ("a", 1.0, "fault_start"), ("b", 1.0, "fault_end"))
+
+
+def test_a_trace_is_read_by_hand():
+    trace = read_trace(events(*FAULTS, ("a", 3.25, "fault_end")), 3)
+    assert (trace.nodes, trace.begin, trace.end) == (3, DAY // 2, 13 * DAY // 4)
+    assert [*zip(trace.node, trace.since, trace.until, strict=True)] == [
+        (1, DAY // 2, DAY),
+        (0, DAY, 13 * DAY // 4),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (events(*FAULTS, ("a", 3.25, "fault_end"), ("c", 4, "fault_start")), "has 3 nodes, .* 2"),
+        ("[]", "has 0 nodes"),
+        (events(*FAULTS), "a fault of a has no end"),
+        (events(*FAULTS, ("b", 2.0, "fault_end")), "event 3: a fault of b ends that did not"),
+        (events(*FAULTS, ("a", 0.75, "fault_end")), "event 3: it is before"),
+        (events(*FAULTS, ("a", 2.0, "repaired")), "event 3.event_type: "),
+        (events(*FAULTS, ("a", "2.0", "fault_end")), "event 3.event_time: "),
+        (events(*FAULTS, ("a", -2.0, "fault_end")), "event 3.event_time: "),
+        (events(*FAULTS, ("a", 1e999, "fault_end")), "cut or damaged: .*Infinity"),
+        (events(*FAULTS, ("", 2.0, "fault_end")), "event 3.node_id: "),
+        (events(*FAULTS, (None, 2.0, "fault_end")), "event 3.node_id: "),
+        ('[{"node_id": "a", "node_id": "b"}]', "cut or damaged: .*'node_id' twice"),
+        (events(*FAULTS)[:-20], "cut or damaged"),
+        ("{}", "valid list"),
+        ('[{"node_id": "a"}]', "event 0.event_time: Field required"),
+    ],
+)  # fmt: skip
+def test_a_trace_of_no_cluster_is_refused(text, message):
+    with pytest.raises(InfiniteHbdError, match=message):
+        read_trace(text, 2)
 
 
 # ---------------------------------------------------------------------- architectures
