@@ -30,16 +30,20 @@ def kind_of(rows: pd.DataFrame) -> Kind:
 
 
 class AnsweringRows:
-    """The rows of one testbed, a quantity and a night at a time."""
+    """The rows of one testbed, a quantity and a night at a time.
+
+    Attributes:
+        testbed: whose rows they are, where a lookup names no other one.
+    """
 
     def __init__(self, results: Results, testbed: str) -> None:
-        self._results, self._testbed = results, testbed
+        self._results, self.testbed = results, testbed
         self._nights = results.query(_NIGHTS)
         self._frames: dict[tuple[str, str, str], pd.DataFrame] = {}
 
     def found(self, lookup: Lookup) -> pd.DataFrame | None:
         """Return the rows of the last night that has any; hardware first."""
-        testbed = lookup.testbed or self._testbed
+        testbed = lookup.testbed or self.testbed
         nights = self._nights[
             (self._nights["testbed"] == testbed) & (self._nights["quantity"] == lookup.quantity)
         ]

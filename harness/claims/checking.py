@@ -188,6 +188,12 @@ def _check(claim: Claim, rows: AnsweringRows) -> CheckedClaim:
     found = None if claim.ours is None else rows.found(claim.ours)
     if claim.ours is None or found is None:
         outcome, reason = compare(claim.figure, None)
+        if claim.ours is not None:
+            testbed = claim.ours.testbed or rows.testbed
+            reason = (
+                f"{reason} No results of {testbed} have {claim.ours.quantity}; "
+                f"`pytest suites --testbed testbeds/{testbed}.yaml` records it."
+            )
         return CheckedClaim(claim, None, None, None, outcome, claim.unmeasured or reason)
     unit = str(found["unit"].iloc[0])
     if unit != claim.figure.unit:
