@@ -27,7 +27,7 @@ CAMPAIGNS = {
     "mutations": "MUTATIONS (10000000), MUTATIONS_SEED, MUTATIONS_CORPUS, MUTATIONS_TARGETS (a,b)",
     "claim_mutations": "AGREEMENTS (20), AGREEMENTS_SEED (33), _TRIES (5), _SECONDS (240)",
     "orchestrations": "ORCHESTRATIONS (200)",
-    "sequences": "SEQUENCES (500) for each system",
+    "sequences": "SEQUENCES (500) of each, SEQUENCES_FIRST (0), SEQUENCES_SYSTEMS, by commas",
     "fault_trace": "FAULT_TRACES (40), FAULT_TRACES_SEED (0), FAULT_ORDERS (3)",
     "service_replays": "SERVICE_DRAWS (20); writes suites/claims/infinitehbd/data",
     "wire_sequences": "WIRE_SEQUENCES (60), WIRE_UNHURT (10), WIRE_SYSTEMS, WIRE_LANES (2) of each",

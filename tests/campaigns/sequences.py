@@ -1,10 +1,11 @@
 """Random sequences of events for the orchestrators: each converges, and touches nothing else.
 
-`SEQUENCES` times (default 500) for each system, ten steps: a job is submitted or withdrawn, a node
-or a switch fails, one returns, or the process is killed before its k-th circuit is changed and
-started again. Switches are in memory, time passes by steps of the loop alone. After each step the
-state is judged by the light: links are followed along fibers through the circuits that switches
-hold. Circuits of jobs that did not change must not be among the commands.
+`SEQUENCES` times (default 500) for each of `SEQUENCES_SYSTEMS`, from seed `SEQUENCES_FIRST` on,
+ten steps: a job is submitted or withdrawn, a node or a switch fails, one returns, or the process is
+killed before its k-th circuit is changed and started again. Switches are in memory, time passes by
+steps of the loop alone. After each step the state is judged by the light: links are followed along
+fibers through the circuits that switches hold. Circuits of jobs that did not change must not be
+among the commands.
 """
 
 import itertools
@@ -12,7 +13,6 @@ import json
 import os
 import random
 import re
-import tempfile
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping
 from collections.abc import Sequence as Places
@@ -26,6 +26,7 @@ from lightrig.harness.systems.infinitehbd.generator import render as render_row
 from lightrig.harness.systems.railx.generator import render as render_grid
 from lightrig.testbeds import Circuit, Testbed, load
 from tests.campaigns.rails_case import Rails
+from tests.campaigns.records import journals
 from tests.campaigns.switchroom import Killed, Switchroom, beams, circuits_with_light, joined
 
 STEPS = 10
@@ -664,17 +665,20 @@ def run(case: Case, seed: int, root: Path, testbed: Testbed) -> tuple[list[str],
 
 def main(report: Callable[[str], object] = print) -> bool:
     """Run all sequences; returns whether each converged and touched nothing else."""
-    count = int(os.environ.get("SEQUENCES", "500"))
+    first = int(os.environ.get("SEQUENCES_FIRST", "0"))
+    seeds = range(first, first + int(os.environ.get("SEQUENCES", "500")))
+    systems = os.environ.get("SEQUENCES_SYSTEMS", ",".join(case.name for case in CASES)).split(",")
     found: Counter[str] = Counter()
-    with tempfile.TemporaryDirectory(prefix="lightrig-sequences-") as name:
-        for case in CASES:
-            testbed = case.testbed(Path(name))
-            for seed in range(count):
-                problems, kills = run(case, seed, Path(name), testbed)
+    with journals() as root:
+        for case in (each for each in CASES if each.name in systems):
+            testbed = case.testbed(root)
+            for seed in seeds:
+                problems, kills = run(case, seed, root, testbed)
                 found[f"{case.name} sequences"] += 1
                 found[f"{case.name} kills"] += kills
                 if problems:
                     found[f"{case.name.upper()} WRONG"] += 1
                     report(f"{case.name} {seed}: " + "\n  ".join(problems))
+            report(f"{case.name}: {json.dumps(dict(sorted(found.items())))}")
     report(f"all   {json.dumps(dict(sorted(found.items())))}")
     return not any(count for name, count in found.items() if name.endswith("WRONG"))
