@@ -21,7 +21,7 @@ DIFFERENCES = {
         *("C84", "C91", "C98", "C105", "M37", "M48"),
     },
     "acos": {
-        *("m28", "c058-count", "c061", "c063-count", "c064-count", "c068", "c070"),
+        *("m27", "m28", "c058-count", "c061", "c063-count", "c064-count", "c068", "c070"),
         *("c071-fabric", "c072-fabric", "c084-64", "c085", "c100", "c122"),
         *(f"c{number}" for number in range(126, 138) if number != 128),
         *("c126-fitted", "c128-fitted"),

@@ -187,6 +187,16 @@ def _avoidable() -> Computed:
     )
 
 
+def _merges_of_double_offsets() -> Computed:
+    """2x2 a GPU that merge rings of racks, with double offsetting links over none."""
+    row: tuple[str, str, Kind] = (PP_8_4, "DP", "2x2")
+    plain, double = (
+        build_hall(hall) for hall in (Hall(8), Hall(8, node_backups=True, double_offsets=True))
+    )
+    one, two = (each.fabric.counts()[row] / each.hall.gpus for each in (plain, double))
+    return exactly(two / one, "2x2 a GPU for PP 8-4 at 4,096 GPUs: 1/2 against 1/4")
+
+
 def _qwen_overhead() -> Computed:
     """Overhead at 3.2 Tbit/s, over five seeds of the expander and MFU from 30 to 50 %."""
 
@@ -358,6 +368,7 @@ NUMBERS: Mapping[str, Callable[[], Computed]] = {
         with_tax("Qwen2-57B", 16_384, 1.0).value * step_time("Qwen2-57B", 16_384, "packet") / 1e9,
         "simulated by the rules of MLSynth",
     ),
+    "m27": _merges_of_double_offsets,
     "m28": _avoidable,
     "m47": lambda: exactly(Hall(8, rack_backups=True).columns / 72),
     "m50": lambda: exactly(float(costs.Baselines(8, 4).matrix < costs.Baselines(8, 4).robotic)),

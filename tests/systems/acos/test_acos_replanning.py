@@ -95,6 +95,27 @@ def test_two_racks_of_a_ring_are_refused_and_of_two_rings_are_not(both) -> None:
     assert gpus_of(both, 1) - gpus_of(both, 1, 8) <= {each.gpu for each in found.unjoined}
 
 
+def test_a_shorter_pipeline_is_refused_where_its_rings_of_racks_cannot_merge(both) -> None:
+    """PP 4 at 1,024 GPUs: rings of stages 0 and 4 merge by 2x2 behind their first racks alone."""
+    assert replan(both, (8, 4, 64), Failures()).is_whole
+    found = replan(both, (8, 4, 64), Failures(nodes=frozenset({(int(both.column[4, 1]), 3)})))
+    assert {each.topology for each in found.unjoined} == {"DP"}
+    first = [int(both.column[stage, 0]) for stage in (0, 4)]
+    ends = {each.gpu for each in found.unjoined}
+    assert ends == set().union(*(gpus_of(both, rack) - gpus_of(both, rack, 8) for rack in first))
+    assert len(found.unjoined) == len(ends) * 2  # lanes to the next rack, of eight: DP has half
+
+
+@pytest.mark.long
+def test_a_shorter_pipeline_merges_at_either_of_two_places_of_eight_racks() -> None:
+    made = build_hall(Hall(8, node_backups=True, rack_backups=True))
+    one, two = (int(made.column[0, place]) for place in (2, 5))
+    assert replan(made, (8, 4, 64), Failures(nodes=frozenset({(one, 3)}))).is_whole
+    assert replan(made, (8, 4, 64), Failures(nodes=frozenset({(two, 6)}))).is_whole
+    found = replan(made, (8, 4, 64), Failures(nodes=frozenset({(one, 3), (two, 6)})))
+    assert {each.topology for each in found.unjoined} == {"DP"}
+
+
 @pytest.mark.parametrize("name", ["TP-skip-out-forward", "TP-split-forward", "PP-out-forward"])
 def test_a_failed_switch_is_passed_by_leaving_out_a_node_or_a_rack(both, name: str) -> None:
     array = both.fabric.arrays[name]
@@ -157,6 +178,7 @@ def test_check_says_what_a_size_cannot_have(file) -> None:
     assert "GPUs         1728  1024 with tasks" in done.stdout
     assert "at 1,024 GPUs the paper makes the pipeline that ring (§5.3)" in done.stderr
     assert "two failed racks of a ring are refused" in done.stderr
+    assert "rings of racks merge for PP 4 at one place" in done.stderr
     parts = {
         each["part"]: each["count"] for each in json.loads(run("check", file, "--json").stdout)
     }
@@ -171,6 +193,9 @@ def test_plan_shows_states_and_what_failures_cost(file) -> None:
     done = run("plan", file, "tp8-pp8-ep64", "--failed", "rack0", "--failed", "rack1")
     assert done.exit_code == 1
     assert "no setting joins rack1-node0.gpu0.p0 (TP)" in done.stdout
+    done = run("plan", file, "tp8-pp4-ep64", "--failed", "rack0-node3")
+    assert done.exit_code == 1
+    assert "tp8-pp4-ep64: refused, 256 fibers that the job needs cannot be joined" in done.stdout
     document = json.loads(run("plan", file, "tp4-pp4-ep16", "--json").stdout)[0]
     assert document["outcome"] == "as it is"
     assert document["states"]["TP-split-forward"] == {"1": 8 * 24 * 4}

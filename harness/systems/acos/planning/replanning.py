@@ -15,6 +15,7 @@ import numpy as np
 from lightrig.harness.systems.acos.planning.datacentre import (
     STAGES,
     DataCentre,
+    join_places,
     parities,
     rack_members,
 )
@@ -123,7 +124,7 @@ def replan(made: DataCentre, degrees: tuple[int, int, int], failures: Failures) 
     # §4.3 lets some implementations of pipelines have links between unequal ranks, rings none.
     shuffled = tuple(e.partition(":")[0] for e in errors if e.startswith("PP: shuffled"))
     if len(shuffled) < len(errors):
-        lost = _unequal(made, plan)
+        lost = _unmerged(made, plan) or _unequal(made, plan)
     around, apart = _expanders(made, plan, found.left, failures, dead)
     return Replanned(
         plan,
@@ -211,6 +212,29 @@ def _lost(
         bad = wanted & (broken | failed[:, None] | failed[ends])
         found += [Unjoined(topology, int(g), int(n)) for g, n in zip(*np.nonzero(bad), strict=True)]
     return tuple(found)
+
+
+def _unmerged(made: DataCentre, plan: HallPlan) -> tuple[Unjoined, ...]:
+    """Return the fibers between racks at which rings of DP should merge for a shorter pipeline.
+
+    Rings of two stages merge by 2x2 on regular links at one place, or one of two, between racks. A
+    link past a failed node or rack is another one and passes no 2x2, so that a failure at each of
+    the places leaves the rings parted; then the fibers at all places are returned.
+    """
+    if plan.pp == STAGES:
+        return ()
+    places, half = join_places(made.hall), STAGES // 2
+    merged = [
+        made.fabric.of(plan.states, f"DP-stages-{place}-forward").any(axis=(0, 2, 3))
+        for place in places
+    ]
+    parted = ~np.logical_or.reduce(merged)
+    rows = made.column[:, list(places)].reshape(2, half, len(places), -1)
+    racks = rows.transpose(0, 2, 1, 3).reshape(2, len(places), -1)[..., parted].reshape(-1)
+    active = active_gpus(made, plan)
+    gpus = [gpu for gpu in made.gpu[:, racks].reshape(-1).tolist() if active[gpu]]
+    lanes = made.dimension_lanes(1, "A")
+    return tuple(Unjoined("DP", gpu, n) for gpu in gpus for n in range(lanes.start, lanes.stop))
 
 
 def _unequal(made: DataCentre, plan: HallPlan) -> tuple[Unjoined, ...]:

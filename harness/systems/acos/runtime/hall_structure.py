@@ -17,7 +17,13 @@ from typing import Any
 import numpy as np
 
 from lightrig.harness.systems.acos.generator import switch_name
-from lightrig.harness.systems.acos.planning.datacentre import HALLS, DataCentre, Hall, build_hall
+from lightrig.harness.systems.acos.planning.datacentre import (
+    HALLS,
+    DataCentre,
+    Hall,
+    build_hall,
+    join_places,
+)
 from lightrig.harness.systems.acos.planning.datacentre_plans import configure_hall, hall_errors
 from lightrig.harness.systems.acos.planning.optics import Array, FabricError
 from lightrig.harness.systems.acos.planning.replanning import Failures, Replanned, Unjoined, replan
@@ -244,6 +250,12 @@ def _cannot(hall: Hall) -> Iterator[str]:
     else:
         yield "without backup nodes a failed node takes " + (
             "its rack with it" if hall.rack_backups else "the job with it"
+        )
+    if hall.node_backups or hall.rack_backups:
+        where = "at one place" if len(join_places(hall)) == 1 else "at either of two places"
+        yield (
+            f"rings of racks merge for PP 4 {where}, by 2x2 on regular links: a failed node or "
+            "rack at each of them is refused"
         )
     if hall.further:
         sizes = " x ".join(map(str, (hall.ring, *hall.further)))
