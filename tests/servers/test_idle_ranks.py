@@ -85,21 +85,21 @@ def test_a_host_is_slow_where_one_wake_up_in_twenty_is_late(late: float, slow: b
 
 
 @pytest.mark.parametrize(
-    ("waited", "others", "slow"),
+    ("waited", "foreign", "slow"),
     [(0.42, 1.6, True), (0.42, 0.3, False), (0.05, 1.6, False), (None, 1.6, False)],
     ids=["crowded", "ranks-share", "processors-left", "not-counted"],
 )
 def test_a_host_is_slow_where_ranks_wait_for_others(
-    waited: float | None, others: float, slow: bool
+    waited: float | None, foreign: float, slow: bool
 ) -> None:
     """Sleepers are woken in time there; a host of two processors."""
-    host = HostLateness("lab7", False, ("a",), 300, 0, 0, MS, 0.0, 2, others, waited)
+    host = HostLateness("lab7", False, ("a",), 300, 0, 0, MS, 0.0, 2, foreign, waited)
     assert host.slow == slow
     assert str(host).startswith(f"a {'was the slow part' if slow else 'was on time'}: ")
     if waited == 0.42:
         assert (
             "for 42% of the time in which they could run, the ranks waited for a processor, and "
-            f"other programs used {others:.1f} of its 2; it woke a rank"
+            f"other programs used {foreign:.1f} of its 2; it woke a rank"
         ) in str(host)
 
 

@@ -69,11 +69,11 @@ def test_programs_that_the_job_has_not_started_are_others(programs: list[Program
     assert use.look(roots, groups) is None
     mine.begin()
     other.begin()
-    (ran, _), (others, _) = mine.end(), other.end()
+    (ran, _), (foreign, _) = mine.end(), other.end()
     found = use.look(roots, groups)
     assert found is not None
     assert found["job"] == pytest.approx(ran, abs=TICKS + 100 * MS)  # this process looks, too
-    assert found["busy"] - found["job"] > others - TICKS
+    assert found["busy"] - found["job"] > foreign - TICKS
     assert found["ran"] == pytest.approx(ran, abs=20 * MS)
 
 
