@@ -8,8 +8,12 @@ import pytest
 
 from lightrig.harness.jobs.measure.light_faults import FaultError
 from lightrig.harness.jobs.printed_numbers import Lines, compare
+from lightrig.harness.jobs.statistics.means import MeanEstimate
 from lightrig.harness.jobs.training import RESULTS
-from lightrig.harness.systems.opus.measurements.training_failures import failure_costs
+from lightrig.harness.systems.opus.measurements.training_failures import (
+    FailureCost,
+    failure_costs,
+)
 from lightrig.harness.systems.opus.runtime.link_watch import LinkLostError, LostLink
 from lightrig.harness.systems.opus.runtime.restarts import Failure
 from lightrig.harness.systems.opus.runtime.training import Attempt
@@ -199,3 +203,14 @@ def test_faults_are_read(text: str, fault: TrainingFault) -> None:
 def test_texts_that_are_no_fault_are_refused(text: str, says: str) -> None:
     with pytest.raises(FaultError, match=says):
         parse_training_fault(text, load("testbeds/rails4.yaml"))
+
+
+def test_a_rail_that_was_left_and_what_a_step_takes_since_are_said() -> None:
+    before, since = MeanEstimate(2e8, 1.8e8, 2.2e8, 3), MeanEstimate(4e8, 3.5e8, 4.5e8, 7)
+    parts = {"until it is noticed": Span(2, 3)}
+    cost = FailureCost("lost", "the fault", 5, 0, parts, None, ((0, 1),), before, since)
+    *_, rerouted, steps = cost.lines()
+    assert "the traffic of rail 0 moved to the links of rail 1, a ring" in rerouted
+    assert steps.split() == f"a step took {before} before, {since} since".split()
+    *_, last = FailureCost("lost", "the fault", 5, 0, parts).lines()
+    assert "step took" not in last
