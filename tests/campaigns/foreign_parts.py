@@ -67,7 +67,10 @@ def read(path: Path) -> list[tuple[str, int, int]]:
 
 
 def own_parts(ranks: Sequence[Sequence[tuple[str, int, int]]], steps: int) -> dict[str, float]:
-    """Return the mean of a step and of two of its parts over ranks and the last steps, in ns."""
+    """Return the mean of a step and of two of its parts over ranks and the last steps, in ns.
+
+    Nothing where a rank noted fewer ends of steps.
+    """
     came: defaultdict[str, int] = defaultdict(int)
     for rank in ranks:
         for name, begun, _ in rank:
@@ -77,6 +80,8 @@ def own_parts(ranks: Sequence[Sequence[tuple[str, int, int]]], steps: int) -> di
         done = [each for each in rank if each[0] != "step"]
         marks = [at for name, at, _ in rank if name == "step"]
         ends = [max((e for _, b, e in done if b < mark), default=mark) for mark in marks]
+        if len(ends) <= steps:
+            return {}
         first, last = ends[-1 - steps], ends[-1]
         within = [(name, b, e) for name, b, e in done if first < e <= last]
         lengths.append((last - first) / steps)
@@ -92,6 +97,8 @@ def verdict(run: dict[str, Any], stamped: bool) -> list[str]:
         return [f"status {run['status']}, no step, or no number"]
     step, shares, own = run["step"]["value"], run["shares"], run["own"]
     values = {name: share["value"] for name, share in shares.items()}
+    if not own:
+        return ["its own stamps have fewer steps"]
     wrong = []
     if abs(sum(values.values()) - step) > SUM * step:
         wrong.append("parts do not add up")
