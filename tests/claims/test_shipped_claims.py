@@ -23,7 +23,7 @@ DIFFERENCES = {
     "acos": {
         *("m27", "m28", "c058-count", "c061", "c063-count", "c064-count", "c068", "c070"),
         *("c071-fabric", "c072-fabric", "c084-64", "c085", "c100", "c122"),
-        *(f"c{number}" for number in range(126, 138) if number != 128),
+        *(f"c{number}" for number in range(126, 138) if number not in {127, 128}),
         *("c126-fitted", "c128-fitted"),
     },
     "opus": {
@@ -32,7 +32,10 @@ DIFFERENCES = {
         *("overhead-gb200", "overhead-gb200-2048", "overhead-h200-one-shot"),
         *("overhead-anywhere", "overhead-100ms"),
     },
-    "mixnet": {"dual-nic-failure", "comparable-qwen", "cost-efficiency-100-8x7b"},
+    "mixnet": {
+        *("dual-nic-failure", "comparable-qwen", "cost-efficiency-100-8x7b"),
+        *("failure-gpu", "slow-switch", "scale-per-dollar", "fast-switch"),
+    },
     "infinitehbd": {
         *("faulty-nodes-p99", "half-faults", "node-faults-p99", "power-nvl-36x2"),
         *("cost-share-tpuv4", "cost-share-nvl-72", "lowest-power-per-bandwidth"),

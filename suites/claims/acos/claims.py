@@ -167,8 +167,8 @@ def _over_a_switch(sequence: int, seed: int) -> float:
 
 
 def _iteration(skew: float = 0.0) -> Computed:
-    """Return the seconds of Qwen-2's step, over five seeds of the expander and of the skew."""
-    found = [step_time("Qwen2-57B", 16_384, "selected", seed, skew) / 1e9 for seed in _SEEDS]
+    """Return the nanoseconds of Qwen-2's step, over five seeds of the expander and of the skew."""
+    found = [step_time("Qwen2-57B", 16_384, "selected", seed, skew) for seed in _SEEDS]
     traffic = "receivers are drawn, as exp(0.3 x)" if skew else "traffic is even"
     return over_draws(found, f"simulated by the rules of MLSynth, on five expanders; {traffic}")
 
@@ -365,7 +365,7 @@ NUMBERS: Mapping[str, Callable[[], Computed]] = {
     "c135": lambda: _iteration(skew=0.3),
     "c136": _iteration,
     "c137": lambda: exactly(
-        with_tax("Qwen2-57B", 16_384, 1.0).value * step_time("Qwen2-57B", 16_384, "packet") / 1e9,
+        with_tax("Qwen2-57B", 16_384, 1.0).value * step_time("Qwen2-57B", 16_384, "packet"),
         "simulated by the rules of MLSynth",
     ),
     "m27": _merges_of_double_offsets,

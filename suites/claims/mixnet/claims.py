@@ -20,6 +20,7 @@ from lightrig.suites.claims.mixnet.gating import Gating
 from lightrig.suites.claims.mixnet.link_counts import plan_links_as_printed
 from lightrig.suites.claims.mixnet.prediction import top_k_accuracy
 from lightrig.suites.claims.mixnet.released import ITERATION_TIMES
+from lightrig.suites.claims.mixnet.simulated_claims import SIMULATED
 from lightrig.testbeds import Testbed, load
 
 Network: TypeAlias = Literal["topoopt", "fat_tree", "rail_optimized"]
@@ -238,6 +239,7 @@ def _ports(kind: str) -> Computed:
 
 
 COMPUTED: Mapping[str, Callable[[], Computed]] = {
+    **SIMULATED,
     "circuits": _circuits,
     "servers-two": lambda: _servers(2),
     "servers-six": lambda: _servers(6),
