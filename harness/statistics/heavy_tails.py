@@ -34,6 +34,9 @@ Far out the probability of a night depends on a power of its distance: with four
 where there are three, what is seen at 75 scales is held for ten times as rare as it is.
 """
 
+_IN_COMMON = 2.0
+"""By how much more than by chance medians of nights scatter where series have much in common."""
+
 _STEPS = 15
 
 
@@ -43,10 +46,12 @@ def degrees_of_tails(series: Sequence[Samples]) -> float:
     Infinity if they are normal. series: levels of the nights of each series of a family, in one
     unit.
 
-    Each series has its own median and its own scale, of which the most likely one is taken for
-    each distribution (Lange, Little and Taylor, J. Am. Stat. Assoc. 84 (1989) 881).
+    What all of them did in a night, such as the light of one source, is one draw and not one a
+    series: it is taken away, or it decides alone. Each series has its own scale, of which the most
+    likely one is taken for each distribution (Lange, Little and Taylor, J. Am. Stat. Assoc. 84
+    (1989) 881).
     """
-    centred = [each - np.median(each) for each in series if each.size >= FEWEST_NIGHTS]
+    centred = _each_alone([each for each in series if each.size >= FEWEST_NIGHTS])
     scaled = [each / np.sqrt(np.mean(each**2)) for each in centred if each.any()]
     if len(scaled) < 2 * TRIMMED + FEWEST:
         return math.inf
@@ -58,6 +63,28 @@ def degrees_of_tails(series: Sequence[Samples]) -> float:
     if gains.max() <= _GAIN:
         return math.inf
     return float(_DEGREES[gains > gains.max() - _NOT_EXCLUDED].min())
+
+
+def _each_alone(series: Sequence[Samples]) -> list[Samples]:
+    """Return series around their medians, without what those of the same nights have in common."""
+    centred = [each - np.median(each) for each in series]
+    found = list(centred)
+    for size in {each.size for each in centred}:
+        alike = [at for at, each in enumerate(centred) if each.size == size]
+        if len(alike) < 2 * TRIMMED + FEWEST:
+            continue
+        whole = np.array([centred[at] for at in alike])
+        usual = np.median(np.abs(whole), axis=1)
+        in_scale = whole[usual > 0] / usual[usual > 0, None]
+        if not in_scale.size:
+            continue
+        # Of series that have nothing in common this would add the scatter of others to the least.
+        # The median of k has about 1.25 / sqrt(k) of the deviation of one.
+        by_chance = 1.25 / math.sqrt(len(in_scale))
+        if np.median(np.abs(np.median(in_scale, axis=0))) > _IN_COMMON * by_chance:
+            for at, each in zip(alike, whole - np.median(whole, axis=0), strict=True):
+                found[at] = each
+    return found
 
 
 def _gains(squares: Samples, counts: npt.NDArray[np.int_]) -> Samples:

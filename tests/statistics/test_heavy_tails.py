@@ -25,6 +25,15 @@ def test_normal_nights_are_normal_and_heavy_ones_are_not(seed):
     assert degrees_of_tails(levels(seed, 2.5, ports=40)) < 5
 
 
+@pytest.mark.parametrize("df", [None, 2.5])
+def test_what_all_series_did_in_a_night_tells_nothing_of_each(df):
+    """Nights alternate between two levels, which no heavy tail does, and one lies far out."""
+    common = 3.0 * (-1) ** np.arange(NIGHTS)
+    common[7] += 90
+    found = degrees_of_tails([each + common for each in levels(6, df, ports=40)])
+    assert found == math.inf if df is None else found < 5
+
+
 def test_parts_that_failed_are_no_heavy_tails():
     """Three ports that were bad for a night or two; the rest of the family scatters normally."""
     family = levels(11, None)
