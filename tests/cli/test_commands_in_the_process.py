@@ -13,6 +13,7 @@ from bench.served_lab import describe
 from typer.testing import CliRunner
 
 from lightrig.harness import signals
+from lightrig.harness.cli import main
 from lightrig.harness.cli.app import application
 from lightrig.testbeds import LightrigError
 
@@ -409,3 +410,30 @@ def test_degrees_are_read(text: str, degrees: dict[str, int] | None) -> None:
     with pytest.raises(typer.Exit) as ended:
         command.parallel_degrees(text)
     assert ended.value.exit_code == 2
+
+
+# ------------------------------------------------------------------------------- limits
+
+
+@pytest.mark.parametrize(
+    ("error", "sentence"),
+    [
+        (BlockingIOError(11, "Resource temporarily unavailable"), "starts no more processes"),
+        (RuntimeError("can't start new thread"), "starts no more threads"),
+        (MemoryError(), "has no more memory"),
+    ],
+)
+def test_what_the_machine_refuses_is_a_sentence(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    error: Exception,
+    sentence: str,
+) -> None:
+    def command(**_: object) -> None:
+        raise error
+
+    monkeypatch.setattr("lightrig.harness.cli.app.application", lambda _name: command)
+    with pytest.raises(SystemExit) as ended:
+        main(["doctor", "lab.yaml"])
+    assert ended.value.code == 3
+    assert f"lightrig doctor: the machine {sentence} for this account" in capsys.readouterr().err
