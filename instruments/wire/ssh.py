@@ -17,7 +17,7 @@ from lightrig.instruments.wire.shell import (
     LineSplitter,
     end_of_stderr,
 )
-from lightrig.instruments.wire.ssh_connection import SshConnection, SshLogin
+from lightrig.instruments.wire.ssh_connection import ENDED, SshConnection, SshLogin
 from lightrig.testbeds.parts import SshTimeouts
 
 __all__ = ["SshChannel", "SshLogin", "SshShell"]
@@ -95,7 +95,7 @@ class SshShell:
             flight = self._clock.flight((connection.ends, channel.get_id()))
             flight.sent(len(text))
             channel.exec_command(text)
-        except (paramiko.SSHException, EOFError, OSError) as error:
+        except ENDED as error:
             # A quick program may have ended before the host confirmed that it was started.
             if channel is None or flight is None or not _has_ended(channel):
                 if flight is not None:
@@ -131,7 +131,7 @@ class SshShell:
         transport = self._connection.transport
         try:
             port: int = transport.request_port_forward("127.0.0.1", 0, self._accept)
-        except (paramiko.SSHException, EOFError, OSError) as error:
+        except ENDED as error:
             raise self._unreachable(
                 f"forwards no port: {error}", "is AllowTcpForwarding on in its sshd_config?"
             ) from error

@@ -6,6 +6,7 @@ import os
 import shlex
 import signal
 import socket
+import struct
 import subprocess
 import threading
 from collections.abc import Hashable, Sequence
@@ -36,6 +37,12 @@ _MOST_JUMPS = 10
 
 # How paramiko words it, with the exception of a refusal (auth_handler.py, wait_for_response).
 _TIMEOUT, _SHUT_DOWN = "Authentication timeout", "transport shut down"
+
+ENDED = (paramiko.SSHException, EOFError, OSError, ValueError, LookupError, TypeError, struct.error)
+"""What paramiko raises of a connection that ends: also whatever ended its thread, as it is.
+
+A server that sends what is no text, no key or no packet ends it by an error of Python's.
+"""
 
 _END_SECONDS = 5.0
 _LAST_STDERR_SECONDS = 1.0
@@ -174,7 +181,7 @@ class SshConnection:
             channel = transport.open_channel(
                 "direct-tcpip", (settings.host, settings.port), ("127.0.0.1", 0), timeout=timeout
             )
-        except (paramiko.SSHException, EOFError, OSError) as error:
+        except ENDED as error:
             raise UnreachableError(
                 self._instrument,
                 f"did not answer at {where} through {via.host}:{via.port}: {error or 'it hung up'}",
@@ -221,7 +228,7 @@ class _Attempt:
         error: Exception | None = None
         try:
             transport.start_client(timeout=banner + login)
-        except (paramiko.SSHException, EOFError, OSError) as raised:
+        except ENDED as raised:
             error = raised
         took = (self.clock.now() - start) / 1e9
         if not transport.remote_version:
@@ -269,7 +276,7 @@ class _Attempt:
             raise self.unreachable(
                 f"{refused} the login at {self.where}: {error}", f"`{self.by_hand}` by hand"
             ) from error
-        except (paramiko.SSHException, EOFError, OSError) as error:
+        except ENDED as error:
             raise self.unreachable(
                 f"could not be logged into at {self.where}: {error or 'it hung up'}",
                 f"`{self.by_hand}` by hand",
@@ -287,7 +294,7 @@ class _Attempt:
                     if not transport.auth_publickey(settings.user, key):
                         return
                     error = paramiko.AuthenticationException("it asks for more than a key")
-                except (paramiko.SSHException, EOFError, OSError) as refused:
+                except ENDED as refused:
                     error = refused
                 offered += 1
                 if not transport.is_active():
