@@ -19,6 +19,7 @@ CAMPAIGNS = {
     "kills": "KILLS (1000)",
     "night_kills": "NIGHT_KILLS (60), NIGHT_KILLS_TESTBED (rings4); needs the extra dask",
     "process_kills": "PROCESS_KILLS (30) of each process, PROCESS_KILLS_LANES (2)",
+    "command_kills": "COMMAND_KILLS (30) of COMMAND_KILLS_OF (a,b); namespaces, so root",
     "lease_races": "RACES (1000), RACE_KINDS; a second account and namespaces only as root",
     "faulty_suites": "FAULTY_RUNS (500), FAULTY_LANES (4); every 20th needs namespaces",
     "fault_plans": "FAULT_PLANS (500)",
@@ -48,6 +49,9 @@ CAMPAIGNS = {
     "planted_soaks": "SOAK_MINUTES (30), SOAK_FLAPS (20), SOAK_KILLS (2); needs namespaces (root)",
     "bench_sequences": "BENCH_SEQUENCES (200), BENCH_STEPS (8); a second account only as root",
     "connection_flood": "FLOOD_SECONDS (120), FLOOD_CONNECTIONS (10000), FLOOD_REOPENED (1000)",
+    "attack_variants": "VARIATIONS_SECONDS (20) of each, VARIATIONS_CONNECTIONS (1200)",
+    "tls_flood": "TLS_FLOOD_SECONDS (120), _CONNECTIONS (10000), _REOPENED (100); needs root",
+    "hostile_replies": "HOSTILE_REPLIES (10000) of each of HOSTILE_WIRES (a,b), HOSTILE_SEED (1)",
     "shared_trunk": "TRUNK_RUNS (20), TRUNK_SEED (1); needs namespaces, tc and nsenter, so root",
     "disturbances": "DISTURBANCES (1000), DISTURBANCES_SEED (1); needs namespaces, so root",
 }

@@ -24,7 +24,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -52,8 +52,18 @@ LEAST_SHARE = 0.9
 TURNS, REQUESTS = 7, 400
 
 
-def attack(port: int, count: int, reopened: int, seconds: float) -> int:
-    """Hold `count` connections, and open closed ones again; return how many were opened."""
+def attack(
+    service: tuple[str, int],
+    network: str,
+    sent: Sequence[bytes],
+    count: int,
+    reopened: int,
+    seconds: float,
+) -> int:
+    """Hold `count` connections, and open closed ones again; return how many were opened.
+
+    They come from ten addresses of a network, such as "127.0.0", and say one of `sent` each.
+    """
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, count + 200), hard))
     chance, ready = random.Random(1), selectors.EpollSelector()
@@ -64,10 +74,10 @@ def attack(port: int, count: int, reopened: int, seconds: float) -> int:
         for _ in range(min(due, 200)):
             made = socket.socket()
             made.setblocking(False)
-            made.bind((f"127.0.0.{2 + opened % 10}", 0))
+            made.bind((f"{network}.{2 + opened % 10}", 0))
             with contextlib.suppress(BlockingIOError):
-                made.connect(("127.0.0.1", port))
-            ready.register(made, selectors.EVENT_WRITE | selectors.EVENT_READ, chance.choice(SENT))
+                made.connect(service)
+            ready.register(made, selectors.EVENT_WRITE | selectors.EVENT_READ, chance.choice(sent))
             opened, taken = opened + 1, taken + 1
         for key, _ in ready.select(0.01):
             made = key.fileobj
@@ -108,21 +118,25 @@ def service(folder: Path) -> Iterator[tuple[int, int, dict[str, str]]]:
         assert process.returncode == 0, process.returncode
 
 
-def ask(
+def ask(client: httpx.Client, url: str, over: threading.Event, took: list[float]) -> None:
+    """Ask again and again; a request that failed took for ever."""
+    while not over.wait(0.02):
+        began = time.monotonic()
+        try:
+            found = client.get(url)
+            ok = found.is_success and not found.json()["silent"]
+        except httpx.HTTPError:
+            ok = False
+        took.append(time.monotonic() - began if ok else float("inf"))
+
+
+def ask_from(
     address: str, port: int, headers: dict[str, str], over: threading.Event, took: list[float]
 ) -> None:
-    """Ask again and again from an address; a request that failed took for ever."""
+    """Ask again and again from an address."""
     transport = httpx.HTTPTransport(local_address=address)
-    url = f"http://127.0.0.1:{port}/v1/status"
     with httpx.Client(transport=transport, headers=headers, timeout=30, trust_env=False) as client:
-        while not over.wait(0.02):
-            began = time.monotonic()
-            try:
-                found = client.get(url)
-                ok = found.is_success and not found.json()["silent"]
-            except httpx.HTTPError:
-                ok = False
-            took.append(time.monotonic() - began if ok else float("inf"))
+        ask(client, f"http://127.0.0.1:{port}/v1/status", over, took)
 
 
 def p99(took: list[float]) -> float:
@@ -134,7 +148,7 @@ def flooded(count: int, reopened: int, seconds: float) -> bool:
         over = threading.Event()
         times_of: dict[str, list[float]] = {ATTACKED: [], ELSEWHERE: []}
         clients = [
-            threading.Thread(target=ask, args=(address, port, headers, over, took))
+            threading.Thread(target=ask_from, args=(address, port, headers, over, took))
             for address, took in times_of.items()
         ]
         command = [sys.executable, "-m", __name__, *map(str, (port, count, reopened, seconds))]
@@ -230,4 +244,6 @@ def main() -> bool:
 
 
 if __name__ == "__main__":
-    print(attack(int(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), float(sys.argv[4])))
+    port, number, again, lasting = sys.argv[1:5]
+    at = "127.0.0.1", int(port)
+    print(attack(at, "127.0.0", SENT, int(number), int(again), float(lasting)))
