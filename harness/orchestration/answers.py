@@ -74,6 +74,9 @@ class FabricStatus(_Answer):
     settled: bool
     doubt: str | None
     faulty: dict[str, str] = Field(description="reasons by node")
+    dark_ports: dict[str, str] = Field(
+        description="nodes with light at some monitored ports and none at others"
+    )
     silent: dict[str, str] = Field(description="reasons by switch")
     drained: list[str]
     agents: dict[str, Agent]

@@ -55,6 +55,8 @@ Circuits: TypeAlias = Mapping[str, frozenset[Circuit]]
 _CIRCUITS_OF = operator.attrgetter("circuits")
 _REPORT_NS = 60_000_000_000
 """What keeps the loop from its work is reported once in this time."""
+_MOST_PORTS = 4
+"""Dark ports of a node that are listed."""
 
 
 class Orchestrator:
@@ -110,6 +112,7 @@ class Orchestrator:
         self._light = Health(all_nodes, dict(self.wanted.dark))
         self._link_light, self._look = LinkLight(), Look()
         self._monitored: set[str] = set()
+        self._dark_ports: dict[str, str] = {}
         self._links_by_job: dict[str, tuple[Job, list[Link]]] = {}
         self._last_heard: dict[str, int] = {}
         self.alive, self.ended = True, ""
@@ -348,6 +351,13 @@ class Orchestrator:
             node: f"no light at {len(ports)} ports, such as {ports[0]}"
             for node, ports in dark.items()
             if node not in lit
+        }
+        self._dark_ports = {
+            node: f"no light at {', '.join(ports[:_MOST_PORTS])}"
+            + (f" and {len(ports) - _MOST_PORTS} more" if len(ports) > _MOST_PORTS else "")
+            + ", and light at others: a fiber is broken, or not where the file has it"
+            for node, ports in sorted(dark.items())
+            if node in lit
         }
         self._monitored = dark.keys() | lit
         if isinstance(self._switches, SeesCarriers):
@@ -695,6 +705,7 @@ class Orchestrator:
             "settled": not (late or self._missing - failed or self._refused or self._has_room()),
             "doubt": self._doubt,
             "faulty": self.wanted.unusable(self.layout),
+            "dark_ports": self._dark_ports,
             "silent": dict(self.wanted.silent),
             "drained": sorted(self.wanted.drained),
             "agents": {

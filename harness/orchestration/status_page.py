@@ -91,6 +91,7 @@ def _nodes(running: Orchestrator, status: Mapping[str, Any]) -> list[dict[str, A
             state = "drained"
         if why:
             state = "failed"
+        why = why or status["dark_ports"].get(node, "")
         found.append(
             {"name": node, "state": state, "job": job, "group": group, "rank": rank, "why": why}
         )

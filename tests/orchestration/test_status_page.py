@@ -3,11 +3,13 @@
 import html
 import re
 import threading
+from collections.abc import Collection
 from pathlib import Path
 
 from lightrig.harness.orchestration.health import MISSES
 from lightrig.harness.orchestration.orchestrator import Orchestrator
 from lightrig.harness.orchestration.status_page import PageWriter, status_page
+from lightrig.harness.orchestration.switch_sessions import Outcomes, Reading
 from lightrig.harness.systems.railx.generator import render
 from lightrig.harness.systems.railx.runtime.layout import GridLayout
 from lightrig.testbeds import load
@@ -20,6 +22,23 @@ def grid(folder: Path) -> tuple[Orchestrator, Switchroom]:
     service = Orchestrator(room.testbed, GridLayout(room.testbed), room, folder / "s.json")
     service.start()
     return service, room
+
+
+class Elsewhere(Switchroom):
+    """Switches of which one sees light beside the port where the file has its fiber."""
+
+    port = ("xocs0-0", 1)
+    works = False
+
+    def probe(self, names: Collection[str]) -> Outcomes:
+        found = {**super().probe(names)}
+        switch, port = self.port
+        reading = found[switch]
+        if not self.works and isinstance(reading, Reading):
+            assert port in reading.lit
+            lit, dark = reading.lit - {port} | {999}, reading.dark | {port}
+            found[switch] = Reading(reading.circuits, lit, dark)
+        return found
 
 
 def submit(service: Orchestrator, job: str, columns: int, rows: int) -> None:
@@ -75,3 +94,34 @@ def test_a_page_is_written_anew_when_the_status_changes(tmp_path: Path) -> None:
     writer.close()
     assert "The service has ended." in file.read_text()
     assert [each.name for each in tmp_path.iterdir() if each.name.endswith(".tmp")] == []
+
+
+def test_light_that_contradicts_the_file_is_named(tmp_path: Path) -> None:
+    (tmp_path / "grid.yaml").write_text(render(4, 2))
+    room = Elsewhere(load(tmp_path / "grid.yaml"), "ingress")
+    service = Orchestrator(room.testbed, GridLayout(room.testbed), room, tmp_path / "s.json")
+    service.start()
+    submit(service, "wide", 4, 2)
+    for _ in range(MISSES):
+        service.step()
+    switch, port = room.port
+    (node,) = [
+        fiber.source.owner
+        for fiber in room.testbed.fibers
+        if (fiber.sink.owner, fiber.sink.name) == (switch, str(port))
+    ]
+    status = service.status()
+    assert status["faulty"] == {}  # its other ports have light, and the job goes on
+    assert status["jobs"]["wide"]["ready"]
+    assert list(status["dark_ports"]) == [node]
+    assert f"no light at {switch} port {port}, and light at others" in status["dark_ports"][node]
+    (row,) = rows(status_page(service, "grid.yaml"), having=f"{node} in a job")
+    assert f"no light at {switch} port {port}" in row
+    room.works = True
+    service.step()
+    assert service.status()["dark_ports"] == {}
+    room.unlit = {node}  # without any light it has failed
+    for _ in range(MISSES):
+        service.step()
+    assert service.status()["dark_ports"] == {}
+    assert node in service.status()["faulty"]
