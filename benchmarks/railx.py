@@ -5,7 +5,7 @@ checked in 20 s, a job on all of it planned, and planned anew around a failed no
 Algorithm 2 equals brute force
 on 10,000 random grids. All-to-all on 2D-HyperX of 1,296 chips (m=4, n=2) for k = 1, 2 and 4, with
 10,000 cycles after 5,000, credits that come back at once and credits that take as long as flits;
-with numba some minutes, without an hour.
+with numba some minutes, without an hour. Beside it HammingMesh and tori of 1,296 chips.
 """
 
 import io
@@ -34,6 +34,7 @@ from lightrig.harness.systems.railx.planning.topologies import hyperx, torus
 from lightrig.harness.systems.railx.runtime.layout import GridLayout
 from lightrig.harness.systems.railx.runtime.structure import GridStructure
 from lightrig.harness.vocabulary import InstalledNames
+from lightrig.suites.claims.railx.compared_networks import COMPARED, uniform_bound
 from lightrig.suites.claims.railx.deadlock import routes_free_of_deadlock
 from lightrig.suites.claims.railx.flit_network import railx_network
 from lightrig.suites.claims.railx.flits import Load, Point, run, stored_points
@@ -51,6 +52,7 @@ def main() -> None:
     jobs()
     routing()
     flits()
+    compared()
 
 
 def plan() -> None:
@@ -161,6 +163,21 @@ def flits() -> None:
             f"{'as stored' if same else 'NOT as stored'}",
             flush=True,
         )
+
+
+def compared() -> None:
+    """Print HammingMesh and tori of as many chips with as many ports, in sizes chosen here."""
+    for name, make in COMPARED.items():
+        network = make()
+        bound = uniform_bound(network)
+        for rate in (0.2, 0.4, 0.6, 0.8, 1.0):
+            found = run(network, Load(rate, credit_delay=False))
+            print(
+                f"  {name}: credits at once, offered {found.offered:.3f} of at most {bound:.3f}: "
+                f"{found.throughput:.3f} ({found.lower:.3f} to {found.upper:.3f}) flits a cycle "
+                f"and chip, {found.latency:.0f} cycles, {found.packets:,} packets",
+                flush=True,
+            )
 
 
 def store(path: Path) -> None:

@@ -2,7 +2,8 @@
 
 Routing is free of deadlock if no cycle of channels exists in which a packet that occupies one may
 wait for the next (Dally and Towles, 2004). The graphs here are of `Routes` tables, of a mesh under
-turn rules, of a torus, and of non-minimal routes that raise the channel (RailX, section 4.1).
+turn rules, of a torus, and of non-minimal routes that raise the channel (RailX, section 4.1), those
+that the flit simulator chooses on the way among them.
 """
 
 from __future__ import annotations
@@ -14,7 +15,11 @@ from typing import Literal, NamedTuple, TypeAlias
 import networkx as nx
 
 from lightrig.harness.systems.railx.planning.physical import Dimension, RailxError
+from lightrig.suites.claims.railx.flit_network import FlitNetwork
 from lightrig.suites.claims.railx.minimal_routing import Routes
+
+Channel: TypeAlias = tuple[int, int, int]
+"""A chip, its port and the virtual channel."""
 
 MeshRule: TypeAlias = Literal["dimension-order", "north-last", "any"]
 _STEPS = {"east": (1, 0), "west": (-1, 0), "south": (0, 1), "north": (0, -1)}
@@ -30,6 +35,57 @@ def free_of_deadlock(dependencies: Iterable[Sequence[object]]) -> bool:
 def routes_free_of_deadlock(routes: Routes) -> bool:
     """Whether all paths of `routes` together are free of deadlock."""
     return free_of_deadlock(routes.dependencies().tolist())
+
+
+def adaptive_dependencies(network: FlitNetwork) -> list[tuple[Channel, Channel]]:
+    """Return what waits for what where nodes' exits are chosen on the way, whichever are chosen.
+
+    A channel is a chip, its port and the virtual channel. Raises `RailxError` for a network without
+    such choices.
+    """
+    if network.adaptive is None:
+        raise RailxError("routes of this network are tables: see `compared_networks.dependencies`")
+    place, ports = network.adaptive.place, network.peers.shape[1]
+    found: dict[tuple[Channel, Channel], None] = {}
+    for sink in range(network.chips):
+        seen: set[tuple[int, int, int, Channel | None]] = set()
+        # Chip, channel, chosen exit (-1: none yet), and the channel that a packet has.
+        edge: list[tuple[int, int, int, Channel | None]] = [
+            (chip, 0, -1, None) for chip in range(network.chips)
+        ]
+        while edge:
+            state = edge.pop()
+            chip, channel, leave, before = state
+            if chip == sink or state in seen:
+                continue
+            seen.add(state)
+            within = bool((place[chip] == place[sink]).all())
+            if not within and leave < 0:
+                choices = _exits(network, chip, channel, sink)
+                edge += [(chip, channel, choice, before) for choice in choices]
+                continue
+            if not within and leave // ports == chip:
+                port, following, leave = leave % ports, channel + 1, -1
+            else:
+                port, following = network.port[chip, sink if within else leave // ports], channel
+            now = chip, int(port), following
+            if before is not None:
+                found[before, now] = None
+            edge.append((int(network.peers[chip, port]), following, leave, now))
+    return list(found)
+
+
+def _exits(network: FlitNetwork, chip: int, channel: int, sink: int) -> Iterable[int]:
+    """Yield the exits that a packet which has entered a node may choose, detours among them."""
+    assert network.adaptive is not None
+    (column, row), (to_column, to_row) = network.adaptive.place[[chip, sink]].tolist()
+    for line, leave in enumerate(network.adaptive.exits[chip].tolist()):
+        along_x = line < network.adaptive.columns
+        after = (line, row) if along_x else (column, line - network.adaptive.columns)
+        wrong = column != to_column if along_x else row != to_row
+        left = (after[0] != to_column) + (after[1] != to_row)
+        if leave >= 0 and wrong and channel + 1 + left < network.channels:
+            yield leave
 
 
 def mesh_dependencies(side: int, rule: MeshRule) -> list[tuple[object, object]]:

@@ -1,15 +1,16 @@
 """Cycle simulation of packets in a network of chips: throughput and latency under load.
 
 Modelled: virtual cut-through with credits, input buffers of 16 flits for each link and virtual
-channel, packets of four flits, links of k flits a cycle with 1 or 10 cycles of delay, deterministic
-table routing (RailX, section 6.1.2, table 5; Algorithm 1). A packet takes a link whole: it starts
-when the next buffer has room for all of it and its last flit will have come in time.
+channel, packets of four flits, links of k flits a cycle with 1 or 10 cycles of delay (RailX,
+section 6.1.2, table 5), routes by tables (Algorithm 1) or chosen on the way (`adaptive_network`). A
+packet takes a link whole: it starts when the next buffer has room for all of it and its last flit
+will have come in time.
 
 Left out, as the paper's text is silent on it or omits it: router pipelines (an ideal router
 forwards in the cycle of arrival), switch allocation beyond one grant a link and cycle (every
 virtual channel of an input can send at once, round robin at each link), flits of several packets
-interleaved on one link, adaptive and non-minimal routes, protocols above packets. A chip's source
-queue is divided over injectors, so that a waiting packet blocks few others; the sink takes all.
+interleaved on one link, protocols above packets. A chip's source queue is divided over injectors,
+so that a waiting packet blocks few others; the sink takes all.
 
 `run` gives the same result to the last packet with numpy as with numba, which is some ten times
 faster and optional (`pip install lightrig[flits]`).
@@ -29,7 +30,12 @@ import scipy
 
 from lightrig.harness.systems.railx.planning.physical import RailxError
 from lightrig.suites.claims.railx.compiling import compiled
-from lightrig.suites.claims.railx.flit_network import PACKET_FLITS, FlitNetwork, Int64s
+from lightrig.suites.claims.railx.flit_network import (
+    PACKET_FLITS,
+    Adaptive,
+    FlitNetwork,
+    Int64s,
+)
 from lightrig.suites.claims.railx.flit_steps import (
     NEVER,
     State,
@@ -119,8 +125,13 @@ def stored_points() -> list[Point]:
     ]
 
 
-def run(network: FlitNetwork, load: Load, engine: Engine = "auto") -> Outcome:
-    """Simulate `load` on `network`; `engine` changes the time it takes, never the result."""
+def run(
+    network: FlitNetwork, load: Load, engine: Engine = "auto", to: Int64s | None = None
+) -> Outcome:
+    """Simulate `load` on `network`; `engine` changes the time it takes, never the result.
+
+    to: the chip to which each chip sends; None: to any other one at random.
+    """
     if not 0 <= load.rate <= PACKET_FLITS or load.cycles % load.batches:
         raise RailxError(
             f"found rate {load.rate} and {load.cycles} cycles in {load.batches} batches; expected "
@@ -134,7 +145,9 @@ def run(network: FlitNetwork, load: Load, engine: Engine = "auto") -> Outcome:
     generated = 0
     for begin in range(0, total, _CHUNK):
         end = min(begin + _CHUNK, total)
-        cycles, sources, sinks = _arrivals(draw, network.chips, load.rate, begin, end)
+        cycles, sources, sinks = _arrivals(draw, network.senders, load.rate, begin, end)
+        if to is not None:
+            sinks = to[sources]
         generated += int((cycles >= load.warm_up).sum())
         advance(state, begin, end, cycles, sources, sinks, load.warm_up, batch)
     return _outcome(network, load, state, generated)
@@ -176,6 +189,9 @@ def _empty(network: FlitNetwork, load: Load) -> State:
     rings = (
         np.full(links, -1) if network.rings is None else network.rings.ravel()[network.link_port]
     )
+    adaptive = network.adaptive or Adaptive(
+        np.zeros((1, 2), dtype=np.int64), np.zeros((1, 0), dtype=np.int64), 0
+    )
     horizon = int((periods + delays).max()) + 2
     at = np.concatenate([np.repeat(peers, channels), np.repeat(np.arange(chips), load.injectors)])
     period_in = np.concatenate(
@@ -185,6 +201,7 @@ def _empty(network: FlitNetwork, load: Load) -> State:
         sink=np.zeros((buffers, depth), dtype=np.int64),
         born=np.zeros((buffers, depth), dtype=np.int64),
         tail=np.zeros((buffers, depth), dtype=np.int64),
+        exit=np.full((buffers, depth), -1),
         front=np.zeros(buffers, dtype=np.int64),
         occupied=np.zeros(buffers, dtype=np.int64),
         ready=np.full(buffers, NEVER),
@@ -195,6 +212,9 @@ def _empty(network: FlitNetwork, load: Load) -> State:
         busy=np.zeros(links, dtype=np.int64),
         last=np.zeros(links, dtype=np.int64),
         at=at,
+        enters=np.concatenate(
+            [np.repeat(network.enters, channels), np.ones(chips * load.injectors, dtype=bool)]
+        ),
         period_in=period_in,
         ring_in=np.concatenate([np.repeat(rings, channels), np.full(chips * load.injectors, -1)]),
         link_ring=rings if load.bubble else np.full(links, -1),
@@ -204,9 +224,14 @@ def _empty(network: FlitNetwork, load: Load) -> State:
         first=network.first,
         lanes=network.lanes.ravel(),
         group_period=network.periods.ravel(),
+        waiting=np.zeros(network.peers.size, dtype=np.int64),
+        place=adaptive.place,
+        exits=adaptive.exits,
         port=network.port,
         out_channel=network.channel,
-        sizes=np.array([channels, load.injectors, load.queue, network.peers.shape[1]]),
+        sizes=np.array(
+            [channels, load.injectors, load.queue, network.peers.shape[1], adaptive.columns]
+        ),
         turn=np.zeros(chips, dtype=np.int64),
         delivered=np.zeros(load.batches, dtype=np.int64),
         waited=np.zeros(load.batches, dtype=np.int64),
@@ -216,7 +241,7 @@ def _empty(network: FlitNetwork, load: Load) -> State:
 
 
 def _outcome(network: FlitNetwork, load: Load, state: State, generated: int) -> Outcome:
-    rates = state.delivered * PACKET_FLITS * load.batches / load.cycles / network.chips
+    rates = state.delivered * PACKET_FLITS * load.batches / load.cycles / network.senders
     mean, packets = float(rates.mean()), int(state.delivered.sum())
     reach = 0.0
     if load.batches > 1:
@@ -226,7 +251,7 @@ def _outcome(network: FlitNetwork, load: Load, state: State, generated: int) -> 
     in_flight = int(state.occupied.sum())
     last = load.warm_up + load.cycles - 1
     return Outcome(
-        offered=generated * PACKET_FLITS / load.cycles / network.chips,
+        offered=generated * PACKET_FLITS / load.cycles / network.senders,
         throughput=mean,
         lower=mean - reach,
         upper=mean + reach,

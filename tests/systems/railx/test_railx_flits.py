@@ -1,5 +1,7 @@
 """The flit simulator on cases whose answer is known, and its engines against each other."""
 
+from collections import Counter
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
@@ -7,8 +9,17 @@ import pytest
 
 from lightrig.harness.systems.railx.planning.physical import RailFabric, RailxError
 from lightrig.harness.systems.railx.planning.topologies import hyperx
+from lightrig.suites.claims.railx.compared_networks import (
+    COMPARED,
+    dependencies,
+    hamming_mesh,
+    torus_network,
+    uniform_bound,
+)
+from lightrig.suites.claims.railx.deadlock import free_of_deadlock
 from lightrig.suites.claims.railx.flit_network import (
     FlitNetwork,
+    adaptive_network,
     railx_network,
     ring_network,
 )
@@ -113,6 +124,68 @@ def test_both_engines_give_the_same_result_to_the_last_packet(bubble):
     network = ring_network(5) if bubble else small_hyperx(2)[0]
     load = Load(rate=1.5, warm_up=30, cycles=90, batches=3, bubble=bubble)
     assert run(network, load, "numpy") == run(network, load, "loops")
+
+
+@pytest.mark.parametrize("longest", [2, 3, 4])
+def test_both_engines_choose_the_same_detours(longest):
+    """Chips of a node share one link for all that they send to the next row and column."""
+    network = adaptive_network(minimal_routes(hyperx(RailFabric(2, 1, 3, 3, 6))), 2, longest)
+    load = Load(rate=2.5, warm_up=30, cycles=90, batches=3, seed=7)
+    to = (np.arange(36) + 13) % 36
+    found = run(network, load, "numpy", to)
+    assert found == run(network, load, "loops", to)
+    generated = round(found.offered * 90 * 36 / 4)
+    assert 0 < found.packets < generated
+
+
+def test_a_light_load_takes_no_detour():
+    """Where no packet waits, adaptive routes are as long as those of Algorithm 1."""
+    fabric = RailFabric(2, 1, 3, 3, 6)
+    routes, load = minimal_routes(hyperx(fabric)), Load(0.02, warm_up=0, cycles=1_000)
+    table, adaptive = (
+        run(network, load, "numpy")
+        for network in (railx_network(routes, 4), adaptive_network(routes, 4, 4))
+    )
+    assert adaptive.packets == table.packets
+    assert adaptive.latency == pytest.approx(table.latency, rel=0.03)
+
+
+def test_fewer_hops_than_the_minimal_route_are_refused():
+    with pytest.raises(RailxError, match="at least 2"):
+        adaptive_network(minimal_routes(hyperx(RailFabric(2, 1, 3, 3, 6))), 2, 1)
+
+
+@pytest.mark.parametrize(
+    ("network", "bound"),
+    [
+        # A ring of 2 k chips is crossed k / 2 times the way that has l links a chip.
+        (torus_network((8, 8), (2, 2)), 8 * 2 / 8 * 63 / 64),
+        (torus_network((8, 4, 4), (2, 1, 1)), 8 * 2 / 8 * 127 / 128),
+        # Of each two chips of a row 2/3 leave their board, over two ends.
+        (hamming_mesh(2, 3, 2), 2 * 2 / (2 * 24 / 35)),
+    ],
+)
+def test_tori_and_hamming_meshes_carry_what_their_links_allow(network, bound):
+    assert uniform_bound(network) == pytest.approx(bound)
+    assert free_of_deadlock(dependencies(network))
+    joined = Counter(zip(*_ends(network), strict=True))
+    assert joined == Counter({(b, a): n for (a, b), n in joined.items()})
+    load = Load(bound / 2, warm_up=100, cycles=200, credit_delay=False)
+    half, full = (run(network, replace(load, rate=rate), "numpy") for rate in (bound / 2, bound))
+    assert half.throughput == pytest.approx(half.offered, rel=0.1)
+    assert 0.4 * bound < full.throughput < bound
+    assert full.stalled < 10
+
+
+def _ends(network):
+    chip, port = np.nonzero(network.peers >= 0)
+    return chip.tolist(), network.peers[chip, port].tolist()
+
+
+def test_compared_networks_are_of_1296_chips_with_eight_ports():
+    for network in (make() for make in COMPARED.values()):
+        ports = np.where(network.peers >= 0, network.lanes, 0).sum(axis=1)
+        assert (network.senders, {*ports[: network.senders].tolist()}) == (1296, {8})
 
 
 def test_one_seed_gives_one_result():
