@@ -57,6 +57,7 @@ def test_ranks_select_at_each_collective_and_past_a_failed_node(cluster: Cluster
 
 
 @pytest.mark.long
+@pytest.mark.timeout(3600)
 @pytest.mark.skipif((os.cpu_count() or 1) < 8, reason="18 agents need eight processors")
 def test_144_gpus_over_two_racks_with_a_process_for_each_host(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
