@@ -191,7 +191,7 @@ class Session:
             self.ranks[rank].wants()
         (loop,) = beside
         loop()
-        return SimpleNamespace(printed={0: [(Span(1, 3), "step 0 loss 3.5")]})
+        return SimpleNamespace(printed={0: [(Span(1, 3), "step 0 loss 3.5")]}, operations={})
 
     def close(self) -> None:
         self.closed = True

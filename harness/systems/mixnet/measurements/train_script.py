@@ -64,7 +64,7 @@ def train(fabric: Fabric, request: TrainingRequest, printed: Printed) -> Experts
         comparison=compare(request.results, alone.printed, trained.printed),
         courses=courses,
         trained=trained,
-        packets=packet_operations(alone.operations, ranks),
+        packets=packet_operations(trained.operations, ranks),
         links=link_bytes(fabric.testbed, trained.periods),
     )
 

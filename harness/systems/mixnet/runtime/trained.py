@@ -3,7 +3,7 @@
 import itertools
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from lightrig.harness.jobs.bench.port_traffic import PortTraffic
 from lightrig.harness.systems.mixnet.planning.calendar import Knowledge, Phase
@@ -12,6 +12,7 @@ from lightrig.harness.systems.mixnet.planning.delegation import Links
 from lightrig.harness.systems.mixnet.planning.demand import Matrix
 from lightrig.harness.systems.mixnet.planning.routing import Routing
 from lightrig.instruments.clock import Span
+from lightrig.instruments.jobs.traffic.training import Done
 from lightrig.testbeds import Plan, Port
 
 
@@ -118,6 +119,7 @@ class TrainedExperts:
     """A script that has run: what each rank printed and when, its all-to-alls and changes.
 
     periods: what links carried, one after another, where that was asked for.
+    operations: of each rank, those between servers that no circuit carries.
     """
 
     printed: Mapping[int, Sequence[tuple[Span, str]]]
@@ -125,6 +127,7 @@ class TrainedExperts:
     changes: Sequence[CircuitChange]
     predictions: Sequence[Prediction]
     periods: Sequence[LinkPeriod] = ()
+    operations: Mapping[int, Sequence[Done]] = field(default_factory=dict)
 
     def losses(self) -> list[tuple[int, str]]:
         """Return the lines with a step's loss that each rank has printed."""

@@ -278,6 +278,7 @@ class ExpertTraining:
             [each for run in runs for each in run.changes],
             [each for run in runs for each in run.control.predictions],
             periods,
+            done.operations,
         )
 
     def _tell(self, rank: int, message: Any) -> None:
