@@ -142,6 +142,12 @@ KINDS = {
     "sheet": Kind(sheet_page),
     "survival": Kind(page_of_survival),
     "claims": Kind(by_command("claims", "railx", "--results", "NONE", "--html", "PAGE")),
+    "simulate": Kind(
+        by_command(
+            *("simulate", str(ROOT / "examples" / "workloads" / "gpt.yaml"), "opus"),
+            *("--switching-time", "0..100ms", "--compare", "packet,one-shot", "--html", "PAGE"),
+        )
+    ),
     "fabric": Kind(fabric_page),
     "running": Kind(page_of_a_running_run),
     "lab": Kind(lab_page),
