@@ -257,7 +257,7 @@ def not_included(losses: Losses) -> str | None:
     unlike += [f"by a meter whose {' or '.join(meter)} differs"] if meter else []
     return (
         f"insertion loss of {losses.chain.switch}: "
-        f"its interval does not include {', '.join(names)}; a loss {', or '.join(unlike)} may "
+        f"{', '.join(f'{name} not included' for name in names)}; a loss {', or '.join(unlike)} may "
         f"lie outside its interval; {'; '.join(ways)}"
     )
 

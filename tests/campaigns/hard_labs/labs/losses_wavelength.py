@@ -16,5 +16,5 @@ LAB = Losses(
     inject=inject,
     declined=("insertion_loss",),
     excused={"insertion_loss": "the light's wavelength is not known"},
-    named="does not include .*wavelength",
+    named="wavelength not included",
 )
