@@ -20,6 +20,7 @@ from pathlib import Path
 import httpx
 
 from tests.campaigns.connection_flood import service
+from tests.campaigns.suite_kills import processor_time
 
 POST = b"POST /v1/requests HTTP/1.1\r\nHost: a\r\n"
 BUSY = {
@@ -120,7 +121,7 @@ def main() -> bool:
 
         def report(what: str, problem: str, more: str = "") -> None:
             nonlocal good
-            began = time.monotonic()
+            began, before = time.monotonic(), processor_time(process)
             try:
                 found = client.get(f"http://127.0.0.1:{port}/v1/status").json()
                 if found["silent"] or found["jobs"]:
@@ -129,8 +130,10 @@ def main() -> bool:
                 problem = problem or repr(error)
             took, files = time.monotonic() - began, len(os.listdir(f"/proc/{process}/fd"))
             good = good and not problem
+            used = processor_time(process) - before
             print(
-                f"{what}: {problem or 'holds'}; answered in {took:.2f} s, {files} descriptors{more}"
+                f"{what}: {problem or 'holds'}; answered in {took:.2f} s with {used:.2f} s of the "
+                f"service's processor time, {files} descriptors{more}"
             )
             sys.stdout.flush()
 
