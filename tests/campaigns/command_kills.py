@@ -1,6 +1,6 @@
 """Kill -9 of each long command: no process and no link stays, and the next run tidies its folder.
 
-`COMMAND_KILLS` times (default 30) each of pytest, survive, certify, orchestrate, agent and train
+`COMMAND_KILLS` times (default 30) each of pytest, survive, certify, orchestrate and train
 (`COMMAND_KILLS_OF`, by commas; train needs the extra torch) is killed after a drawn part of its
 processor time, with namespaces or simulated instruments of its own. A kill counts only where the
 command was alive. What it has started is known by its ancestors at the kill and by a variable in
@@ -8,7 +8,8 @@ its environment. `ENDS_S` later none of it may live; the links of this network n
 the campaign is alone, must be those of before; and after another run has made a temporary folder,
 the one of temporary files must be empty. Each kill is a line of the campaign's file.
 
-Circuits that are left changed are looked for by `suite_kills` and `process_kills`.
+Circuits that are left changed are looked for by `suite_kills` and `process_kills`. An agent needs
+switches that are served, and is not killed here.
 """
 
 import contextlib
@@ -43,7 +44,6 @@ PROCESSOR_S = {
     "survive": 6.0,
     "certify": 6.0,
     "orchestrate": 3.0,
-    "agent": 2.0,
     "train": 8.0,
 }
 """Processor time, without imports, in which a command is killed."""
@@ -68,8 +68,6 @@ def arguments(command: str, place: Path) -> list[str]:
     if command == "orchestrate":
         state = ["--state", str(place / "s.json")]
         return ["orchestrate", "infinitehbd", "testbeds/infinitehbd5.yaml", *service, *state]
-    if command == "agent":
-        return ["agent", "acos", "testbeds/acos_rings.yaml", "--host", "node0", *service]
     (place / "script.py").write_text(
         SCRIPT.replace("METHOD", "'fork'").replace("STEPS", str(STEPS))
     )
