@@ -16,6 +16,7 @@ from itertools import product
 
 import numpy as np
 
+from benchmarks.figures import beside_limit
 from lightrig.harness.systems.acos.planning.datacentre import (
     HALLS,
     DataCentre,
@@ -60,11 +61,11 @@ def main() -> None:
     errors = [hall_errors(made, configure_hall(made, *job)) for job in JOBS]
     spent = time.perf_counter() - before
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    print(
-        f"{LARGEST.active:,} active GPUs of {LARGEST.gpus:,}, {made.fabric.switches:,} switches: "
-        f"generated in {built:.2f} s, with {len(JOBS)} jobs checked {spent:.2f} s, "
-        f"{spent / LIMIT_S:.3f} of the limit of {LIMIT_S:.0f} s; {peak:.0f} MiB at most"
-    )
+    beside_limit(
+        f"{LARGEST.active:,} active GPUs of {LARGEST.gpus:,}, {made.fabric.switches:,} switches, "
+        f"generated and {len(JOBS)} jobs checked",
+        spent, LIMIT_S, "s", f"generated in {built:.2f} s; {peak:.0f} MiB at most",
+    )  # fmt: skip
     if any(errors) or spent > LIMIT_S:
         raise SystemExit(f"errors: {errors}")
     failed_racks()
@@ -89,15 +90,14 @@ def replanned() -> None:
             found = replan(made, (8, 8, 64), failures)
             spent = built + time.perf_counter() - before
             late += [what] if spent > REPLAN_LIMIT_S else []
-            print(
-                f"{gpus:,} GPUs, {what}: {_outcome(found)}, {found.moved} tasks move, "
-                f"{found.changed} switches change; {spent:.1f} s, "
-                f"{spent / REPLAN_LIMIT_S:.2f} of the limit"
-            )
+            beside_limit(
+                f"{gpus:,} GPUs, {what} failed", spent, REPLAN_LIMIT_S, "s",
+                f"{_outcome(found)}, {found.moved} tasks move, {found.changed} switches change",
+            )  # fmt: skip
         for claim, shares in _shares(made).items():
             print(f"{gpus:,} GPUs, {claim}: {shares}")
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
-    print(f"{peak:.2f} GiB at most, {peak / REPLAN_LIMIT_GIB:.2f} of the limit")
+    beside_limit("memory of re-planning, most", peak, REPLAN_LIMIT_GIB, "GiB")
     if late or peak > REPLAN_LIMIT_GIB:
         raise SystemExit(f"late: {late}")
 

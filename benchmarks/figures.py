@@ -56,15 +56,80 @@ class Figure:
     machine: str
 
 
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """A figure beside its limit.
+
+    share: of the limit; what is beyond it has more than 1. timed: whether it is a time, which
+    depends on the machine and its load, and is never judged.
+    """
+
+    benchmark: str
+    name: str
+    share: float
+    timed: bool
+
+    @property
+    def beyond(self) -> bool:
+        """Whether it is judged, and beyond its limit; so is what is no number."""
+        return not self.timed and not self.share <= 1
+
+
 measured_now: list[Figure] = []
+judged_now: list[Judged] = []
+_TIMES = ("s", "ms", "1/s")
 
 
 def figure(name: str, value: str, spread: str = "", *, peer: str = "", limit: str = "") -> None:
     """Print a figure, and note it for the page."""
+    _note(_benchmark(), name, value, spread, peer, limit)
+
+
+def beside_limit(
+    name: str,
+    found: float,
+    limit: float,
+    unit: str = "",
+    spread: str = "",
+    *,
+    peer: str = "",
+    at_least: bool = False,
+) -> None:
+    """Print a figure with its share of a limit, and note it for the page and for `--judge`.
+
+    unit: of both; none for a ratio or a count. at_least: whether the limit is the least that is
+    allowed; the share is then the limit's of the figure.
+    """
+    share = limit / found if at_least else found / limit
+    benchmark = _benchmark()
+    judged_now.append(Judged(benchmark, name, share, unit in _TIMES))
+    value, most = (f"{number:.4g} {unit}".strip() for number in (found, limit))
+    limit_text = f"{'at least ' if at_least else ''}{most}"
+    _note(benchmark, name, f"{value}, {share:.2f} of the limit", spread, peer, limit_text)
+
+
+def verdict() -> bool:
+    """Print the figures beyond their limits; returns whether no ratio and no count is."""
+    beyond = [one for one in judged_now if one.beyond]
+    judged = sum(not one.timed for one in judged_now)
+    print(f"== judged: {judged} ratios and counts, {len(beyond)} beyond their limits")
+    for one in judged_now:
+        if one.beyond or not one.share <= 1:
+            about = "" if one.beyond else " (a time: not judged)"
+            print(f"  {one.benchmark}, {one.name}: {one.share:.2f} of the limit{about}")
+    return not beyond
+
+
+def _benchmark() -> str:
+    """Return the name of the benchmark that called a function of this module."""
     frame = inspect.currentframe()
+    while frame is not None and frame.f_code.co_filename == __file__:
+        frame = frame.f_back
     assert frame is not None
-    assert frame.f_back is not None
-    benchmark = Path(frame.f_back.f_code.co_filename).stem
+    return Path(frame.f_code.co_filename).stem
+
+
+def _note(benchmark: str, name: str, value: str, spread: str, peer: str, limit: str) -> None:
     shown = "; ".join(
         filter(None, (spread, f"peer {peer}" if peer else "", limit and f"limit {limit}"))
     )

@@ -22,6 +22,8 @@ from concurrent import futures
 from pathlib import Path
 from typing import Any
 
+from benchmarks.figures import beside_limit
+
 PORTS = 320
 LIMIT_S = 60
 TABLE = ("STATE_DB", "localhost", "OCS_FACTORY_INSERTION_LOSS")
@@ -134,9 +136,7 @@ def main() -> None:
         print(f"{client:<8}{took:8.2f} s{peak:8.0f} MiB, medians of {rounds}")
     for what, client, driver in zip(("time", "memory"), *medians.values(), strict=True):
         print(f"ratio of {what}: {driver / client:.2f}")
-    print(
-        f"limit of a reading: {LIMIT_S} s, slowest {max(took for took, _ in found['driver']):.2f} s"
-    )
+    beside_limit("slowest reading", max(took for took, _ in found["driver"]), LIMIT_S, "s")
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ from typing import TypeVar
 
 import numpy as np
 
+from benchmarks.figures import beside_limit
 from lightrig.harness.orchestration.jobs import Job
 from lightrig.harness.orchestration.wanted import Wanted
 from lightrig.harness.systems.infinitehbd.planning.placement import orchestrate
@@ -43,16 +44,16 @@ def main() -> None:
     tree = MILLION
     took, placement = _placed(tree)
     assert placement is not None
-    print(
-        f"{GPUS * tree.nodes:,} GPUs: {len(placement.groups):,} groups, {placement.constraints:,} "
-        f"of {tree.constraints:,} constraints kept, in {took:.2f} s, "
-        f"{took / PLACED_S:.2f} of the limit of {PLACED_S:.0f} s"
-    )
+    beside_limit(
+        f"{GPUS * tree.nodes:,} GPUs placed", took, PLACED_S, "s",
+        f"{len(placement.groups):,} groups, {placement.constraints:,} of {tree.constraints:,} "
+        "constraints kept",
+    )  # fmt: skip
     repair()
     replay()
     replay_made_up()
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    print(f"memory: {peak:.0f} MiB at most, {peak / MEMORY_MIB:.2f} of the limit of 1 GiB")
+    beside_limit("memory, most", peak, MEMORY_MIB, "MiB")
 
 
 def growth() -> None:
@@ -87,11 +88,10 @@ def repair() -> None:
             wanted = failed.placed(layout)
             times.append(time.process_time() - begun)
             assert not wanted.jobs[0].missing
-    print(
-        f"one failure of 2,048 nodes: median {np.median(times):.3f} s, at most {max(times):.3f} s "
-        f"of processor (n {len(times)}), {max(times) / REPAIRED_S:.2f} of the limit of "
-        f"{REPAIRED_S:.1f} s"
-    )
+    beside_limit(
+        "one failure of 2,048 nodes, processor time, most", max(times), REPAIRED_S, "s",
+        f"median {np.median(times):.3f} s, n {len(times)}",
+    )  # fmt: skip
 
 
 def replay() -> None:
@@ -106,12 +106,12 @@ def replay() -> None:
             largest_job(found, architecture, GPUS, group)
             waiting(found, architecture, GPUS, group, jobs)
     took = time.perf_counter() - begun
-    print(
+    beside_limit(
         f"{(trace.end - trace.begin) / DAY:.0f} days, {len(found.durations):,} states of "
-        f"{found.faulty.shape[1]:,} nodes, {len(ARCHITECTURES)} architectures, TP {GROUPS}, waste, "
-        f"largest job and waiting: {took:.2f} s, {took / REPLAYED_S:.3f} of the limit of "
-        f"{REPLAYED_S:.0f} s"
-    )
+        f"{found.faulty.shape[1]:,} nodes, {len(ARCHITECTURES)} architectures, TP {GROUPS}: waste, "
+        "largest job and waiting",
+        took, REPLAYED_S, "s",
+    )  # fmt: skip
 
 
 def replay_made_up() -> None:
@@ -122,10 +122,10 @@ def replay_made_up() -> None:
     for architecture in ARCHITECTURES:
         mean_waste(found, architecture, GPUS, TP)
     took = time.perf_counter() - begun
-    print(
-        f"{LARGE:,} GPUs, made up: {len(found.durations):,} states, waste at TP {TP} for all: "
-        f"{took:.1f} s, {took / REPLAYED_S:.2f} of the limit of {REPLAYED_S:.0f} s"
-    )
+    beside_limit(
+        f"{LARGE:,} GPUs, made up: {len(found.durations):,} states, waste at TP {TP} for all",
+        took, REPLAYED_S, "s",
+    )  # fmt: skip
 
 
 def _placed(tree: FatTree) -> tuple[float, object]:

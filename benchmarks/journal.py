@@ -9,6 +9,7 @@ import tempfile
 import time
 from pathlib import Path
 
+from benchmarks.figures import beside_limit
 from lightrig.harness.record import Context, Journal, Row
 
 ROWS = 100_000
@@ -34,10 +35,10 @@ def main() -> None:
             journal.close()
     for name, rates in (("", by_wall), (" of processor time", by_processor)):
         rate = statistics.median(rates)
-        print(
-            f"{rate:,.0f} rows/s{name} (median of {REPETITIONS}; "
-            f"{min(rates):,.0f} to {max(rates):,.0f}), {rate / LIMIT:.2f} times the limit"
-        )
+        beside_limit(
+            f"rows a second{name}", rate, LIMIT, "1/s",
+            f"median of {REPETITIONS}; {min(rates):,.0f} to {max(rates):,.0f}", at_least=True,
+        )  # fmt: skip
 
 
 if __name__ == "__main__":

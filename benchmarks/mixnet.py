@@ -18,6 +18,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.figures import beside_limit
 from lightrig.harness.systems.mixnet.planning.copilot import Copilot
 from lightrig.harness.systems.mixnet.planning.cross_connects import plan_region
 from lightrig.harness.systems.mixnet.planning.demand import Placement, server_demand
@@ -107,7 +108,7 @@ def _planning_time() -> None:
         f"  link counts {counted:.1f} ms, with NIC ports {fresh:.1f} ms, keeping what fits "
         f"{incremental:.1f} ms ({same} of {len(present)} links stay)"
     )
-    print(f"  {fresh / LIMIT_MS:.2f} of the limit of {LIMIT_MS:g} ms")
+    beside_limit(f"{SERVERS} servers planned with NIC ports", fresh, LIMIT_MS, "ms")
 
 
 def _milliseconds(work: Callable[[], object]) -> float:
@@ -128,10 +129,10 @@ def _regions() -> None:
         start = time.perf_counter()
         links = sum(pool.map(_plan_one, demands, chunksize=64))
         took = time.perf_counter() - start
-    print(
-        f"{REGIONS} regions of 8 servers planned by {workers} processes in {took:.2f} s, "
-        f"{links} links; {took / LIMIT_S:.2f} of the limit of {LIMIT_S:g} s"
-    )
+    beside_limit(
+        f"{REGIONS} regions of 8 servers planned by {workers} processes, {links} links",
+        took, LIMIT_S, "s",
+    )  # fmt: skip
 
 
 def _plan_one(demand: NDArray[np.float64]) -> int:

@@ -17,6 +17,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from benchmarks.faulty_nights import USUAL, Fault, Scatter, plant
+from benchmarks.figures import beside_limit
 from lightrig.harness.report.nights import NIGHTS, judge_nights, write_nights
 from lightrig.harness.report.nights.series import read
 from lightrig.harness.report.nights.series_changes import find_series_changes, group_changes
@@ -123,10 +124,10 @@ def main() -> None:
         size = page.stat().st_size
     took = statistics.median(seconds)
     print(f"{NIGHTS} nights of 5 testbeds, {rows:,} rows")
-    print(
-        f"  page in {took:.2f} s (median of {REPETITIONS}; {min(seconds):.2f} to "
-        f"{max(seconds):.2f}), {took / LIMIT_SECONDS:.2f} of the limit of {LIMIT_SECONDS:g} s"
-    )
+    beside_limit(
+        "page", took, LIMIT_SECONDS, "s",
+        f"median of {REPETITIONS}; {min(seconds):.2f} to {max(seconds):.2f}",
+    )  # fmt: skip
     print(f"  the whole command, imports and all, in {whole:.2f} s; {size / 1e6:.2f} MB")
     exact = 0
     for seed in range(SEEDS):

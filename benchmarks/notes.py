@@ -15,6 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from benchmarks.faulty_nights import plant
+from benchmarks.figures import beside_limit
 from lightrig.harness.record import Results
 from lightrig.harness.record.journal import header_line, seal
 from lightrig.harness.report.nights import write_nights
@@ -79,13 +80,11 @@ def main() -> None:
         ]
     ratio = statistics.median(ratios)
     print(f"{NOTES:,} notes")
-    print(
-        f"  nights' page: {ratio:.3f} of its time without (median of {len(ratios)} pairs; "
-        f"{min(ratios):.3f} to {max(ratios):.3f}); limit {MOST}"
-    )
-    print(
-        f"  SELECT count(*) FROM notes: {statistics.median(seconds):.2f} s; limit {MOST_SECONDS} s"
-    )
+    beside_limit(
+        "nights' page, of its time without notes", ratio, MOST,
+        spread=f"median of {len(ratios)} pairs; {min(ratios):.3f} to {max(ratios):.3f}",
+    )  # fmt: skip
+    beside_limit("SELECT count(*) FROM notes", statistics.median(seconds), MOST_SECONDS, "s")
 
 
 if __name__ == "__main__":

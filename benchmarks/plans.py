@@ -13,7 +13,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from benchmarks.figures import figure
+from benchmarks.figures import beside_limit, figure
 
 REPETITIONS = int(os.environ.get("LIGHTRIG_REPETITIONS", "3"))
 SMALL, LARGE = 256, 4096
@@ -40,17 +40,17 @@ def main() -> None:
                 for command in ("check", "plan"):
                     taken = sorted(processor_s(command, str(file)) for _ in range(REPETITIONS))
                     each[gpus] = (statistics.median(taken) - start) / gpus * 1e3
-                    peer = limit = ""
                     if gpus == LARGE and command == "plan":
-                        peer = f"{each[gpus] / each[SMALL]:.2f} of the {SMALL} GPUs' time a GPU"
-                        limit = f"{LIMIT:g}"
+                        beside_limit(
+                            f"{system}, {gpus:,} GPUs, of the {SMALL} GPUs' time a GPU",
+                            each[gpus] / each[SMALL],
+                            LIMIT,
+                        )
                     figure(
                         f"lightrig {command}, {system}, {gpus:,} GPUs, {lines:,} lines",
                         f"{statistics.median(taken):.2f} s of processor",
                         f"{taken[0]:.2f} to {taken[-1]:.2f} s, n {REPETITIONS}; "
                         f"{each[gpus]:.2f} ms a GPU beyond the start's {start:.2f} s",
-                        peer=peer,
-                        limit=limit,
                     )
 
 

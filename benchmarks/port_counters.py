@@ -9,6 +9,7 @@ from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
+from benchmarks.figures import beside_limit
 from lightrig.harness.bench import bind
 from lightrig.harness.measure.port_counters import MOST_COST, PortCounters
 from lightrig.harness.measure.recording import Recording
@@ -50,9 +51,10 @@ def _print(name: str, seconds: int) -> None:
         of_firmware = sum(row.quantity == "port_counter.firmware_link_downs" for row in rows)
         worst = max(shares)
         whole = (clock.now() - began) / (TESTS * seconds * 1e9) - 1
-    print(
-        f"{name}, {ports} ports, tests of {seconds} s: readings at most {worst:.2%} of a test, "
-        f"{worst / MOST_COST:.2f} of the limit, with modules {max(modules, default=0.0):.2%}; "
-        f"{whole:.2%} of all; firmware of {of_firmware / TESTS:.1f} ports a test; "
-        f"{1e3 * spent / TESTS:.1f} ms of processor a test"
+    beside_limit(
+        f"{name}, {ports} ports, tests of {seconds} s: readings, share of a test, most",
+        worst,
+        MOST_COST,
+        spread=f"with modules {max(modules, default=0.0):.2%}; {whole:.2%} of all; firmware of "
+        f"{of_firmware / TESTS:.1f} ports a test; {1e3 * spent / TESTS:.1f} ms of processor a test",
     )

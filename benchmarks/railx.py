@@ -19,6 +19,7 @@ from pathlib import Path
 
 import numpy as np
 
+from benchmarks.figures import beside_limit
 from lightrig.harness.orchestration.orchestrator import Orchestrator
 from lightrig.harness.orchestration.switch_sessions import SimulatedSwitches
 from lightrig.harness.systems.railx.generator import render
@@ -67,11 +68,13 @@ def plan() -> None:
     took = time.perf_counter() - begun
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     arrays = (settings.x.nbytes + settings.y.nbytes) / 1e6
-    print(
-        f"{fabric.chips:,} chips, {fabric.switches:,} switches, {len(settings):,} cross-connects: "
-        f"planned in {made:.2f} s, with {text.tell() / 1e6:.1f} MB of text in {took:.2f} s, "
-        f"{took / PLANNED_S:.3f} of the limit of {PLANNED_S:.0f} s; settings {arrays:.1f} MB, "
-        f"process at most {peak:.0f} MiB"
+    beside_limit(
+        f"{fabric.chips:,} chips, {fabric.switches:,} switches, {len(settings):,} cross-connects "
+        f"planned, with {text.tell() / 1e6:.1f} MB of text",
+        took,
+        PLANNED_S,
+        "s",
+        f"without {made:.2f} s; settings {arrays:.1f} MB, process at most {peak:.0f} MiB",
     )
     change = Difference(torus(fabric), settings)
     begun = time.perf_counter()
@@ -102,8 +105,7 @@ def hall() -> None:
 
 def _beside(what: str, begun: float, limit: float) -> None:
     """Print the seconds since `begun` beside their limit."""
-    took = time.perf_counter() - begun
-    print(f"{what} in {took:.2f} s, {took / limit:.3f} of the limit of {limit:.0f} s")
+    beside_limit(what, time.perf_counter() - begun, limit, "s")
 
 
 def jobs() -> None:

@@ -9,6 +9,7 @@ import tempfile
 import time
 from pathlib import Path
 
+from benchmarks.figures import beside_limit
 from lightrig.harness.bench import Fabric, bind
 from lightrig.harness.measure.bring_up import bring_up
 from lightrig.harness.measure.links import LinkObservation
@@ -61,7 +62,7 @@ def main() -> None:
 
     closure = [row.value for row in stored if row.quantity.startswith("closure.")]
     print(f"{EVENTS} reconfigurations of {moved} circuits observed in {observing.wall:.2f} s")
-    print(f"  {observing.wall / LIMIT_SECONDS:.2f} of the limit of {LIMIT_SECONDS:g} s")
+    beside_limit("all events observed", observing.wall, LIMIT_SECONDS, "s")
     print(f"  {observing.processor / EVENTS * 1e3:.2f} ms of processor time each")
     print(f"  {virtual / 1e9 / observing.wall:.0f} times as fast as the lab they simulate")
     print(f"  recorded in {recording.wall:.2f} s more: {len(stored)} rows")

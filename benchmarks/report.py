@@ -19,6 +19,7 @@ from pathlib import Path
 import numpy as np
 from playwright.sync_api import sync_playwright
 
+from benchmarks.figures import beside_limit
 from lightrig.harness.report.figures import Distribution, distribution_plot
 
 TESTS, LINES, PLOTS = 5_000, 20, 50
@@ -96,13 +97,14 @@ def main() -> None:
                 cpu[variant].append(used)
         ours = sorted((folder / "results" / "runs").glob("*/report.html"))[-1]
         pages = {"pytest-html": html, "lightrig": ours}
-        _judge("MB", ours.stat().st_size / 1e6, MOST_BYTES / 1e6)
+        beside_limit("the page of a run", ours.stat().st_size / 1e6, MOST_BYTES / 1e6, "MB")
         for what, each in (("wall", wall), ("processor", cpu)):
             ratios = [
                 ours / bare for ours, bare in zip(each["lightrig"], each["bare"], strict=True)
             ]
             spread = f"{min(ratios):.2f} to {max(ratios):.2f}, n {rounds}"
-            _judge(f"times the bare run ({what}; {spread})", statistics.median(ratios), MOST_TIMES)
+            ratio = statistics.median(ratios)
+            beside_limit(f"of the bare run's time ({what})", ratio, MOST_TIMES, spread=spread)
         ready = _ready(pages)
         for variant in variants:
             page = pages.get(variant)
@@ -113,12 +115,7 @@ def main() -> None:
                 f"(least of {rounds}), {size}, {opened}"
             )
         if "lightrig" in ready:
-            _judge("s until ready in Chromium", ready["lightrig"], MOST_SECONDS)
-
-
-def _judge(what: str, found: float, limit: float) -> None:
-    verdict = "within" if found <= limit else "BEYOND"
-    print(f"  {found:.2f} {what}: {verdict} the limit of {limit:g}")
+            beside_limit("ready in Chromium", ready["lightrig"], MOST_SECONDS, "s")
 
 
 def _run(folder: Path, plots: str, options: list[str]) -> tuple[float, float]:

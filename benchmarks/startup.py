@@ -14,6 +14,8 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from benchmarks.figures import beside_limit
+
 ROUNDS = 15
 ROOT = Path(__file__).parent.parent
 LIGHTRIG = (sys.executable, "-c", "from lightrig.harness.cli import main; main()")
@@ -44,13 +46,15 @@ def main() -> None:
     bare_wall, bare_cpu = min(walls[BARE]), min(cpus[BARE])
     for name, (_, most) in PROGRAMS.items():
         wall, cpu = min(walls[name]), min(cpus[name])
-        line = (
+        print(
             f"{name:<36}{wall * 1e3:>12.0f}{statistics.median(walls[name]) * 1e3:>9.0f}"
             f"{wall / bare_wall:>8.1f}{cpu * 1e3:>12.0f}{cpu / bare_cpu:>8.1f}"
         )
         if most is not None:
-            line += f"   {wall / bare_wall / most:.2f} of the limit of {most:g}"
-        print(line)
+            beside_limit(
+                f"{name}, of bare Python's time", wall / bare_wall, most,
+                spread=f"{cpu / bare_cpu:.1f} of its processor time; least of {ROUNDS}",
+            )  # fmt: skip
 
 
 def _start(arguments: Sequence[str], environment: dict[str, str]) -> tuple[float, float]:

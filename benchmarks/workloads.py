@@ -10,6 +10,7 @@ import time
 from collections import defaultdict
 from statistics import median
 
+from benchmarks.figures import beside_limit
 from lightrig.harness.systems.opus.planning.archived_simulation import on_demand, packet
 from lightrig.harness.systems.opus.planning.simulated_control import controlled
 from lightrig.harness.workloads.collectives import Timing
@@ -80,10 +81,9 @@ def table() -> None:
         )
     control()
     took, processor = time.perf_counter() - begun, time.process_time() - processor
-    print(
-        f"{len(everything)} steps in {took:.0f} s ({processor:.0f} s of processor), "
-        f"{took / TABLE_S:.2f} of the limit of {TABLE_S:.0f} s"
-    )
+    beside_limit(f"{len(everything)} steps", took, TABLE_S, "s", f"{processor:.0f} s of processor")
+    for within, share, least in zip(WITHIN, _shares(everything), AT_LEAST, strict=True):
+        beside_limit(f"share of steps within {within:.2%}", share, least, at_least=True)
 
 
 def control() -> None:
