@@ -40,7 +40,8 @@ def main() -> None:
                 for command in ("check", "plan"):
                     taken = sorted(processor_s(command, str(file)) for _ in range(REPETITIONS))
                     each[gpus] = (statistics.median(taken) - start) / gpus * 1e3
-                    if gpus == LARGE and command == "plan":
+                    # The start may hide the time of few GPUs, of which no ratio is made.
+                    if gpus == LARGE and command == "plan" and each[SMALL] > 0:
                         beside_limit(
                             f"{system}, {gpus:,} GPUs, of the {SMALL} GPUs' time a GPU",
                             each[gpus] / each[SMALL],
