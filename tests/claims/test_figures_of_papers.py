@@ -214,21 +214,23 @@ def test_long_changes_are_all_waited_for():
 
 def test_a_ring_over_nics_lengthens_a_step_by_its_collectives():
     """A stage of seven layers gathers and scatters ten times a layer, at 50 instead of 450 bytes a
-    ns: two of them overlap computation, and of eight some behind changes of circuits."""
+    ns: two of them overlap computation, and of eight at most two are behind the two changes of
+    circuits of a layer (Appendix B.2)."""
     found = named(failures(["a GPU"]))["Mixtral 8x22B"]
     whole = sum(step_time("Mixtral 8x22B", NETWORKS["MixNet"], draw) for draw in range(4)) / 4
     each = GATHERED * (1 / 50 - 1 / 450)
-    assert 7 * 7 * each < found.y[0] * whole < 7 * 10 * each
+    assert 7 * 6 * each < found.y[0] * whole < 7 * 8 * each
 
 
 @pytest.mark.long
 def test_failures_lengthen_steps():
-    """A server without circuits carries its exchanges by two NICs; one of two NICs less is worse
-    than one of six for gradients and stages."""
+    """One of two NICs less is worse than one of six for gradients and stages. A server without
+    circuits carries its exchanges by two NICs and waits for no change of circuits: either may win
+    in a draw."""
     found = failures(["an NIC on packets", "an NIC on circuits", "a server"])[0]
     packet, circuit, server = found.y
     assert packet > circuit > -0.01
-    assert server > 0
+    assert -0.01 < server < packet
     assert max(found.y) < 0.2
 
 
