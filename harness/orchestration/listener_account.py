@@ -68,23 +68,54 @@ class AccountTransport(httpx.BaseTransport):
         url = request.url
         made = http.client.HTTPConnection(url.host, url.port or 80, timeout=self._timeout_s)
         try:
-            with contextlib.closing(made):
-                if self._path is None:
-                    made.connect()
-                    check_account(made.sock)
-                else:
-                    made.sock = socket.socket(socket.AF_UNIX)
-                    made.sock.settimeout(self._timeout_s)
-                    made.sock.connect(str(self._path))
-                    check_socket(made.sock, self._path)
-                target = url.raw_path.decode("ascii")
-                made.request(request.method, target, request.read(), dict(request.headers))
-                answer = made.getresponse()
-                return httpx.Response(
-                    answer.status, headers=answer.getheaders(), content=answer.read()
-                )
+            if self._path is None:
+                made.connect()
+                check_account(made.sock)
+            else:
+                made.sock = socket.socket(socket.AF_UNIX)
+                made.sock.settimeout(self._timeout_s)
+                made.sock.connect(str(self._path))
+                check_socket(made.sock, self._path)
+            target = url.raw_path.decode("ascii")
+            made.request(request.method, target, request.read(), dict(request.headers))
+            answer = made.getresponse()
         except (OSError, http.client.HTTPException) as error:
-            raise httpx.TransportError(str(error) or type(error).__name__) from error
+            made.close()
+            raise _transport_error(error) from error
+        except BaseException:
+            made.close()
+            raise
+        return httpx.Response(
+            answer.status, headers=answer.getheaders(), stream=_Stream(made, answer)
+        )
+
+
+class _Stream(httpx.SyncByteStream):
+    """The body of an answer as it comes, so that whoever reads it can bound it."""
+
+    def __init__(
+        self, connection: http.client.HTTPConnection, answer: http.client.HTTPResponse
+    ) -> None:
+        self._connection, self._answer = connection, answer
+
+    def __iter__(self) -> Iterator[bytes]:
+        left = self._answer.length  # None of what comes in chunks, whose end is checked
+        try:
+            while piece := self._answer.read1(1 << 16):
+                left = None if left is None else left - len(piece)
+                yield piece
+            if left:
+                raise http.client.IncompleteRead(b"", left)
+        except (OSError, http.client.HTTPException) as error:
+            raise _transport_error(error) from error
+
+    def close(self) -> None:
+        self._answer.close()
+        self._connection.close()
+
+
+def _transport_error(error: Exception) -> httpx.TransportError:
+    return httpx.TransportError(str(error) or type(error).__name__)
 
 
 class TokenAuth(httpx.Auth):

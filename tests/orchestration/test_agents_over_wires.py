@@ -95,7 +95,8 @@ class Hall:
             *("--agents", self.root / "{host}.socket"),
         )
         assert controller.stdout is not None
-        assert "Ctrl-C" in controller.stdout.readline()
+        first = controller.stdout.readline()
+        assert "Ctrl-C" in first, first + controller.stdout.read()
 
     def until(self, condition: Callable[[Mapping[str, Any]], object]) -> Mapping[str, Any]:
         ends = time.monotonic() + LIMIT_S

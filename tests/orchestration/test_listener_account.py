@@ -165,3 +165,39 @@ def test_a_port_without_a_listener_is_a_transport_error() -> None:
         port = listening.getsockname()[1]
     with pytest.raises(httpx.TransportError):
         get("127.0.0.1", port)
+
+
+@pytest.mark.parametrize(
+    ("answer", "error"),
+    [
+        (b"Content-Length: 10\r\n\r\n12345", httpx.TransportError),
+        (b"Transfer-Encoding: chunked\r\n\r\n5\r\n12345\r\n", httpx.TransportError),
+        (b"Transfer-Encoding: chunked\r\n\r\n5\r\n12345\r\n0\r\n\r\n", None),
+        (b"Content-Length: 5\r\n\r\n12345", None),
+    ],
+)
+def test_an_answer_at_a_socket_comes_in_pieces_and_whole_or_not_at_all(
+    tmp_path: Path, answer: bytes, error: type[Exception] | None
+) -> None:
+    path = tmp_path / "a.socket"
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(str(path))
+        listening.listen()
+
+        def serve() -> None:
+            connection, _ = listening.accept()
+            with connection:
+                connection.recv(1 << 16)
+                connection.sendall(b"HTTP/1.1 200 OK\r\n" + answer)
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        refused = contextlib.nullcontext() if error is None else pytest.raises(error)
+        transport = AccountTransport(30, path)
+        with (
+            refused,
+            httpx.Client(base_url="http://a", transport=transport) as client,
+            client.stream("GET", "/") as got,
+        ):
+            assert b"".join(got.iter_raw()) == b"12345"
+        thread.join()
