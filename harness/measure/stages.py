@@ -9,11 +9,11 @@ from __future__ import annotations
 import sys
 from array import array
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import product
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, TypeAlias
 
 from lightrig.harness.bench import Fabric
 from lightrig.harness.measure.closure import closure_row
@@ -356,7 +356,7 @@ def closure_rows(event: Reconfiguration, fabric: Fabric, number: int) -> Iterato
     if truth is None:
         return
     inside: defaultdict[str, list[bool]] = defaultdict(list)
-    written = _first_write(event, truth)
+    moments, written = true_moments(event, truth), _first_write(event, truth)
     out = frozenset(map(str, fabric.testbed.out.ports))
     for seen, after in zip(event.seen, event.seen_after, strict=True):
         stage = STAGES[seen.stage]
@@ -364,7 +364,7 @@ def closure_rows(event: Reconfiguration, fabric: Fabric, number: int) -> Iterato
         judged = seen.stage != "acknowledged" or fabric.bench.clock.virtual
         if not judged:
             continue
-        true = truth.moments_of(stage, seen.subject, event.watch_of(stage, seen.subject))
+        true = moments(stage, seen.subject)
         if true or truth.knows(seen.subject, stage.signal):
             inside[seen.stage] += [overlaps(true, seen.at)]
             if written is not None and true:
@@ -372,7 +372,7 @@ def closure_rows(event: Reconfiguration, fabric: Fabric, number: int) -> Iterato
                 inside["latency"] += [overlaps(late, after)]
     for of_all, after in event.stages().items():
         judged = of_all != "acknowledged" or fabric.bench.clock.virtual
-        whole = _true_whole(STAGES[of_all], event, truth, out) if judged else None
+        whole = _true_whole(STAGES[of_all], event, truth, moments, out) if judged else None
         if whole is not None and not overlaps([whole.since(event.sent)], after):
             inside[of_all].append(False)
     for unseen in _unseen_carriers(event, fabric, truth):
@@ -380,7 +380,7 @@ def closure_rows(event: Reconfiguration, fabric: Fabric, number: int) -> Iterato
     for outage in event.outages():
         subject, kind = outage.subject, outage.kind
         if truth.knows(subject, kind.signal):
-            lengths = true_outages(subject, kind, event, truth)
+            lengths = true_outages(subject, kind, moments)
             inside[f"outage_{kind.signal}"].append(overlaps(lengths, outage.length))
     for flap in event.flaps:
         if truth.knows(flap.port, CARRIER_UP.signal):
@@ -392,8 +392,29 @@ def closure_rows(event: Reconfiguration, fabric: Fabric, number: int) -> Iterato
         )
 
 
+TrueMoments: TypeAlias = Callable[[EventStage, str], tuple[Span, ...]]
+"""Of a stage and a subject, when it truly may have been in an event."""
+
+
+def true_moments(event: Reconfiguration, truth: GroundTruth) -> TrueMoments:
+    """Return the true moments of an event, each of which is looked up once."""
+    known: dict[tuple[str, str], tuple[Span, ...]] = {}
+
+    def moments(stage: EventStage, subject: str) -> tuple[Span, ...]:
+        key = (stage.name, subject)
+        if key not in known:
+            known[key] = truth.moments_of(stage, subject, event.watch_of(stage, subject))
+        return known[key]
+
+    return moments
+
+
 def _true_whole(
-    stage: EventStage, event: Reconfiguration, truth: GroundTruth, out: Collection[str]
+    stage: EventStage,
+    event: Reconfiguration,
+    truth: GroundTruth,
+    moments: TrueMoments,
+    out: Collection[str],
 ) -> Span | None:
     """Return the true moment of a stage of an event as a whole, over all that are watched.
 
@@ -409,13 +430,10 @@ def _true_whole(
         # Without an end: of an owner that nobody watched.
         if subject in out or (watch.until is _ENDLESS and stage.subject != "switch"):
             continue
-        found = truth.moments_of(stage, subject, watch)
+        found = moments(stage, subject)
         possible += found
-        sure = [
-            each
-            for each in found
-            if each.earliest >= watch.since and each.latest <= watch.until.earliest
-        ]
+        since, until = watch.since, watch.until.earliest
+        sure = [each for each in found if each.earliest >= since and each.latest <= until]
         if sure[1:]:  # one of them: interruptions of equal length may count
             sure = [Span(min(s.earliest for s in sure), max(s.latest for s in sure))]
         certain += sure
@@ -451,14 +469,9 @@ def _first_write(event: Reconfiguration, truth: GroundTruth) -> Span | None:
     return found if found is not None and found.latest <= event.sent.latest else None
 
 
-def true_outages(
-    subject: str, kind: OutageKind, event: Reconfiguration, truth: GroundTruth
-) -> list[Span]:
+def true_outages(subject: str, kind: OutageKind, moments: TrueMoments) -> list[Span]:
     """Return how long a port was truly without service; nothing if it never was."""
-    downs, ups = (
-        truth.moments_of(stage, subject, event.watch_of(stage, subject))
-        for stage in (kind.down, kind.up)
-    )
+    downs, ups = moments(kind.down, subject), moments(kind.up, subject)
     return [up.since(down) for down, up in product(downs, ups) if up.latest >= down.earliest]
 
 
@@ -489,11 +502,12 @@ def cost_rows(event: Reconfiguration, fabric: Fabric, number: int) -> Iterator[R
     truth = fabric.bench.truth
     if truth is None or fabric.bench.clock.virtual:
         return
+    moments = true_moments(event, truth)
     for seen in event.seen:
         stage = STAGES[seen.stage]
         if stage not in (CARRIER_DOWN, CARRIER_UP):
             continue
-        for true in truth.moments_of(stage, seen.subject, event.watch_of(stage, seen.subject))[:1]:
+        for true in moments(stage, seen.subject)[:1]:
             cost = Span(seen.at.latest - true.latest, seen.at.latest - true.earliest)
             yield _duration(seen.subject, "harness.carrier_stamp", cost, event, number)
 

@@ -4,7 +4,7 @@ import math
 import warnings
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
 from lightrig.instruments.clock import Span
@@ -95,21 +95,51 @@ class _Line:
     Each point is loosened by what the clock may wander between its stamp and the one in question.
     """
 
-    def __init__(self, exchanges: Sequence[_Exchange], slews: Slews | None = None) -> None:
-        last = exchanges[-1]
-        self._origin = last.sent_there
-        self._bench = last.received
-        self._slews = slews
-        requests, replies = [], []
-        for exchange in exchanges:
-            at, doubt = self.place(exchange.received_there)
-            requests.append(_Point(at, at - exchange.sent + self._bench + doubt))
-            at, doubt = self.place(exchange.sent_there)
-            replies.append(_Point(at, exchange.received - self._bench - at + doubt))
-        self._stamps = sorted(point.at for point in (*requests, *replies))
+    def __init__(
+        self,
+        requests: list[_Point],
+        replies: list[_Point],
+        origin: tuple[int, int],
+        slews: Slews | None,
+    ) -> None:
         self._requests, self._replies = requests, replies
+        self._origin, self._bench = origin
+        self._slews = slews
+        self._stamps = sorted([point.at for point in (*requests, *replies)])
         self._count = len(self._stamps)
-        self._deciding: dict[int, dict[int, _Deciding]] = {-1: {}, 1: {}}
+        self._deciding: dict[int, Mapping[int, _Deciding]] = {}
+        self._known: Mapping[int, dict[int, int]] = {-1: {}, 1: {}}
+
+    @classmethod
+    def of(cls, exchanges: Sequence[_Exchange], slews: Slews | None) -> "_Line":
+        """Return the lines of some exchanges, all placed by `slews`."""
+        last = exchanges[-1]
+        line = cls([], [], (last.sent_there, last.received), slews)
+        for exchange in exchanges:
+            line = line.with_exchange(exchange, len(exchanges))
+        return line
+
+    def with_slews(self, slews: Slews | None) -> "_Line":
+        """Return the lines of the same exchanges, for stamps that are placed by newer slews."""
+        return _Line(self._requests, self._replies, (self._origin, self._bench), slews)
+
+    def with_exchange(self, new: _Exchange, count: int) -> "_Line":
+        """Return the lines that one more exchange allows, and the last `count` - 1 of those here.
+
+        The places of the others stay as they are.
+        """
+        at, doubt = self.place(new.received_there)
+        request = _Point(at, at - new.sent + self._bench + doubt)
+        at, doubt = self.place(new.sent_there)
+        reply = _Point(at, new.received - self._bench - at + doubt)
+        since = max(len(self._requests) + 1 - count, 0)
+        requests, replies = [*self._requests[since:], request], [*self._replies[since:], reply]
+        return _Line(requests, replies, (self._origin, self._bench), self._slews)
+
+    @property
+    def slewed(self) -> bool:
+        """Whether slews of the clock are taken off its stamps."""
+        return self._slews is not None
 
     def bound(self, stamp: int, side: int) -> int:
         """Return when a stamp was at the earliest (`side` -1) or latest (1), on the bench's clock.
@@ -119,44 +149,42 @@ class _Line:
         outside of them ones that double with the distance.
         """
         at, doubt = self.place(stamp)
-        return self._bound(at, doubt, side)
-
-    def span(self, earliest: int, latest: int) -> tuple[int, int]:
-        """Return the bound of the first stamp from below and that of the second from above."""
-        slews, origin, slew, doubt = self._slews, self._origin, 0, 1  # as `place`
-        if slews is not None:
-            slew, doubt = slews.at(earliest)
-        before = self._bound(earliest - origin - slew, doubt, -1)
-        if slews is not None and latest != earliest:
-            slew, doubt = slews.at(latest)
-        return before, self._bound(latest - origin - slew, doubt, 1)
-
-    def _bound(self, at: int, doubt: int, side: int) -> int:
         # Some hundreds an event: all is written out, and what decides in an interval is known.
         interval = bisect_right(self._stamps, at)
         if interval == self._count:
             interval += (at - self._stamps[-1]).bit_length()
         elif interval == 0:
             interval = -(self._stamps[0] - at).bit_length()
-        known = self._deciding[side]
-        deciding = known[interval] if interval in known else self._decide(interval, side)
+        both = self._deciding[interval] if interval in self._deciding else self._decide(interval)
+        points, pair, sign = both[side]
         least = math.inf
-        if deciding.pair is not None:
-            one, two = deciding.pair
+        if pair is not None:
+            one, two = pair
             first, second = one.at - at, two.at - at
             near = (first if first > 0 else -first) * 1e-9
             far = (second if second > 0 else -second) * 1e-9
             near = one.least + near * (_WALK * math.sqrt(near) + _RAMP * near)
             far = two.least + far * (_WALK * math.sqrt(far) + _RAMP * far)
-            least = (second * near - deciding.sign * first * far) / (second - first)
-        for point in deciding.points:
+            least = (second * near - sign * first * far) / (second - first)
+        for point in points:
             distance = point.at - at if point.at > at else at - point.at
             seconds = distance * 1e-9
             alone = point.least + MAXIMUM_RATE * distance
             alone += seconds * (_WALK * math.sqrt(seconds) + _RAMP * seconds)
             if alone < least:  # noqa: PLR1730  # a call each would be some hundreds an event
                 least = alone
-        return self._bench + at + side * (math.ceil(least) + doubt)
+        found = self._bench + at + side * (math.ceil(least) + doubt)
+        self._known[side][stamp] = found
+        return found
+
+    def span(self, earliest: int, latest: int) -> tuple[int, int]:
+        """Return the bound of the first stamp from below and that of the second from above."""
+        # Near half of an event's stamps are asked for twice, such as those of datagrams.
+        before, after = self._known[-1], self._known[1]
+        return (
+            before[earliest] if earliest in before else self.bound(earliest, -1),
+            after[latest] if latest in after else self.bound(latest, 1),
+        )
 
     def allows(self, new: _Exchange) -> bool:
         """Whether a line of a steady rate, amid all bounds, also keeps those of a new exchange.
@@ -203,40 +231,58 @@ class _Line:
             return self._stamps[-1] + doubled // 2, self._stamps[-1] + doubled
         return self._stamps[0] - doubled, self._stamps[0] - doubled // 2
 
-    def _decide(self, interval: int, side: int) -> _Deciding:
-        """Return what bounds the stamps of an interval, and know it from now on."""
+    def _decide(self, interval: int) -> Mapping[int, _Deciding]:
+        """Return what bounds the stamps of an interval, by side, and know it from now on."""
         before, after = self._interval(interval)
-        same, opposite = self._kinds(side)
-        pair, sign = _deciding_pair(same, opposite, (before + after) // 2)
-        # Between two points of one kind both are as near as can be.
-        nearest: set[_Point] = set()
-        if pair is None or sign < 0:
-            for at in (before, after):
-                bounds = [
-                    each.least + MAXIMUM_RATE * (each.at - at if each.at > at else at - each.at)
-                    for each in same
-                ]
-                nearest.add(same[bounds.index(min(bounds))])
-        found = _Deciding(tuple(nearest), pair, sign)
-        self._deciding[side][interval] = found
+        middle = (before + after) // 2
+        requests, replies = _placed(self._requests, middle), _placed(self._replies, middle)
+        found: dict[int, _Deciding] = {}
+        for side, points, same, opposite in (
+            (-1, self._requests, requests, replies),
+            (1, self._replies, replies, requests),
+        ):
+            pair, sign = _deciding_pair(same, opposite)
+            # Between two points of one kind both are as near as can be.
+            nearest: set[_Point] = set()
+            if pair is None or sign < 0:
+                for at in (before, after):
+                    bounds = [
+                        each.least + MAXIMUM_RATE * (each.at - at if each.at > at else at - each.at)
+                        for each in points
+                    ]
+                    nearest.add(points[bounds.index(min(bounds))])
+            found[side] = _Deciding(tuple(nearest), pair, sign)
+        self._deciding[interval] = found
         return found
 
-    def _kinds(self, side: int) -> tuple[list[_Point], list[_Point]]:
-        """Return the points that bound from one side, and those that bound from the other."""
-        return (self._replies, self._requests) if side > 0 else (self._requests, self._replies)
+
+_Placed: TypeAlias = tuple[_Point, int, float]
+"""A point, its distance from a stamp, and its bound there for a clock of a steady rate."""
+
+
+def _placed(points: Sequence[_Point], at: int) -> tuple[list[_Placed], list[_Placed]]:
+    """Return the points before a stamp, and those at it or after."""
+    before: list[_Placed] = []
+    after: list[_Placed] = []
+    for point in points:
+        there, least = point
+        distance = at - there if there < at else there - at
+        seconds = distance * 1e-9
+        near = least + seconds * (_WALK * math.sqrt(seconds) + _RAMP * seconds)
+        (before if there < at else after).append((point, distance, near))
+    return before, after
 
 
 def _deciding_pair(
-    same: Sequence[_Point], opposite: Sequence[_Point], at: int
+    same: tuple[list[_Placed], list[_Placed]], opposite: tuple[list[_Placed], list[_Placed]]
 ) -> tuple[tuple[_Point, _Point] | None, int]:
     """Return the pair of points that decides the bound at a stamp, with its sign.
 
-    A point alone bounds only for a given rate of the clock. On two sides of `at`, one of two
+    A point alone bounds only for a given rate of the clock. On two sides of the stamp, one of two
     points of one kind allows a fast clock what the other denies it; on one side, a far point of
     the other kind bounds the rate at which a near one is extrapolated.
     """
-    before, after = _placed(same, at, -1), _placed(same, at, 1)
-    opposite_before, opposite_after = _placed(opposite, at, -1), _placed(opposite, at, 1)
+    before, after = same
     least = min([near + MAXIMUM_RATE * distance for _, distance, near in before + after])
     pair, pair_sign = None, 1
     for one, first, near in before:
@@ -244,7 +290,7 @@ def _deciding_pair(
             bound = (second * near + first * far) / (second + first)
             if bound < least:
                 least, pair, pair_sign = bound, (one, two), 1
-    for bounds, across in ((before, opposite_before), (after, opposite_after)):
+    for bounds, across in zip(same, opposite, strict=True):
         for one, first, near in bounds:
             for two, second, far in across:
                 if first < second:
@@ -252,24 +298,6 @@ def _deciding_pair(
                     if bound < least:
                         least, pair, pair_sign = bound, (one, two), -1
     return pair, pair_sign
-
-
-_Placed: TypeAlias = tuple[_Point, int, float]
-"""A point, its distance from a stamp, and its bound there for a clock of a steady rate."""
-
-
-def _placed(points: Sequence[_Point], at: int, side: int) -> list[_Placed]:
-    """Return the points before a stamp (`side` -1), or those at it or after (1)."""
-    return [
-        (
-            point,
-            distance := side * (point.at - at),
-            point.least
-            + (seconds := distance * 1e-9) * (_WALK * math.sqrt(seconds) + _RAMP * seconds),
-        )
-        for point in points
-        if (point.at < at) == (side < 0)
-    ]
 
 
 def _jump(line: _Line, stamp: int, earliest: int, latest: int) -> tuple[int, int]:
@@ -319,6 +347,7 @@ class ClockMap:
 
     def __init__(self, exchanges: int = _HISTORY, name: str = "a server") -> None:
         self.name = name
+        self._exchanges = exchanges
         self._history: deque[_Exchange] = deque(maxlen=exchanges)
         self._slews = Slews()
         # One value, since replies come on another thread while stamps are mapped.
@@ -341,13 +370,20 @@ class ClockMap:
         if self.same_clock:
             return
         exchange = _Exchange(sent, received_there, sent_there, received, slewed)
+        settled = self._slews.settled(len(self._history))
         self._slews = self._slews.with_reply(sent_there, slewed)
-        line = self._line
+        slews, line = self._slews or None, self._line
         if line is not None:
-            before = _Line(self._history, self._slews) if self._slews else line
-            exchange = self._without_jump(before, exchange)
+            if line.slewed == bool(slews) and (settled or not slews):
+                line = line.with_slews(slews)
+            else:  # the new slew places the exchanges before anew
+                line = _Line.of(self._history, slews)
+            exchange = self._without_jump(line, exchange)
         self._history.append(exchange)
-        self._line = _Line(self._history, self._slews or None)
+        if line is None or len(self._history) == 1:  # the first of all, or after a jump
+            self._line = _Line.of(self._history, self._slews or None)
+        else:
+            self._line = line.with_exchange(exchange, self._exchanges)
 
     def _without_jump(self, line: _Line, new: _Exchange) -> _Exchange:
         """Return `new`; after a jump that it shows, note the jump and forget the exchanges before.

@@ -12,7 +12,10 @@ _RATES = 2
 
 
 class _Wait(NamedTuple):
-    """The time between two replies: their stamps, their slews, and the rates that it allows."""
+    """The time between two replies: their stamps, their slews, and the rates that it allows.
+
+    settled: whether the rates are of waits before it, so that no later reply changes them.
+    """
 
     begin: int
     end: int
@@ -20,6 +23,7 @@ class _Wait(NamedTuple):
     slew_after: int
     slowest: float
     fastest: float
+    settled: bool
 
 
 class Slews:
@@ -43,31 +47,46 @@ class Slews:
         """Whether the slew differs between replies."""
         return any(slew != self._replies[0][1] for _, slew in self._replies)
 
+    def settled(self, count: int) -> bool:
+        """Whether no later reply changes the slews between the last `count` replies."""
+        waits = self._waits
+        return all(end in waits and waits[end].settled for end in self._stamps[-count:])
+
     def with_reply(self, stamp: int, slew: int) -> "Slews":
         """Return these and the `slew` reported at `stamp`, both in ns, without the oldest."""
         found = Slews()
         found._replies = self._replies[1 - _HISTORY :]
-        insort(found._replies, (stamp, slew))
-        found._stamps = [each for each, _ in found._replies]
+        found._stamps = self._stamps[1 - _HISTORY :]
+        if found._stamps and stamp <= found._stamps[-1]:
+            insort(found._replies, (stamp, slew))
+            found._stamps = [each for each, _ in found._replies]
+            return found
+        found._replies.append((stamp, slew))
+        found._stamps.append(stamp)
+        oldest = found._stamps[0]
+        waits = list(self._waits.values())  # at once: another thread may be adding to them
+        found._waits = {wait.end: wait for wait in waits if wait.settled and wait.end > oldest}
         return found
 
     def at(self, stamp: int) -> tuple[int, int]:
         """Return the slew at a stamp and its doubt to either side, in ns."""
         after = bisect_left(self._stamps, stamp)
         # Between two replies lie most stamps, some hundreds an event: no call, no list there.
-        wait = self._waits[after] if after in self._waits else self._wait(after)
-        if wait is None:
+        stamps, waits = self._stamps, self._waits
+        if not 0 < after < len(stamps):
             least, most = self._outside(after, stamp)
-        elif stamp == wait.end:
+            return (least + most) // 2, (most - least + 1) // 2 + 2
+        end = stamps[after]
+        wait = waits[end] if end in waits else self._wait(after)
+        if stamp == end:
             return wait.slew_after, 2
-        else:
-            since, until = stamp - wait.begin, stamp - wait.end
-            low, low_after = wait.slew_before + wait.slowest * since, wait.fastest * until
-            high, high_after = wait.slew_before + wait.fastest * since, wait.slowest * until
-            low_after += wait.slew_after
-            high_after += wait.slew_after
-            least = math.floor(low if low < low_after else low_after)
-            most = math.ceil(high if high > high_after else high_after)
+        since, until = stamp - wait.begin, stamp - wait.end
+        low, low_after = wait.slew_before + wait.slowest * since, wait.fastest * until
+        high, high_after = wait.slew_before + wait.fastest * since, wait.slowest * until
+        low_after += wait.slew_after
+        high_after += wait.slew_after
+        least = math.floor(low if low < low_after else low_after)
+        most = math.ceil(high if high > high_after else high_after)
         return (least + most) // 2, (most - least + 1) // 2 + 2
 
     def _outside(self, after: int, stamp: int) -> tuple[int, int]:
@@ -79,20 +98,33 @@ class Slews:
         found = [slew + rate * (stamp - at) for rate in rates]
         return math.floor(min(found)), math.ceil(max(found))
 
-    def _wait(self, after: int) -> _Wait | None:
-        """Return the wait that ends with reply number `after`; None where no two enclose it."""
-        if not 0 < after < len(self._stamps):
-            return None
+    def _wait(self, after: int) -> _Wait:
+        """Return the wait that ends with reply number `after`, and know it from now on."""
         (begin, slew_before), (end, slew_after) = self._replies[after - 1 : after + 1]
-        rates = self._rates_near(after, end - begin)
+        rates = self._rates_before(after, end - begin)
+        settled = len(rates) == _RATES
+        if not settled:
+            rates = self._rates_near(after, end - begin)
         if len(rates) < _RATES:
             rates.append(0.0)
-        found = _Wait(begin, end, slew_before, slew_after, min(rates), max(rates))
-        self._waits[after] = found
+        found = _Wait(begin, end, slew_before, slew_after, min(rates), max(rates), settled)
+        self._waits[end] = found
         return found
 
     def _rates_near(self, after: int, length: int) -> list[float]:
         """Return the rates of up to two waits of half of `length`, rather before than after."""
+        stamps, half = self._stamps, (length + 1) // 2
+        rates = self._rates_before(after, length)
+        begin = after
+        while begin < len(stamps) and len(rates) < _RATES:
+            end = bisect_left(stamps, stamps[begin] + half)
+            if end < len(stamps):
+                rates.append(self._rate(begin, end))
+            begin = end
+        return rates
+
+    def _rates_before(self, after: int, length: int) -> list[float]:
+        """Return the rates of up to two waits of half of `length` before reply number `after`."""
         stamps, half = self._stamps, (length + 1) // 2
         rates: list[float] = []
         end = after - 1
@@ -101,12 +133,6 @@ class Slews:
             if begin >= 0:
                 rates.append(self._rate(begin, end))
             end = begin
-        begin = after
-        while begin < len(stamps) and len(rates) < _RATES:
-            end = bisect_left(stamps, stamps[begin] + half)
-            if end < len(stamps):
-                rates.append(self._rate(begin, end))
-            begin = end
         return rates
 
     def _rate(self, begin: int, end: int) -> float:

@@ -91,6 +91,7 @@ class GroundTruth:
 
     def __init__(self) -> None:
         self._moments: defaultdict[tuple[str, str, bool], _Moments] = defaultdict(_Moments)
+        self._subjects: defaultdict[str, set[str]] = defaultdict(set)
         self._ratios: dict[str, Callable[[], float | None]] = {}
         self._late: dict[str, Callable[[], int]] = {}
 
@@ -100,6 +101,7 @@ class GroundTruth:
             late = self._late[subject]()
             at = Span(at.earliest + late, at.latest + late)
         self._moments[subject, stage, up].append(*at)
+        self._subjects[stage].add(subject)
 
     def note_delay(self, subject: str, late: Callable[[], int]) -> None:
         """Let `late` tell by how many ns an acknowledgement of `subject` is delayed at present."""
@@ -126,10 +128,7 @@ class GroundTruth:
 
     def subjects(self, stage: str) -> list[str]:
         """Return the subjects of which any moment of a stage is known."""
-        known = {
-            s for (s, of, _), moments in self._moments.items() if of == stage and moments.latest
-        }
-        return sorted(known)
+        return [each for each in sorted(self._subjects[stage]) if self.knows(each, stage)]
 
     def last(
         self, subject: str, stage: str, *, since: int, until: int | None = None
