@@ -73,20 +73,20 @@ class Slews:
         after = bisect_left(self._stamps, stamp)
         # Between two replies lie most stamps, some hundreds an event: no call, no list there.
         stamps, waits = self._stamps, self._waits
-        if not 0 < after < len(stamps):
+        if 0 < after < len(stamps):
+            end = stamps[after]
+            wait = waits[end] if end in waits else self._wait(after)
+            if stamp == end:
+                return wait.slew_after, 2
+            since, until = stamp - wait.begin, stamp - end
+            low, low_after = wait.slew_before + wait.slowest * since, wait.fastest * until
+            high, high_after = wait.slew_before + wait.fastest * since, wait.slowest * until
+            low_after += wait.slew_after
+            high_after += wait.slew_after
+            least = math.floor(low if low < low_after else low_after)
+            most = math.ceil(high if high > high_after else high_after)
+        else:
             least, most = self._outside(after, stamp)
-            return (least + most) // 2, (most - least + 1) // 2 + 2
-        end = stamps[after]
-        wait = waits[end] if end in waits else self._wait(after)
-        if stamp == end:
-            return wait.slew_after, 2
-        since, until = stamp - wait.begin, stamp - wait.end
-        low, low_after = wait.slew_before + wait.slowest * since, wait.fastest * until
-        high, high_after = wait.slew_before + wait.fastest * since, wait.slowest * until
-        low_after += wait.slew_after
-        high_after += wait.slew_after
-        least = math.floor(low if low < low_after else low_after)
-        most = math.ceil(high if high > high_after else high_after)
         return (least + most) // 2, (most - least + 1) // 2 + 2
 
     def _outside(self, after: int, stamp: int) -> tuple[int, int]:
