@@ -5,13 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping
-from concurrent.futures import (
-    ALL_COMPLETED,
-    FIRST_COMPLETED,
-    Future,
-    ThreadPoolExecutor,
-    wait,
-)
+from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
@@ -20,6 +14,7 @@ from lightrig.harness.bench import Fabric, bind_only
 from lightrig.harness.bench.descriptors import HARDWARE, allow_open_files
 from lightrig.harness.bench.lease import LeaseConflictError
 from lightrig.harness.measure.light import NO_LIGHT_DBM
+from lightrig.harness.orchestration.call_pool import CallPool
 from lightrig.harness.orchestration.control import Control
 from lightrig.harness.orchestration.wiring import Wiring, wiring_of
 from lightrig.instruments.clock import boot_time
@@ -34,11 +29,11 @@ _STILL_SILENT_S = 0.3
 """Longest time for an answer that the probe before has waited for already, after the last one of
 another switch: with a period of 1 s the jobs of a switch that hangs learn it within 3 s."""
 
-_MOST_THREADS = 4096
-
-_MOST_ASKED_AT_ONCE = 64
+PROBED_AT_ONCE = 12
+"""An answer takes a millisecond or two, most of it this processor's."""
 _NONE_ANSWERS_S = 0.2
-"""Time without an answer after which those that wait for their turn are asked nevertheless."""
+"""Time without an answer after which those that wait for their turn are probed nevertheless."""
+ORDERED_AT_ONCE = 40
 _MOST_OPENED_AT_ONCE = 32
 _LONGEST_TURN_S = 30.0
 """How long a session waits for its turn to be opened, behind switches that do not answer."""
@@ -60,6 +55,8 @@ class Reading:
 
 Outcomes = Mapping[str, Reading | LightrigError]
 """By switch; the error is of one that did not answer, or took no order."""
+
+_Calls = CallPool["Reading | LightrigError"]
 
 
 class Switches(Protocol):
@@ -160,14 +157,15 @@ class SwitchSessions:
         self._locks = {name: threading.Lock() for name in self._wiring.switches}
         allow_open_files(len(self._locks), "the service's switches", HARDWARE)
         self._running: dict[str, Future[Reading | LightrigError]] = {}
-        threads = min(2 * len(self._locks), _MOST_THREADS)
         self._unmonitored: set[str] = set()
         # A thousand sessions that are opened at once hold up one another until all are late.
         self._turns = threading.BoundedSemaphore(_MOST_OPENED_AT_ONCE)
-        self._asked = threading.BoundedSemaphore(_MOST_ASKED_AT_ONCE)
         self._tried: set[str] = set()
-        self._answered, self._few = boot_time(), True
-        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="switch")
+        self._answered = boot_time()
+        # Apart, so that no order waits behind probes of switches that hang.
+        count = len(self._locks)
+        self._probes = _Calls(max(min(count, PROBED_AT_ONCE), 1), _NONE_ANSWERS_S, "probe")
+        self._orders = _Calls(max(min(count, ORDERED_AT_ONCE), 1), ANSWER_TIMEOUT_S, "order")
 
     def probe(self, names: Collection[str]) -> Outcomes:
         """See `Switches`; a switch that is silent still is not asked a second time meanwhile.
@@ -176,11 +174,11 @@ class SwitchSessions:
         answered within `ANSWER_TIMEOUT_S`, nor within half of that after the last one that has.
         """
         read = partial(_read, unmonitored=self._unmonitored)
-        self._answered, self._few = boot_time(), True
+        self._answered = boot_time()
         late = {self._running[name] for name in names if name in self._running}
         for name in names:
             if name not in self._running:
-                self._running[name] = self._pool.submit(self._attempt, name, read, _NONE_ANSWERS_S)
+                self._running[name] = self._probes.submit(partial(self._attempt, name, read))
         pending = {self._running[name] for name in names}
         began, allowed = self._answered, round(ANSWER_TIMEOUT_S * 1e9)
         again = round(_STILL_SILENT_S * 1e9)
@@ -191,8 +189,7 @@ class SwitchSessions:
                 left = max(began + allowed, self._answered + allowed // 2) - boot_time()
             if left <= 0:
                 break
-            first = FIRST_COMPLETED if late & pending else ALL_COMPLETED
-            pending = wait(pending, timeout=left / 1e9, return_when=first).not_done
+            pending = self._probes.wait(pending, left / 1e9, first=bool(late & pending))
         found: dict[str, Reading | LightrigError] = {}
         for name in names:
             if self._running[name].done():
@@ -203,13 +200,11 @@ class SwitchSessions:
 
     def order(self, wanted: Mapping[str, frozenset[Circuit]]) -> Outcomes:
         """See `Switches`; a change of circuits may take as long as the answer to a probe."""
-        self._few = True
         tasks = {
-            name: self._pool.submit(
-                self._attempt, name, partial(_apply, circuits=circuits), ANSWER_TIMEOUT_S
-            )
-            for name, circuits in wanted.items()
+            name: self._orders.submit(partial(self._attempt, name, partial(_apply, circuits=each)))
+            for name, each in wanted.items()
         }
+        self._orders.wait(tasks.values())
         return {name: task.result() for name, task in tasks.items()}
 
     def open(self, names: Collection[str]) -> None:
@@ -218,7 +213,8 @@ class SwitchSessions:
         Raises `LeaseConflictError`, and then has none of them open.
         """
         read = partial(_read, unmonitored=self._unmonitored)
-        tasks = [self._pool.submit(self._attempt, n, read, ANSWER_TIMEOUT_S) for n in names]
+        tasks = [self._probes.submit(partial(self._attempt, name, read)) for name in names]
+        self._probes.wait(tasks)
         for outcome in [task.result() for task in tasks]:
             if isinstance(outcome, LeaseConflictError):
                 for name in names:
@@ -227,12 +223,13 @@ class SwitchSessions:
 
     def close(self) -> None:
         """See `Switches`."""
-        self._pool.shutdown(cancel_futures=True)
+        self._probes.close()
+        self._orders.close()
         for name in list(self._fabrics):
             self._drop(name)
 
     def _attempt(
-        self, name: str, action: Callable[[str, Fabric], Reading], limit_s: float
+        self, name: str, action: Callable[[str, Fabric], Reading]
     ) -> Reading | LightrigError:
         with self._locks[name]:
             try:
@@ -242,10 +239,9 @@ class SwitchSessions:
                         bench = bind_only(testbed, {name}, "lightrig orchestrate", self._control)
                     self._fabrics[name] = Fabric(bench)
                 self._tried.add(name)
-                with self._few_asked(limit_s):
-                    found = action(name, self._fabrics[name])
-                    self._answered = boot_time()
-                    return found
+                found = action(name, self._fabrics[name])
+                self._answered = boot_time()
+                return found
             except LightrigError as error:
                 self._tried.add(name)
                 self._drop(name)
@@ -260,22 +256,6 @@ class SwitchSessions:
         finally:
             if taken:
                 self._turns.release()
-
-    @contextlib.contextmanager
-    def _few_asked(self, limit_s: float) -> Iterator[None]:
-        """Wait until few others are asked; no longer where none answers for `limit_s`.
-
-        Two thousand threads that all get answers at once take both processors to switch.
-        """
-        taken = False
-        while self._few and not (taken := self._asked.acquire(timeout=limit_s)):
-            if boot_time() - self._answered > limit_s * 1e9:
-                self._few = False  # until the next probe or order
-        try:
-            yield
-        finally:
-            if taken:
-                self._asked.release()
 
     def _drop(self, name: str) -> None:
         if name in self._fabrics:

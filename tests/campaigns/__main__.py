@@ -44,7 +44,7 @@ CAMPAIGNS = {
     "train_signals": "TRAIN_SIGNALS (20); needs the extra torch and namespaces, so root",
     "foreign_scripts": "LIGHTRIG_SCRIPTS, FOREIGN_ROUNDS (3); needs the extra torch, and root",
     "foreign_parts": "LIGHTRIG_SCRIPTS; needs the extra torch, and root",
-    "wide_fabric": "WIDE_PROCESSES (4); needs a mount namespace, so root",
+    "wide_fabric": "WIDE_SIZE (16,7,9), WIDE_MINUTES (0), WIDE_PROCESSES (4); needs root",
     "interruptions": "INTERRUPTIONS (20), INTERRUPTIONS_TESTBEDS; needs namespaces, so root",
     "planted_soaks": "SOAK_MINUTES (30), SOAK_FLAPS (20), SOAK_KILLS (2); needs namespaces (root)",
     "bench_sequences": "BENCH_SEQUENCES (200), BENCH_STEPS (8); a second account only as root",

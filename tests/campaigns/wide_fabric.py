@@ -6,6 +6,11 @@ them over TL1. Jobs are submitted and withdrawn, a node loses its light, a switc
 return, and the service is killed when half of a job's commands were acknowledged. After each event
 the state is judged as in `wire_sequences`, by the light and by the commands that switches received;
 the time until that was so is printed, with the service's processor time and memory.
+
+`WIDE_SIZE` states another grid: nodes a side, and the mesh and ports of a node ("4,2,4" has 64
+switches). After the script the service is left alone for `WIDE_MINUTES` (default 0), and its
+threads and memory are noted each minute: from the tenth on it must not grow by more than
+`GROWTH_MIB` a minute.
 """
 
 import itertools
@@ -16,10 +21,12 @@ import resource
 import shutil
 import signal
 import socket
+import statistics
 import subprocess
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -44,13 +51,17 @@ from tests.campaigns.wire_sequences import (
     preload_services,
 )
 
-SIDE, MESH, PORTS = 16, 7, 9
+SIDE, MESH, PORTS = map(int, os.environ.get("WIDE_SIZE", "16,7,9").split(","))
 TL1 = 3082
 INSIDE = "WIDE_FABRIC_INSIDE"
 ACCOUNT = ("bench", "served alone on this machine")
 OPEN_FILES = 16384
 PERIOD_S = 5.0
 """Of probes: one of all switches takes one to two seconds of a core here, and theirs as much."""
+
+GROWTH_MIB = 0.05
+MOST_THREADS = 64
+SETTLES_MINUTES = 10
 
 
 class Wide(Grid):
@@ -189,14 +200,15 @@ class WideSequence(WireSequence):
 
     def _events(self) -> Iterator[str]:
         room, dice = self.room, random.Random("wide fabric")
-        yield self._submit("wide", 16, 8)
+        half, part = SIDE // 2, SIDE * 3 // 8
+        yield self._submit("wide", SIDE, half)
         before = room.acknowledged
-        yield self._submit("square", 8, 6)
+        yield self._submit("square", half, part)
         of_square = room.acknowledged - before
         (group,) = self.service.status()["jobs"]["square"]["groups"]
         room.unlit = {dice.choice(group["nodes"])}
         yield f"no light of {room.unlit}"
-        room.silent = {f"xocs{dice.randrange(8)}-{dice.randrange(MESH * PORTS)}"}
+        room.silent = {f"xocs{dice.randrange(half)}-{dice.randrange(MESH * PORTS)}"}
         yield f"silent {room.silent}"
         room.unlit = set()
         yield "light returns"
@@ -204,7 +216,7 @@ class WideSequence(WireSequence):
         yield "the switch answers"
         yield self.asked({"do": "withdraw", "job": "square"})
         room.counter.kill_at.value = room.acknowledged + of_square // 2
-        yield self._submit("square", 8, 6)
+        yield self._submit("square", half, part)
 
 
 @contextmanager
@@ -215,6 +227,31 @@ def room_of(file: Path, root: Path, count: int) -> Iterator[DividedRoom]:
         yield room
     finally:
         room.close()
+
+
+def watched(service: Process, minutes: int, report: Callable[[str], object]) -> bool:
+    """Leave a service alone; returns whether its memory is flat, and its threads are few."""
+    sizes, most = [], 0
+    for minute in range(minutes + 1):
+        if minute:
+            time.sleep(60)
+        status = dict(
+            line.split(":", 1)
+            for line in Path(f"/proc/{service.pid}/status").read_text().splitlines()
+        )
+        threads = int(status["Threads"])
+        sizes.append(int(status["VmRSS"].split()[0]) / 1024)
+        most = max(most, threads)
+        report(f"minute {minute:>3}  {sizes[-1]:>8.2f} MiB  {threads} threads")
+    settled = sizes[SETTLES_MINUTES:]
+    growth = (
+        statistics.linear_regression(range(len(settled)), settled).slope if settled[1:] else 0.0
+    )
+    report(
+        f"{growth:+.4f} MiB a minute from minute {SETTLES_MINUTES} (limit {GROWTH_MIB}), "
+        f"{most} threads (limit {MOST_THREADS})"
+    )
+    return growth <= GROWTH_MIB and most <= MOST_THREADS
 
 
 def used(pid: int) -> dict[str, float]:
@@ -261,6 +298,8 @@ def follow(count: int, report: Callable[[str], object]) -> bool:
                     found |= {"commands": room.acknowledged - begun, "problems": problems[:5]}
                     lines.add(found | used(sequence.service.pid))
                     good &= not problems
+                minutes = int(os.environ.get("WIDE_MINUTES", "0"))
+                good &= not minutes or watched(sequence.service, minutes, report)
             finally:
                 sequence.service.close()
     for line in table(read("wide_fabric")):

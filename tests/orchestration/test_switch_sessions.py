@@ -134,7 +134,7 @@ def test_few_switches_change_at_once_also_where_a_probe_asked_all(
 ) -> None:
     """Changes of 0.3 s, longer than probes wait for an answer, two at once; before, silence."""
     monkeypatch.setattr(switch_sessions, "ANSWER_TIMEOUT_S", 1.0)
-    monkeypatch.setattr(switch_sessions, "_MOST_ASKED_AT_ONCE", 2)
+    monkeypatch.setattr(switch_sessions, "ORDERED_AT_ONCE", 2)
     testbed = row(tmp_path, 5)
     sessions = SwitchSessions(testbed)
     sessions.probe(testbed.optical_switches)
@@ -148,6 +148,24 @@ def test_few_switches_change_at_once_also_where_a_probe_asked_all(
     outcomes = sessions.order(dict.fromkeys(list(testbed.optical_switches)[:6], LOOPBACK))
     assert all(isinstance(each, Reading) for each in outcomes.values())
     assert lab.most_at_once == 2
+    sessions.close()
+
+
+def test_threads_are_few_unless_switches_hang(lab: Lab, tmp_path, monkeypatch) -> None:
+    """Of 60 switches that answer few threads ask; 40 that hang are asked by threads that end."""
+    monkeypatch.setattr(switch_sessions, "ANSWER_TIMEOUT_S", 2.0)
+    testbed = row(tmp_path, 30)
+    sessions, most = SwitchSessions(testbed), switch_sessions.PROBED_AT_ONCE
+    before = threading.active_count()
+    assert len(sessions.probe(testbed.optical_switches)) == 60
+    assert threading.active_count() <= before + most < before + 60
+    lab.timeout_s, lab.silent = 3.0, set(list(testbed.optical_switches)[:40])
+    found = sessions.probe(testbed.optical_switches)
+    assert {name for name in found if isinstance(found[name], SilentError)} == lab.silent
+    assert threading.active_count() >= before + 40
+    while threading.active_count() > before + most:
+        threading.Event().wait(0.05)
+    lab.silent = set()
     sessions.close()
 
 
