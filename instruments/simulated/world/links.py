@@ -79,7 +79,10 @@ class NicLinks:
         return self._ports[port]
 
     def hears(self, port: Port, source: Port | None, at: int) -> None:
-        """Let `port` receive the light of `source`, or none, from `at` on."""
+        """Let `port` receive the light of `source`, or none, from `at` on; from 0: since ever."""
+        # In real time the clock's thread may come to a change of light long after it. Nothing may
+        # then change before now: probes have read the ports since, and would never report it.
+        at = max(at, self._clock.now()) if at else 0
         end = self.timeline(port)
         end.heard = source
         partner = end.partner
