@@ -1,7 +1,6 @@
 """ACOS as a job: the controller sets adaptation and resilience, ranks select (§4.4)."""
 
 import contextlib
-import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -58,7 +57,6 @@ def test_ranks_select_at_each_collective_and_past_a_failed_node(cluster: Cluster
 
 @pytest.mark.long
 @pytest.mark.timeout(3600)
-@pytest.mark.skipif((os.cpu_count() or 1) < 8, reason="18 agents need eight processors")
 def test_144_gpus_over_two_racks_with_a_process_for_each_host(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
