@@ -5,17 +5,30 @@ tests/systems/opus/test_opus_interleavings.py`; by default fewer.
 """
 
 import os
+import random
 from collections import Counter
 from dataclasses import replace
 
 import pytest
 from systems.opus import opus_schedules
-from systems.opus.opus_schedules import a_step, apart, at_random, every_one, out_and_back
+from systems.opus.opus_schedules import (
+    a_step,
+    apart,
+    at_random,
+    begin,
+    every_one,
+    out_and_back,
+    outcome,
+)
+from systems.opus.opus_world import World
 
 from lightrig.harness.systems.opus.planning.controller import Barrier, Controller
-from lightrig.harness.systems.opus.planning.operations import RailJob
+from lightrig.harness.systems.opus.planning.operations import Operation, RailJob
+from lightrig.harness.systems.opus.planning.run_events import Rewiring
+from lightrig.harness.systems.opus.planning.schedule import numbered
 from lightrig.harness.systems.opus.planning.shim import Mode, Shim
 from lightrig.harness.systems.opus.planning.topology import TopologyId
+from lightrig.suites.claims.opus.steps import pair
 
 SCHEDULES = int(os.environ.get("LIGHTRIG_SCHEDULES", "150"))
 LONG = SCHEDULES >= 10_000
@@ -138,6 +151,28 @@ def test_starting_on_what_was_granted_before_is_found(monkeypatch: pytest.Monkey
     _, _, broken = every_one(RailJob.grid("two", 2, [1]), "default", out_and_back)
     assert broken
     assert broken[0].startswith("G1")
+
+
+def passed_on(job: RailJob, rank: int) -> list[Operation]:
+    """What the stage before sends, then the same to the stage after, twice: one dimension alone."""
+    stage = job.stage_of[rank]
+    near = [other for other in (stage - 1, stage + 1) if 0 <= other < job.stages]
+    return list(numbered([Operation(pair(job, rank, other), 0, 0) for other in 2 * near]))
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("seed", range(8))
+def test_pairs_whose_circuits_never_change_wait_for_no_other_pair(mode: Mode, seed: int) -> None:
+    """The third rank begins with a pair that is not the one with which the second begins."""
+    world = World.of(RailJob.grid("pipeline", 4, [1]), gathers=True)
+    state = begin(world, mode, passed_on, steps=2)
+    shims = (replace(each, table=replace(each.table, still=True)) for each in state.shims)
+    state, rng = state._replace(shims=tuple(shims)), random.Random(seed)
+    while options := world.choices(state):
+        state = world.follow(state, rng.choice(options))
+    assert outcome(state) == "done"
+    assert world.broken == []
+    assert not [each for each in world.log if isinstance(each, Rewiring)]
 
 
 def test_without_releases_all_ranks_wait(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -63,10 +63,14 @@ class PhaseTable:
     def asks(self, position: int) -> bool:
         """Whether the operation there needs a request of its own: a shift, or a pipeline's.
 
-        Where no circuit ever changes the first one alone does.
+        Where no circuit ever changes the first one of each group alone does: its group is ready
+        once all its ranks have asked for it, and a rank may begin with another group than they.
         """
-        if position == 0 or self.still:
-            return position == 0
+        if position == 0:
+            return True
+        if self.still:
+            one = self.at(position)
+            return one is not None and one.index == 0
         operation, before = self._alike(position), self._alike(position - 1)
         return operation.asymmetric or before.dimension != operation.dimension
 
