@@ -141,6 +141,7 @@ test-torch: $(EXTRAS)/torch/.ready
 	    tests/systems/mixnet/test_mixnet_ranks.py tests/systems/mixnet/test_mixnet_delegation.py \
 	    tests/systems/mixnet/test_mixnet_rings.py tests/systems/mixnet/test_mixnet_regions.py \
 	    tests/cli/test_train.py tests/cli/test_train_restarts.py tests/cli/test_train_like_torchrun.py \
+	    tests/cli/test_train_steps.py \
 	    tests/cli/test_training_in_a_box.py tests/cli/test_train_beside_others.py $(SKIPS)
 
 # A program by others against the API of `lightrig orchestrate`, in an environment of its own.

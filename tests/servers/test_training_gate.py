@@ -238,3 +238,32 @@ def test_steps_are_those_of_the_first_optimizer(free: Rank) -> None:
         free.gate.stepped(optimizer)
     assert free.gate.steps == [1, 3]
     assert [each["stepped"] for each in free.events if "stepped" in each] == [1, 2]
+
+
+def alone(rank: Rank) -> list[list]:
+    return [each["alone"] for each in rank.events if "alone" in each]
+
+
+def test_collectives_without_a_rank_whose_script_has_ended_are_reported() -> None:
+    """One that is in progress when it ends, and each that begins later; not one that it began."""
+    ended: dict[int, dict[str, int]] = {}
+    rank = Rank(gated=False, ended=ended)
+    first, second = (rank.gate.begin("allreduce", (0, 1), 8) for _ in range(2))
+    ended[1] = {"data": 1}
+    rank.gate.report_alone()
+    assert alone(rank) == [["allreduce", "data", 1, None, 1, 1]]
+    for number in (first, second):
+        rank.gate.done(number)
+    rank.gate.report_alone()
+    with rank.gate.beside("barrier", (0, 1, 2), 0):
+        pass
+    assert alone(rank)[1:] == [["barrier", "front end 0,1,2", 0, None, 1, 0]]
+
+
+def test_messages_and_groups_without_the_ended_rank_are_not_reported() -> None:
+    """Two ranks may join their messages otherwise, so that their numbers say nothing."""
+    rank = Rank(gated=False, ended={2: {}})
+    rank.gate.begin("recv", (0, 2), 8)
+    rank.gate.begin("allreduce", (0, 1), 8)
+    with rank.gate.beside("send", (0, 2), 8):
+        assert alone(rank) == []

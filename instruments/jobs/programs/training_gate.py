@@ -6,7 +6,7 @@ import contextlib
 import sys
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from lightrig.instruments.servers.programs.server_clock import now
@@ -34,12 +34,14 @@ class Gate:
         phases: by which the rank decides itself about those that need not ask.
         script: path of the script, whose lines operations are told with.
         servers: the ranks of each.
+        ended: ranks whose script has ended, and how many collectives of each group it had begun.
 
     Attributes:
         operations: `[group, index, kind, bytes, asked, began, ended, line, parts]` of each that the
             rails carry; parts are the directions, s or r, of joined sends and receives.
         front_end: the same of what the front end carries, without parts.
         steps: the number of operations begun before the end of each optimizer step.
+        optimizers: how many optimizers of PyTorch the script has made.
     """
 
     def __init__(
@@ -51,6 +53,7 @@ class Gate:
         phases: dict[str, list[Any]] | None = None,
         script: str = "",
         servers: Sequence[Sequence[int]] = (),
+        ended: Mapping[int, Mapping[str, int]] | None = None,
     ) -> None:
         self._names = {frozenset(ranks): name for name, ranks in groups.items() if ranks}
         self._between = any(not ranks for ranks in groups.values())
@@ -72,7 +75,12 @@ class Gate:
         self._unreported: list[list[Any]] = []
         self.operations: list[list[Any]] = []
         self.front_end: list[list[Any]] = []
+        self._collectives: Counter[str] = Counter()
+        self._keys: dict[int, tuple[str, int]] = {}
+        self._open: dict[tuple[str, int], tuple[str, Sequence[int], int | None]] = {}
+        self._ended_ranks = {} if ended is None else ended
         self.steps: list[int] = []
+        self.optimizers = 0
 
     def stepped(self, optimizer: Any) -> None:
         """Note the end of an optimizer's step; where a script has several, of the first one's."""
@@ -91,10 +99,40 @@ class Gate:
             index = self._counts[group]
             self._counts[group] += 1
         asked, line = now(), self._line()
+        key = self._opened(kind, group, ranks, line)
         try:
             yield
         finally:
+            self._open.pop(key, None)
             self.front_end.append([group, index, kind, size, asked, asked, now(), line])
+
+    def report_alone(self) -> None:
+        """Report the collectives in progress that a rank in `ended` never begins."""
+        with self._lock:
+            for key in self._open:
+                self._report_alone(*key)
+
+    def _opened(
+        self, kind: str, group: str, ranks: Sequence[int], line: int | None
+    ) -> tuple[str, int]:
+        """Note that a collective has begun, and report one that an ended rank never begins.
+
+        Of sends and receives two ranks may have begun different numbers.
+        """
+        if kind in ("send", "recv"):
+            return group, -1
+        with self._lock:
+            key = group, self._collectives[group]
+            self._collectives[group] += 1
+            self._open[key] = kind, ranks, line
+            self._report_alone(*key)
+        return key
+
+    def _report_alone(self, group: str, index: int) -> None:
+        kind, ranks, line = self._open[group, index]
+        for rank, counts in list(self._ended_ranks.items()):
+            if rank in ranks and index >= counts.get(group, 0):
+                self._emit({"alone": [kind, group, index, line, rank, counts.get(group, 0)]})
 
     def _line(self) -> int | None:
         """Return the line of the script that is being run, or None on a thread that runs none."""
@@ -139,7 +177,9 @@ class Gate:
             self._counts[group] += 1
             asked = now()
             parts = kind[0] if pair else ""
-            self.operations.append([group, index, kind, size, asked, asked, 0, self._line(), parts])
+            line = self._line()
+            self.operations.append([group, index, kind, size, asked, asked, 0, line, parts])
+            self._keys[number] = self._opened(kind, group, ranks, line)
             self._running[number] = 1
             self._left = self._at(number)[2] - 1 if self._phases is not None else 0
             if pair and (self._phases is None or self._left):
@@ -156,7 +196,8 @@ class Gate:
         if self._gated:
             allowed.wait()
             if number in self._refused:
-                raise RefusedError(self._refused[number])
+                where = "" if line is None else f", in line {line} of the script"
+                raise RefusedError(self._refused[number] + where)
             with self._lock:
                 self.operations[number][5] = now()
                 self._granted = self._phases is not None
@@ -223,6 +264,7 @@ class Gate:
         if self._running[number] == 0 and not joined and not self.operations[number][6]:
             ended = self.operations[number][6] = now()
             self._in_flight.discard(number)
+            self._open.pop(self._keys.pop(number), None)
             if self._phases is not None:
                 self._unreported.append(["ended", number, ended])
                 if not self._in_flight and self._asks(self._begun):

@@ -355,10 +355,17 @@ def wrapped_groups(
         if frame.f_back is None:
             gate.stepped(optimizer)
 
-    steps = None
+    steps = kind = make = None
     if hasattr(torch, "optim"):
         optimizer = importlib.import_module("torch.optim.optimizer")
         steps = optimizer.register_optimizer_step_post_hook(note_step)
+        kind, make = optimizer.Optimizer, optimizer.Optimizer.__init__
+
+        def note_optimizer(made: Any, *given: Any, **more: Any) -> None:
+            gate.optimizers += 1
+            make(made, *given, **more)
+
+        kind.__init__ = note_optimizer
     ours = {"init_process_group": init, "new_group": group}
     # Modules such as `device_mesh` have imported them by name.
     known = [each for name, each in sys.modules.items() if name.startswith("torch.distributed")]
@@ -377,7 +384,8 @@ def wrapped_groups(
         follower.join(_LAST_END_S)
     finally:
         started.put(None)
-        if steps:
+        if steps and kind:
             steps.remove()
+            kind.__init__ = make
         for place, name in places:
             setattr(place, name, found[name])

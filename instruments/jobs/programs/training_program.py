@@ -11,9 +11,12 @@ are those of the probe (docs/appendix/probe.md); events are lines
   `servers` (the ranks of each), `phases` (or null): run the script to its end; answered by its
   `failure` (or null), its `operations`, `[group, index, kind, bytes, asked, began, ended, line,
   parts]` of each that the rails carry (`line` of the script or null; `parts` the directions, s or
-  r, of sends and receives that are joined), those of the `front_end` without `parts`, and `steps`,
-  how many operations were begun before the end of each step of an optimizer.
+  r, of sends and receives that are joined), those of the `front_end` without `parts`, `steps`, how
+  many operations were begun before the end of each step of an optimizer, and `optimizers`, how many
+  of PyTorch's the script has made.
 - `go` with `number`, and `refused` with a reason if it must not run: permits an operation.
+- `script_ended` with `rank` and `counts`: the script of that rank has ended, after that many
+  collectives of each group.
 - `tell` with `message`: hand it to the module that carries all-to-alls.
 
 `module` of `train`, or null, is the `source` of a module that carries all-to-alls of the script,
@@ -28,8 +31,9 @@ tensor)`, which begins that in place.
 
 `control` is "none": PyTorch is not wrapped; "watched": operations are recorded; "gated": each is
 announced and waits for `go`. Events are `wants` (a number, group, index, kind and bytes), `ended`
-(a number), `printed` (a line of the script's output) and `stepped` (how many steps of the first
-optimizer have ended).
+(a number), `printed` (a line of the script's output), `stepped` (how many steps of the first
+optimizer have ended), and `alone`, `[kind, group, index, line, rank, count]` of a collective that
+cannot end, since the script of `rank` has ended after `count` of its group.
 
 With `phases`, a gated rank decides by itself: `phases` lists, for the operations of the `first`
 step and of each step `then`, the group, whether to ask, and how many sends and receives are joined
@@ -101,6 +105,7 @@ class _Worker:
     def __init__(self) -> None:
         self._torch: Any = None
         self._gate: Gate | None = None
+        self._ended_ranks: dict[int, dict[str, int]] = {}
         self._module: Any = None
         # Output of a script or a library must not be taken for a reply: redirect stdout.
         # A script forks workers: each closes its sys.stdin, which waits for ever where a thread of
@@ -127,6 +132,11 @@ class _Worker:
             if request["do"] == "go" and self._gate is not None:
                 self._gate.go(request["number"], request.get("refused"))
                 self._replies.reply(request["id"], received, {})
+            elif request["do"] == "script_ended":
+                self._ended_ranks[request["rank"]] = request["counts"]
+                if self._gate is not None:
+                    self._gate.report_alone()
+                self._replies.reply(request["id"], received, {})
             elif request["do"] == "stored":
                 self._exchanges.stored(request["number"], request["result"])
                 self._replies.reply(request["id"], received, {})
@@ -134,6 +144,8 @@ class _Worker:
                 self._module.receive(request["message"])
                 self._replies.reply(request["id"], received, {})
             else:
+                if request["do"] == "train":
+                    self._gate, self._ended_ranks = None, {}
                 arguments = (request, received)
                 threading.Thread(target=self._answer, args=arguments, daemon=True).start()
         # A normal exit would wait for operations that wait for other ranks.
@@ -180,6 +192,7 @@ class _Worker:
                 phases=request.get("phases"),
                 script=path,
                 servers=request["servers"],
+                ended=self._ended_ranks,
             )
             try:
                 arguments = (self._torch, gate, self._exchanges, request, self._module)
@@ -198,6 +211,7 @@ class _Worker:
             "operations": gate.operations,
             "front_end": gate.front_end,
             "steps": gate.steps,
+            "optimizers": gate.optimizers,
         }
 
     def _connected(self, described: dict[str, Any]) -> Any:

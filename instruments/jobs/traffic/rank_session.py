@@ -1,7 +1,7 @@
 """The ranks of a training job: started once on their servers, they run one script after another."""
 
 import itertools
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -38,12 +38,14 @@ class ScriptRun:
         printed: the lines that each rank has printed, and when.
         front_end: operations of each rank that no rail carries.
         steps: how many operations each rank had begun before the end of each optimizer's step.
+        optimizers: how many of PyTorch's each rank has made.
     """
 
     operations: Mapping[int, Sequence[Done]]
     printed: Mapping[int, Sequence[tuple[Span, str]]]
     front_end: Mapping[int, Sequence[Done]] = field(default_factory=dict)
     steps: Mapping[int, Sequence[int]] = field(default_factory=dict)
+    optimizers: Mapping[int, int] = field(default_factory=dict)
 
 
 class RankSession:
@@ -116,7 +118,8 @@ class RankSession:
 
         Where a rank or a task beside them fails, all ranks end, since they would wait for it, and
         the session with them. The first error is raised; but if the program of a rank has ended,
-        its error is, as the scripts of its peers fail too and may do so first.
+        its error is, as the scripts of its peers fail too and may do so first. A rank fails as well
+        that waits for a collective which the script of another one has ended without.
 
         Args:
             script: runs on every rank.
@@ -131,7 +134,13 @@ class RankSession:
             parallel: runs the tasks of ranks and those beside them; by default the clock.
             environment: further variables of the script.
         """
-        store = RendezvousStore()
+        store, over = RendezvousStore(), self._clock.event()
+        alone: list[TrainingFailedError] = []
+
+        def note_alone(error: TrainingFailedError) -> None:
+            alone.append(error)
+            over.set()
+
         port = str(next(self._ports))
         local = {rank: place for ranks in self._on_server for place, rank in enumerate(ranks)}
         running = [
@@ -154,10 +163,12 @@ class RankSession:
                 self._on_server,
                 phases[rank.rank] if phases else None,
                 module,
+                note_alone,
             )
             for rank in self.ranks
         ]
         done: dict[int, RankResult] = {}
+        following = set(range(len(self.ranks)))
         failed: list[BaseException] = []
         causes: list[BaseException] = []
 
@@ -177,9 +188,24 @@ class RankSession:
             try:
                 done[rank] = running[rank].whole()
             finally:
+                following.discard(rank)
+                if not following:
+                    over.set()
                 ended(rank)
+            counts = _collectives(done[rank])
+            for each in following.copy():
+                self.ranks[each].script_ended(rank, counts)
 
-        tasks: list[Task] = [*(partial(follow, rank) for rank in range(len(running))), *beside]
+        def watch() -> None:
+            over.wait()
+            if alone:
+                raise alone[0]
+
+        tasks: list[Task] = [
+            *(partial(follow, rank) for rank in range(len(running))),
+            watch,
+            *beside,
+        ]
         guarded = [partial(guard, task) for task in tasks]
         if parallel is None:
             self._clock.parallel(*guarded)
@@ -192,6 +218,7 @@ class RankSession:
             {rank: list(of) for rank, of in listener.lines.items()},
             {rank: one.front_end for rank, one in done.items()},
             {rank: one.steps for rank, one in done.items()},
+            {rank: one.optimizers for rank, one in done.items()},
         )
 
     def close(self) -> None:
@@ -206,6 +233,12 @@ def _nccl(server: str, device: str) -> dict[str, str]:
     between them, and refuse a second rank on a GPU.
     """
     return {"NCCL_SOCKET_IFNAME": f"={device}", "NCCL_NET": "Socket", "NCCL_HOSTID": server}
+
+
+def _collectives(done: RankResult) -> Counter[str]:
+    """Return how many collectives of each group a rank has begun."""
+    operations = (each.operation for each in (*done.operations, *done.front_end))
+    return Counter(each.group for each in operations if each.kind not in ("send", "recv"))
 
 
 def _cause(failed: Sequence[BaseException]) -> BaseException:

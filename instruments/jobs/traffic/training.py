@@ -78,11 +78,13 @@ class RankResult:
         operations: those of the rails, in order of their start.
         front_end: those that the control connection carried, in order of their end.
         steps: how many of the rails had begun before the end of each step of an optimizer.
+        optimizers: how many of PyTorch's the script has made.
     """
 
     operations: Sequence[Done]
     front_end: Sequence[Done]
     steps: Sequence[int]
+    optimizers: int
 
 
 class RankListener(Protocol):
@@ -215,6 +217,7 @@ class TrainingRank:
         self._store: RendezvousStore | None = None
         self._phases: LocalPhases | None = None
         self._module: ScriptModule | None = None
+        self._alone: Callable[[TrainingFailedError], None] = lambda error: None
         self._run = start_on(server, TRAINING, clock, self._on_event)
         self._clocks = self._run.clocks
         self._hello = self._run.submit("hello", {}, LOADING)
@@ -238,6 +241,7 @@ class TrainingRank:
         servers: Sequence[Sequence[int]] = (),
         phases: LocalPhases | None = None,
         module: ScriptModule | None = None,
+        alone: Callable[["TrainingFailedError"], None] = lambda error: None,
     ) -> "RunningScript":
         """Start `script`.
 
@@ -245,10 +249,11 @@ class TrainingRank:
         whose operations among themselves stay there. environment: variables to add
         to the server's. store: through which the ranks find each other where `control` is not
         "none"; one a run. phases: by which the rank decides itself; without them it asks for each
-        operation. module: carries all-to-alls, unless `control` is "none".
+        operation. module: carries all-to-alls, unless `control` is "none". alone: called with the
+        error for a collective that cannot end, see `script_ended`; it must not wait.
         """
         self._listener, self._store, self._phases = listener, store, phases
-        self._module = module
+        self._module, self._alone = module, alone
         body = {
             "script": script.source,
             "name": script.name,
@@ -268,6 +273,10 @@ class TrainingRank:
         """Permit an announced operation, or refuse it."""
         body = {"number": number} | ({"refused": refused} if refused is not None else {})
         self._run.submit("go", body)
+
+    def script_ended(self, rank: int, counts: Mapping[str, int]) -> None:
+        """Hand over that a rank's script has ended, after that many collectives of each group."""
+        self._run.submit("script_ended", {"rank": rank, "counts": dict(counts)})
 
     def tell(self, message: Any) -> None:
         """Hand a message, as JSON, to the module that carries all-to-alls."""
@@ -293,11 +302,24 @@ class TrainingRank:
                 return LocalEnd(int(number), here(at))
         raise ValueError(f"a rank that decides itself reported {entry}")
 
+    def _alone_error(
+        self, kind: str, group: str, index: int, line: int | None, rank: int, count: int
+    ) -> "TrainingFailedError":
+        problem = f"waits as rank {self.rank} of a training job for rank {rank}, which has ended"
+        where = "" if line is None else f", in line {line} of the script"
+        details = [
+            ("waits for", f"{kind} {index + 1} of {group}{where}"),
+            ("because", f"the script of rank {rank} has ended after {count} of them"),
+        ]
+        return TrainingFailedError(self.name, problem, details=details)
+
     def _on_event(self, event: dict[str, Any], at: int) -> None:
         if "store" in event and self._store is not None:
             do, *given = event["do"]
             self._store.handle(do, given, partial(self._stored, int(event["store"])))
             return
+        if "alone" in event:
+            self._alone(self._alone_error(*event["alone"]))
         if "ran" in event and self._phases is not None:
             self._phases.ran(self.rank, [self._local(each) for each in event["ran"]])
         listener = self._listener
@@ -355,4 +377,5 @@ class RunningScript:
             [done(entry) for entry in answer["operations"]],
             [done(entry) for entry in answer["front_end"]],
             list(map(int, answer["steps"])),
+            int(answer["optimizers"]),
         )

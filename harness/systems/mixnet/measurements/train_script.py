@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from math import prod
 
 from lightrig.harness.bench import Fabric
+from lightrig.harness.jobs.first_step import check_first_step
 from lightrig.harness.jobs.printed_numbers import compare
 from lightrig.harness.jobs.training import Printed, TrainingRequest, TrainingRequestError
 from lightrig.harness.signals import postponed
@@ -30,6 +31,7 @@ def train(fabric: Fabric, request: TrainingRequest, printed: Printed) -> Experts
     Raises:
         NoPyTorchError: a server has none.
         CourseError: the script has all-to-alls of rows that are no passes of experts.
+        NoStepError: it ended before its first step.
         RegionError: its experts exchange rows over several regions.
         TrainingFailedError, RankLostError: a run has failed.
         TrainingRequestError: the job does not fit the testbed.
@@ -73,8 +75,9 @@ def _check_run(
     request: TrainingRequest, alone: ScriptRun, courses: Sequence[tuple[ExpertRegion, Course]]
 ) -> None:
     """Raise `CourseError` for a first run that had no steps, or other groups than were stated."""
+    check_first_step(alone, request.name, "on packets")
     if not alone.steps or not alone.steps[0]:
-        raise CourseError(f"{request.name} ended before the first step of an optimizer")
+        raise CourseError(f"{request.name} has no step of an optimizer of PyTorch on rank 0")
     if not courses:
         raise CourseError(
             f"{request.name} has no all-to-alls of rows between servers: there are no experts "

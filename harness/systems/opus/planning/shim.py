@@ -79,9 +79,7 @@ class Shim:
         expected = self.table.at(self.position)
         if self.announced or operation != expected:
             waits = f"{expected} to start first" if self.announced else f"{expected}"
-            raise ScheduleError(
-                f"rank {self.rank} issued {operation}, expected {waits}; profile it again"
-            )
+            raise ScheduleError(f"rank {self.rank} issued {operation}, expected {waits}")
         shim, sent = replace(self, announced=True)._ask_if_needed()
         return shim, "rail", sent
 

@@ -6,6 +6,7 @@ from functools import partial
 
 from lightrig.harness.systems.opus.planning.operations import Operation
 from lightrig.harness.systems.opus.planning.schedule import PhaseTable
+from lightrig.harness.systems.opus.planning.shim import ScheduleError
 from lightrig.harness.systems.opus.runtime.rails import Rails, RailsLostError
 from lightrig.instruments.jobs.traffic.training import (
     LocalBegin,
@@ -29,6 +30,7 @@ class ControlledRanks(PrintedLines):
 
     Attributes:
         found: what each switch held when the control plane began.
+        unprofiled: the first operation that was refused, since it was not profiled; None without.
         began: when the first operation was permitted, on the bench's clock; None before.
         count: of the ranks.
     """
@@ -43,6 +45,7 @@ class ControlledRanks(PrintedLines):
         super().__init__(printed)
         self.rails, self._ranks, self._take = rails, ranks, take
         self.found: Mapping[str, frozenset[Circuit]] = {}
+        self.unprofiled: ScheduleError | None = None
         self.began: int | None = None
         self.count = len(ranks)
         self._running: dict[tuple[int, int], Operation] = {}
@@ -115,6 +118,8 @@ class ControlledRanks(PrintedLines):
         try:
             self.rails.announce(rank, operation, partial(self._begin, rank, number))
         except LightrigError as error:
+            if isinstance(error, ScheduleError) and self.unprofiled is None:
+                self.unprofiled = error
             self._ranks[rank].go(number, str(error))
 
     def _begin(self, rank: int, number: int) -> None:

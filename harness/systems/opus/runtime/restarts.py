@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from lightrig.harness.jobs.first_step import no_step
 from lightrig.harness.jobs.measure.light_faults import FaultError
 from lightrig.harness.systems.opus.planning.schedule import PhaseTable
 from lightrig.harness.systems.opus.planning.shim import Mode
@@ -132,9 +133,10 @@ class RestartedTraining:
     def run(self, script: Script, tables: Sequence[PhaseTable], mode: Mode) -> Trained:
         """Run the script to its end.
 
-        Raises `TrainingStoppedError` after the last allowed failure, or where no circuits can be
-        formed, `FaultError` for a fault in a step that was not run, and as
-        `TrainingJob.renew`.
+        Raises `TrainingStoppedError` after the last allowed failure, where no circuits can be
+        formed, or where the script does other operations than were profiled, which a restart would
+        not change; `NoStepError` where it ended after a restart without the steps that are left;
+        `FaultError` for a fault in a step that was not run, and as `TrainingJob.renew`.
         """
         given = dict(self._job.environment)
         while True:
@@ -147,22 +149,29 @@ class RestartedTraining:
                 attempt = self._job.attempt
                 if attempt is None or attempt is before or attempt.failed is None:
                     raise
-                if len(self.failures) == self._restarts:
-                    raise TrainingStoppedError(self._described(error, attempt)) from error
-                self._restart(error, attempt)
+                unprofiled = attempt.listener.unprofiled is not None
+                if unprofiled or len(self.failures) == self._restarts:
+                    described = self._described(error, attempt, script.name)
+                    raise TrainingStoppedError(described) from error
+                self._restart(error, attempt, script.name)
             else:
                 if left := self._faults.left:
                     raise FaultError(f"{left[0]} in step {left[0].step}: none was so late")
+                last = self._job.attempt
+                assert last is not None
+                if self.failures and not last.steps and self._ended() < tables[0].profiled_steps:
+                    part = f"after restart {len(self.failures)}"
+                    raise no_step(trained, script.name, part)
                 return trained
 
-    def _restart(self, error: LightrigError, attempt: Attempt) -> None:
+    def _restart(self, error: LightrigError, attempt: Attempt, script: str) -> None:
         clock = self._job.fabric.bench.clock
         ended = clock.now()
         self._restarted(error, len(self.failures) + 1)
         try:
             formed = form_again(self._job, error)
         except LightrigError as refused:
-            described = self._described(error, attempt)
+            described = self._described(error, attempt, script)
             raise TrainingStoppedError(
                 f"{described}\n  restart   impossible, since without it there is no ring of all "
                 f"ranks: {refused}"
@@ -176,9 +185,14 @@ class RestartedTraining:
     def _ended(self) -> int:
         return sum(failure.attempt.steps for failure in self.failures)
 
-    def _described(self, error: LightrigError, attempt: Attempt) -> str:
+    def _described(self, error: LightrigError, attempt: Attempt, script: str) -> str:
         """Return the error with the step, what ranks waited for, and what may help."""
         lines = [str(error)]
+        unprofiled = attempt.listener.unprofiled
+        if unprofiled is not None:
+            part = f"after restart {len(self.failures)}" if self.failures else "on circuits"
+            before = f"{script} does other operations {part} than on the ring of all ranks"
+            lines = [f"{before}, so no circuits are known for them: {unprofiled}", *lines]
         if attempt.listener.steps:
             after = f" after restart {len(self.failures)}" if self.failures else ""
             lines.append(f"  step      {attempt.steps + 1}{after}")
@@ -189,7 +203,12 @@ class RestartedTraining:
         if isinstance(error, LinkLostError) and attempt.unfinished:
             waiting = (f"rank {rank} for {name}" for rank, name in attempt.unfinished.items())
             lines.append(f"  waiting   {', '.join(waiting)}")
-        if self._restarts:
+        if unprofiled is not None:
+            lines.append(
+                "  try       a script whose operations after a checkpoint are those before it; "
+                "TORCHELASTIC_RESTART_COUNT is the only variable in which a restart differs"
+            )
+        elif self._restarts:
             lines.append(f"  restarts  {len(self.failures)} of {self._restarts} were made")
         else:
             lines.append(

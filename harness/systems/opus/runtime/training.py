@@ -7,6 +7,7 @@ from functools import partial
 from lightrig.harness.bench.fabric import Fabric
 from lightrig.harness.jobs.bench.overlay import Overlay
 from lightrig.harness.jobs.bench.port_traffic import port_traffic
+from lightrig.harness.jobs.first_step import check_first_step
 from lightrig.harness.systems.opus.planning.controller import Controller
 from lightrig.harness.systems.opus.planning.messages import Rewire
 from lightrig.harness.systems.opus.planning.operations import RailJob
@@ -210,12 +211,14 @@ class TrainingJob:
     def profile(self, script: Script) -> tuple[tuple[PhaseTable, ...], Trained]:
         """Run a few steps on the giant ring; every rank's phase table, and what was seen.
 
-        Raises `LinkLostError`, and `OpusError` for ranks that do not fit together.
+        Raises `LinkLostError`, `NoStepError` for a script that ended before its first step, and
+        `OpusError` for ranks that do not fit together.
         """
         self.circuits.ring()
         listener = PrintedLines(self.printed)
         self.profiled.append(listener.lines)
         seen = self._run(script, listener, "watched", watched=True)
+        check_first_step(seen, script.name, "on the ring of all ranks")
         by_rank = {
             rank: SeenOperations(
                 [done.operation.group for done in operations],
@@ -395,7 +398,7 @@ class TrainingJob:
             parallel=None if controlled is None else controlled.rails.run,
             environment=self.environment,
         )
-        return Trained(run.operations, run.printed, run.front_end, run.steps)
+        return Trained(run.operations, run.printed, run.front_end, run.steps, run.optimizers)
 
     def _late(self) -> int:
         """Return by how much links were behind simulated light lately, in ns."""
