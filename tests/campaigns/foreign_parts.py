@@ -6,6 +6,9 @@ up to the step, and that to the one by the copy's own stamps, within `SUM`. Wher
 a script wait (`stamped`), its own stamps must agree with two parts within `AGREES`: what a rank
 computes, and what it waits for other ranks. Where no circuit changes, waits for circuits are 0.
 
+The first folder of a script's path has its repository at that commit. On a host whose processors
+are in use by others the stamps of a copy and ours may be apart by what each thread waits for one.
+
 Needs the extra torch, and namespaces.
 """
 

@@ -3,6 +3,7 @@
 import inspect
 import json
 import os
+import queue
 import tempfile
 import time
 from collections.abc import Callable
@@ -126,32 +127,44 @@ def stamps(folder: str) -> None:
     """Note when each rank's collectives that wait begin and end, and when its steps end.
 
     In the run on circuits, by the machine's clock: lines `[group, name, begun, ended]` in a file of
-    the rank, where `group` has the ranks, and `[null, "step", at, at]`.
+    the rank, where `group` has the ranks, and `[null, "step", at, at]`. A collective is begun
+    without waiting, and then waited for: it ends when its result is there, which a thread that
+    waits for a processor may see later.
     """
     if not os.environ.get("TORCHELASTIC_RUN_ID", "").startswith("circuits"):
         return
     file = open(f"{folder}/{os.environ['RANK']}", "w", encoding="utf-8")  # noqa: SIM115
 
-    def note(group: Any, name: str, begun: int) -> None:
-        file.write(json.dumps([group, name, begun, time.monotonic_ns()]) + "\n")
+    def note(group: Any, name: str, begun: int, ended: int) -> None:
+        file.write(json.dumps([group, name, begun, ended]) + "\n")
         file.flush()
 
     def stamped(name: str, original: Callable[..., Any]) -> Callable[..., Any]:
         def call(*args: Any, **options: Any) -> Any:
+            given = inspect.signature(original).bind(*args, **options).arguments
+            if given.get("async_op"):
+                return original(*args, **options)
             begun = time.monotonic_ns()
-            found = original(*args, **options)
-            if found is None:
-                group = options.get("group") or dist.group.WORLD
-                note(dist.get_process_group_ranks(group), name, begun)
-            return found
+            work = original(**{**given, "async_op": True})
+            if work is not None:  # this rank is in the group
+                ended: queue.SimpleQueue[int] = queue.SimpleQueue()
+                work.get_future().add_done_callback(lambda _: ended.put(time.monotonic_ns()))
+                work.wait()
+                group = given.get("group") or dist.group.WORLD
+                note(dist.get_process_group_ranks(group), name, begun, ended.get())
+            return None
 
         return call
 
+    def note_step() -> None:
+        at = time.monotonic_ns()
+        note(None, "step", at, at)
+
     for name in _COLLECTIVES:
         setattr(dist, name, stamped(name, getattr(dist, name)))
-    register_optimizer_step_post_hook(lambda *_: note(None, "step", time.monotonic_ns()))
+    register_optimizer_step_post_hook(lambda *_: note_step())
     for each in _OPTIMIZERS:
-        each.step = _then(each.step, lambda: note(None, "step", time.monotonic_ns()))
+        each.step = _then(each.step, note_step)
 
 
 _OPTIMIZERS: list[Any] = []
