@@ -23,11 +23,11 @@ from lightrig.harness.workloads.graph import (
 _PATTERNS = {
     "allreduce": Pattern.ALL_REDUCE,
     "allgather": Pattern.ALL_GATHER,
-    "_allgather_base": Pattern.ALL_GATHER,
+    "allgather_base": Pattern.ALL_GATHER,
     "all_gather_single": Pattern.ALL_GATHER,
     "allgather_into_tensor": Pattern.ALL_GATHER,
     "reduce_scatter": Pattern.REDUCE_SCATTER,
-    "_reduce_scatter_base": Pattern.REDUCE_SCATTER,
+    "reduce_scatter_base": Pattern.REDUCE_SCATTER,
     "reduce_scatter_single": Pattern.REDUCE_SCATTER,
     "reduce_scatter_tensor": Pattern.REDUCE_SCATTER,
     "alltoall": Pattern.ALL_TO_ALL,
@@ -44,6 +44,7 @@ class RecordedOperation:
 
     members: ranks of its group, the two ends of sends and receives. amount: bytes of its largest
     argument. parts: directions, s or r, of the sends and receives that it joins; empty for others.
+    link: the kind of links that carry it.
     """
 
     kind: str
@@ -52,14 +53,25 @@ class RecordedOperation:
     asked: int
     ended: int
     parts: str = ""
+    link: str = "dp"
+
+    @property
+    def nodes(self) -> int:
+        """How many nodes of a step's graph it makes: one of computing before it, and its own."""
+        return 1 + max(1, len(self.parts))
 
 
 def recorded_step(
-    ranks: Sequence[Sequence[RecordedOperation]], begun: Sequence[int], stages: Sequence[int]
+    ranks: Sequence[Sequence[RecordedOperation]],
+    begun: Sequence[int],
+    stages: Sequence[int],
+    *,
+    timed: bool = False,
 ) -> Workload:
     """Return the step of each rank's operations, in the order in which they were wanted.
 
-    begun: when each rank's step began, in ns. stages: the stage of the pipeline of each.
+    begun: when each rank's step began, in ns. stages: the stage of the pipeline of each. timed:
+    whether the network knows by names what operations take, so that any of them is simulated.
     Raises `WorkloadError` for operations that no simulated collective is.
     """
     groups: list[dict[str, Group]] = [{} for _ in ranks]
@@ -83,7 +95,7 @@ def recorded_step(
                     name="compute",
                 )
             )
-            for node in _nodes(rank, operation, before, tags, groups[rank]):
+            for node in _nodes(rank, operation, before, tags, groups[rank], timed=timed):
                 nodes.append(node)
                 running.append((operation.ended, len(nodes) - 1))
         graphs.append(Graph.of(nodes, f"rank {rank}"))
@@ -104,6 +116,8 @@ def _nodes(
     before: int,
     tags: dict[tuple[int, int], int],
     groups: dict[str, Group],
+    *,
+    timed: bool,
 ) -> list[Node]:
     """Return an operation's nodes: one of a collective, one of each send and receive."""
     members, size = operation.members, len(operation.members)
@@ -128,13 +142,15 @@ def _nodes(
             )
             tags[ends] += 1
         return found
-    pattern = _PATTERNS.get(operation.kind.removesuffix("_coalesced"))
+    pattern = _PATTERNS.get(operation.kind.strip("_").removesuffix("_coalesced"))
+    if pattern is None and timed:
+        pattern = Pattern.BROADCAST
     if pattern is None:
         raise WorkloadError(f"rank {rank}: {operation.kind} is not simulated")
     # Of an all-gather the largest argument is what all members have put in.
     amount = operation.amount // size if pattern is Pattern.ALL_GATHER else operation.amount
-    name = f"dp {'-'.join(map(str, members))}"
-    groups[name] = Group("dp", tuple(members), size)
+    name = f"{operation.link} {'-'.join(map(str, members))}"
+    groups[name] = Group(operation.link, tuple(members), size)
     return [Node(Kind.COLLECTIVE, (before,), 0, pattern, amount, name, name=operation.kind)]
 
 

@@ -1,13 +1,14 @@
 """Training scripts on circuits: what is asked of a system's trainer, and what it reports."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
 from lightrig.testbeds import LightrigError
 
 if TYPE_CHECKING:
     from lightrig.harness.bench import Fabric
+    from lightrig.harness.jobs.predicted_steps import PredictedStep
 
 
 class TrainingRequestError(LightrigError):
@@ -35,6 +36,8 @@ class TrainingRequest:
         max_restarts: how often the script is started again after a failure.
         spares: servers to which ranks may move when the script is started again.
         faults: that are made in a simulation, such as `cut:5s,step=4`.
+        predicted: receives the predicted step of the run on circuits, or why there is none, before
+            that run begins.
     """
 
     source: str
@@ -48,6 +51,9 @@ class TrainingRequest:
     max_restarts: int = 0
     spares: Sequence[str] = ()
     faults: Sequence[str] = ()
+    predicted: "Callable[[PredictedStep | str], None]" = field(
+        default=lambda step: None, compare=False
+    )
 
 
 class TrainingReport(Protocol):

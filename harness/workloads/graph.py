@@ -19,6 +19,10 @@ class WorkloadError(LightrigError):
     """A workload cannot be simulated: a cycle, an unmatched send, members that disagree."""
 
 
+FRONT_END = "front end"
+"""The kind of groups whose collectives no fabric carries: only a recorded run has their times."""
+
+
 class Kind(IntEnum):
     """What a node does. Compute and communication take a slot of the rank, receiving does not."""
 

@@ -81,12 +81,21 @@ class StepTimes:
 
 
 class Simulator:
-    """One step of a workload on a network; made anew for each step."""
+    """One step of a workload on a network; made anew for each step.
+
+    rendezvous: whether a send begins only once its receive has been posted.
+    """
 
     def __init__(
-        self, workload: Workload, network: Network, control: Control | None = None
+        self,
+        workload: Workload,
+        network: Network,
+        control: Control | None = None,
+        *,
+        rendezvous: bool = False,
     ) -> None:
         self.workload = workload
+        self._rendezvous = rendezvous
         self.network = network
         self.control = control
         self.now = 0
@@ -222,6 +231,8 @@ class Simulator:
                 self.end_node(rank, number)
             else:
                 self._expected[key].append(number)
+                if self._rendezvous:
+                    self.wake(key[0])
         else:
             insort(self._communications[rank], number)
 
@@ -258,10 +269,12 @@ class Simulator:
             self._communicating[rank] = True
             self._plan(rank, number)
             return True
+        node = self.node(rank, number)
+        if self._rendezvous and kind == _SEND and not self._is_expected(rank, number):
+            return False
         if self.control is not None and not self.control.may_start(self, rank, number):
             return False
         self._communicating[rank] = True
-        node = self.node(rank, number)
         if kind == _SEND:
             target = self.peer(rank, number)
             self.network.begin_message(
@@ -281,6 +294,10 @@ class Simulator:
 
             self.network.begin_collective(self, group, node, ended)
         return True
+
+    def _is_expected(self, rank: int, number: int) -> bool:
+        key = (rank, self.peer(rank, number), self.node(rank, number).tag)
+        return bool(self._expected[key])
 
     def _delivered(self, rank: int, number: int, target: int) -> None:
         self.end_node(rank, number)

@@ -39,6 +39,7 @@ CAMPAIGNS = {
     "tcp_stalls": "CUTS (20) of each length; needs namespaces, so root",
     "light_faults": "LIGHT_LIBRARIES, LIGHT_FAULTS (67), LIGHT_OPENMPI; needs namespaces, so root",
     "predictions": "PREDICTIONS (5); needs the extra torch and namespaces, so root",
+    "step_predictions": "as foreign_scripts, PREDICTION_ROUNDS (3), PREDICTION_SCRIPTS",
     "ntp_slews": "NTP_SLEWS_EVENTS (1000) in each cell",
     "growth": "GROWTH (5); needs the extra torch and namespaces, so root",
     "train_signals": "TRAIN_SIGNALS (20); needs the extra torch and namespaces, so root",

@@ -313,6 +313,49 @@ def test_both_runs_of_a_script_begin_in_new_processes(pytorch: None, tmp_path: P
     assert len(printed) == len(set(printed)) == 4
 
 
+PREDICTED = """
+import os, sys, time
+import torch
+import torch.distributed as dist
+
+dist.init_process_group("gloo")
+again = os.environ["TORCHELASTIC_RUN_ID"].startswith("circuits")
+factor = float(sys.argv[1]) if again else 1
+for step in range(6):
+    time.sleep((0.4 + 0.1 * dist.get_rank()) * factor)
+    dist.all_reduce(torch.ones(2))
+    print("loss", step, flush=True)
+"""
+
+
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize(("slower", "kept"), [(1, True), (3, False)])
+def test_a_step_is_predicted_before_it_is_measured(
+    pytorch: None, tmp_path: Path, slower: int, kept: bool
+) -> None:
+    """Four ranks compute 400 to 700 ms a step: the slowest makes it 0.7 s, or what comes of it.
+
+    The prediction is made and stored before the ranks are on circuits, where they may be slower.
+    """
+    script, file = tmp_path / "sleeps.py", tmp_path / "stored.jsonl"
+    script.write_text(PREDICTED)
+    command = [*LIGHTRIG, "train", RAILS, "--instruments", "simulated", "--parallel", "dp=4"]
+    command += ["--store-prediction", str(file), "--", str(script), str(slower)]
+    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=1100)
+    assert done.returncode == 0, done.stderr
+    step = json.loads(file.read_text())["step"]
+    assert step["lower"] < step["value"] < step["upper"]
+    assert step["value"] == pytest.approx(0.7e9, rel=0.5)
+    before, _, after = done.stdout.partition("computed from the run on the ring of all ranks")
+    assert "[on circuits" not in before
+    assert "[on circuits" in after
+    verdict = "holds the measured step" if kept else "does NOT hold the measured step"
+    assert re.search(
+        rf"^predicted .* computed before that run: its interval {verdict}", after, re.M
+    )
+    assert re.search(r"^step .*, measured, of which", after, re.M)
+
+
 FOR_EVER = """
 import subprocess, sys, time
 import torch

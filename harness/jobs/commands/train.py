@@ -32,6 +32,7 @@ from lightrig.harness.cli.lab import (
     restored,
 )
 from lightrig.harness.cli.requests import takes
+from lightrig.harness.jobs.predicted_steps import PredictedStep
 from lightrig.harness.jobs.script_calls import calls_that_cannot_run
 from lightrig.harness.jobs.training import (
     RESULTS,
@@ -122,6 +123,13 @@ class TrainOptions:
             help="Write a usual step as Chakra's files, for `lightrig simulate PREFIX FABRIC`.",
         ),
     ] = None
+    store_prediction: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Append the predicted step, as a line of JSON, before the run that checks it.",
+        ),
+    ] = None
     socket: Annotated[
         Path | None,
         typer.Option(
@@ -163,6 +171,7 @@ class TrainOptions:
             max_restarts=self.max_restarts,
             spares=self.spare or (),
             faults=self.fault or (),
+            predicted=partial(_predicted, Path(path).name, self.store_prediction, self.as_json),
         )
 
 
@@ -198,6 +207,9 @@ def train(options: TrainOptions) -> None:
                 report = lab(partial(_report, trainer, fabric, request, printed))
     if options.write_traces is not None:
         _write_traces(report, options.write_traces)
+    if options.store_prediction is not None and not hasattr(report, "predicted"):
+        echo(f"--store-prediction {options.store_prediction}: this system predicts no steps",
+             err=True)  # fmt: skip
     if options.as_json:
         print_json(report.document())
     else:
@@ -205,6 +217,22 @@ def train(options: TrainOptions) -> None:
             echo(line)
     if not report.as_printed_before:
         raise typer.Exit(NO)
+
+
+def _predicted(script: str, file: Path | None, as_json: bool, step: PredictedStep | str) -> None:
+    """Print the predicted step before the run that checks it, and store it where a file is named.
+
+    Raises `TrainingRequestError` where it cannot be stored, before that run begins.
+    """
+    if isinstance(step, str):
+        echo(f"predicted nothing: {step}", err=as_json)
+        return
+    echo(f"predicted {step.step}, computed from the run on the ring of all ranks", err=as_json)
+    if file is not None:
+        try:
+            step.store(file, script)
+        except OSError as error:
+            raise TrainingRequestError(f"--store-prediction {file}: {error.strerror}") from error
 
 
 def _write_traces(report: TrainingReport, prefix: Path) -> None:

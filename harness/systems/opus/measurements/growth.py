@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass
 from statistics import fmean
 from typing import Any, Literal, TypeAlias
 
+from lightrig.harness.jobs.predicted_steps import PredictedStep
 from lightrig.harness.jobs.statistics.means import MeanEstimate
 from lightrig.harness.systems.opus.measurements.training_answer import MS, TrainingAnswer
 from lightrig.harness.workloads.graph import Workload
@@ -46,6 +47,11 @@ class GrowingAnswer:
     def recorded(self) -> Workload | str:
         """The recorded step of the first size, or why there is none."""
         return self.first.recorded
+
+    @property
+    def predicted(self) -> PredictedStep | str:
+        """The predicted step of the first size, or why there is none."""
+        return self.first.predicted
 
     @property
     def as_printed_before(self) -> bool:

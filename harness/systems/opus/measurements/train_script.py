@@ -16,6 +16,7 @@ from lightrig.harness.systems.opus.measurements.growth import (
     answer_in_sizes,
     axis_of,
 )
+from lightrig.harness.systems.opus.measurements.predicted_run import predicted
 from lightrig.harness.systems.opus.measurements.training_answer import TrainingAnswer, answer
 from lightrig.harness.systems.opus.planning.operations import OpusError, RailJob
 from lightrig.harness.systems.opus.planning.schedule import PhaseTable
@@ -142,6 +143,15 @@ def _trained(
                 f"{request.name} has {steps} steps that are alike, expected at least "
                 f"{_FEWEST_STEPS}: the first is left out, and an interval needs two"
             )
+        rates = {
+            end.port: nic.rate_bps
+            for server in fabric.testbed.servers.values()
+            for nic in server.nics.values()
+            for end in nic.ports
+        }
+        took = running.circuits.took
+        step = predicted(job, ring, tables, request.mode, min(rates.values()), took)
+        request.predicted(step)
         if request.max_restarts or faults:
             _check_restartable(request, tables, len(ring.steps[0]))
         running.renew()  # torchrun starts each run in processes of its own, too
@@ -173,12 +183,8 @@ def _trained(
         last=running.attempt,
         whole=len(running.profiled) == 1,
         hosts=hosts,
-        rates={
-            end.port: nic.rate_bps
-            for server in fabric.testbed.servers.values()
-            for nic in server.nics.values()
-            for end in nic.ports
-        },
+        rates=rates,
+        predicted=step,
     )
 
 

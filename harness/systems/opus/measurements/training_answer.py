@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, replace
 from statistics import fmean
 from typing import Any
 
+from lightrig.harness.jobs.predicted_steps import PredictedStep
 from lightrig.harness.jobs.printed_numbers import NumbersComparison, compare
 from lightrig.harness.jobs.recorded_steps import (
     RecordedOperation,
@@ -166,6 +167,8 @@ class TrainingAnswer:
         failures: what each failure cost that a restart followed. All else but `comparison` is of
             the steps since the last one.
         recorded: a step of median length as a workload, or why there is none.
+        predicted: what `step` was to be, computed from the run on the ring before the run on
+            circuits began, or why it was not.
     """
 
     ranks: int
@@ -195,6 +198,7 @@ class TrainingAnswer:
     links: tuple[PortTraffic, ...] = ()
     failures: tuple[FailureCost, ...] = ()
     recorded: Workload | str = "nothing was recorded"
+    predicted: PredictedStep | str = "nothing was predicted"
 
     @property
     def as_printed_before(self) -> bool:
@@ -208,7 +212,10 @@ class TrainingAnswer:
             for name, curve in (("exposed", self.exposed), ("hidden", self.hidden))
         }
         recorded = not isinstance(self.recorded, str)
-        return asdict(replace(self, recorded="")) | curves | {"recorded": recorded}
+        step = self.predicted
+        plain = {"none": step} if isinstance(step, str) else step.document()
+        found = asdict(replace(self, recorded="", predicted=""))
+        return found | curves | {"recorded": recorded, "predicted": plain}
 
     def rows(self, at: int, about: Mapping[str, Scalar]) -> Iterator[Row]:
         """Yield rows that limits can judge: means over steps with their intervals."""
@@ -306,8 +313,12 @@ class TrainingAnswer:
         if self.step is None:
             yield "step      too few steps since then for a mean with an interval"
         else:
-            yield f"step      {self.step}, of which a rank, in the mean over ranks,"
+            yield f"step      {self.step}, measured, of which a rank, in the mean over ranks,"
         yield from self._parts()
+        if isinstance(self.predicted, str):
+            yield f"predicted nothing: {self.predicted}"
+        else:
+            yield from self.predicted.lines(self.step)
         yield f"steps     {self.steps} alike" + "".join(
             f"; {'after the last one' if number > self.steps + len(self.unlike) - 1 else number}: "
             f"{count} operations, unlike the others"
@@ -371,12 +382,13 @@ def answer(
     whole: bool = True,
     hosts: Sequence[HostLateness] = (),
     rates: Mapping[Port, float] | None = None,
+    predicted: PredictedStep | str = "nothing was predicted",
 ) -> TrainingAnswer:
     """Return what a run on circuits cost, beside the profiled run on the ring of all ranks.
 
     failures: that restarts followed, and `last` the attempt that ended well. faults: as made.
     whole: whether the run on the ring had all steps, and was not started again. hosts: how late
-    they were. rates: of NIC ports, in bit/s.
+    they were. rates: of NIC ports, in bit/s. predicted: the step, before the run on circuits.
     """
     assert trained.rails is not None
     attempts = [failure.attempt.listener.lines for failure in failures]
@@ -448,6 +460,7 @@ def answer(
         ),
         failures=tuple(failure_costs(failures, last, count, comparison.begins) if last else ()),
         recorded=recorded_of(trained, tables),
+        predicted=predicted,
     )
 
 

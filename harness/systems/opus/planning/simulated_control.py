@@ -25,7 +25,6 @@ from lightrig.harness.systems.opus.planning.messages import (
     TopoWrite,
 )
 from lightrig.harness.systems.opus.planning.operations import (
-    ASYMMETRIC,
     CommunicationGroup,
     Operation,
     RailJob,
@@ -37,12 +36,9 @@ from lightrig.harness.systems.opus.planning.switch_commands import SwitchCommand
 from lightrig.harness.systems.opus.planning.topology import TopologyId
 from lightrig.harness.systems.opus.planning.wiring import Attachment, RailWiring
 from lightrig.harness.workloads.collectives import Timing
-from lightrig.harness.workloads.graph import Kind, Workload, WorkloadError
+from lightrig.harness.workloads.graph import FRONT_END, Kind, Workload, WorkloadError
 from lightrig.harness.workloads.networks import DedicatedLinks, Switching
 from lightrig.harness.workloads.simulator import Simulator, StepTimes
-
-_RING = 1
-"""The digit of data parallelism."""
 
 
 class _Profile:
@@ -61,14 +57,18 @@ class _Profile:
 
 def _on_rail(simulator: Simulator, rank: int, number: int) -> bool:
     node = simulator.node(rank, number)
-    return node.kind is not Kind.COLLECTIVE or len(simulator.group(rank, number).members) > 1
+    if node.kind is not Kind.COLLECTIVE:
+        return True
+    group = simulator.group(rank, number)
+    return len(group.members) > 1 and group.kind != FRONT_END
 
 
 class SimulatedRails:
-    """One rail's control plane, which asks, grants and changes circuits as ranks go on.
+    """The control plane of rails, which asks, grants and changes circuits as ranks go on.
 
-    order: of each rank, its communication on the rail. gathering: how long changes wait for
-    further stages, in ns.
+    order: of each rank, its communication on its rail. gathering: how long changes wait for
+    further stages, in ns. job: whose ranks they are; by default of one rail and one kind of rings.
+    All rails are on one switch.
     """
 
     def __init__(
@@ -79,11 +79,12 @@ class SimulatedRails:
         mode: Mode,
         switching: Switching,
         gathering: int = GATHERING,
+        job: RailJob | None = None,
     ) -> None:
         self._network, self._order, self._switching = network, order, switching
         self._places = [{number: place for place, number in enumerate(each)} for each in order]
         stages = max(workload.stages) + 1
-        self.job = RailJob.grid("simulated", stages, [len(order) // stages])
+        self.job = job or RailJob.grid("simulated", stages, [len(order) // stages])
         if workload.stages != self.job.stage_of:
             raise WorkloadError("the ranks of a stage are not consecutive, as rails have them")
         groups = {frozenset(group.ranks): group for group in self.job.groups.values()}
@@ -108,8 +109,12 @@ class SimulatedRails:
             rank: [Attachment(2 * rank + port, 2 * (count + rank) + port) for port in (1, 2)]
             for rank in range(count)
         }
-        self.wiring = RailWiring.of(self.job, 0, ports)
-        self.orchestrator = Orchestrator.of(0, {self.job.name: (self.wiring, begun)})
+        self._rails = range(self.job.rails)
+        self.wirings = [RailWiring.of(self.job, rail, ports) for rail in self._rails]
+        self.orchestrators = [
+            Orchestrator.of(rail, {self.job.name: (wiring, begun)})
+            for rail, wiring in enumerate(self.wirings)
+        ]
         self._commands, self._gathering = SwitchCommands(), Gathering(gathering)
         self._switch_works = False
 
@@ -121,17 +126,16 @@ class SimulatedRails:
         groups: Mapping[frozenset[int], CommunicationGroup],
     ) -> Operation:
         node = workload.graph(rank).nodes[number]
+        members: tuple[int, ...] = (rank, rank + node.peer)
         if node.kind is Kind.COLLECTIVE:
-            members, dimension = workload.groups[rank][node.group].members, _RING
-        else:
-            members, dimension = (rank, rank + node.peer), ASYMMETRIC
+            members = workload.groups[rank][node.group].members
         group = groups.get(frozenset(members))
         if group is None:
             raise WorkloadError(
                 f"rank {rank}: node {number} is between ranks {', '.join(map(str, members))}: "
                 "circuits of a rail join ranks of a stage, and of neighbouring stages"
             )
-        return Operation(group.name, 0, dimension)
+        return Operation(group.name, 0, group.dimension)
 
     # ------------------------------------------------------------------------- ranks
 
@@ -142,6 +146,8 @@ class SimulatedRails:
 
     def may_start(self, simulator: Simulator, rank: int, number: int) -> bool:
         """Whether a rank's next operation is granted; one that is not is asked for."""
+        if not _on_rail(simulator, rank, number):
+            return True
         if self._next(rank) != number:
             return False
         if not self._shims[rank].announced:
@@ -205,7 +211,8 @@ class SimulatedRails:
                 case TopoWrite() | Release() | Programmed():
                     self.controller, sent = self.controller.receive(message)
                 case Program() | Rewired():
-                    self.orchestrator, sent = self.orchestrator.receive(message)
+                    of_rail = self.orchestrators[message.rail].receive(message)
+                    self.orchestrators[message.rail], sent = of_rail
                 case Rewire():
                     self._commands.add(message)
                 case _:
@@ -214,7 +221,7 @@ class SimulatedRails:
                     granted.append(rank)
             undelivered += sent
         for _ in self._gathering.note(self.controller.due(), simulator.now):
-            begins = self._gathering.next([0])
+            begins = self._gathering.next(self._rails)
             assert begins is not None
             simulator.at(begins, lambda: self._begin_changes(simulator))
         self._work(simulator)
@@ -222,9 +229,11 @@ class SimulatedRails:
             self._granted(simulator, rank)
 
     def _begin_changes(self, simulator: Simulator) -> None:
-        for rail, _ in self._gathering.take(simulator.now, [0]):
+        messages: list[Message] = []
+        for rail, _ in self._gathering.take(simulator.now, self._rails):
             self.controller, sent = self.controller.change(rail)
-            self._deliver(simulator, sent)
+            messages += sent  # together: what rails want of the switch at once is one command
+        self._deliver(simulator, messages)
 
     def _work(self, simulator: Simulator) -> None:
         """Let the switch, if it is free, carry out what waits for it as one command."""

@@ -37,6 +37,8 @@ class JobCircuits:
 
     Attributes:
         carrier: returns the rail that carries each rank's traffic; each rank's own by default.
+        took: what the last change of all rails took until its links were back, in ns; None before
+            one has moved a circuit.
     """
 
     def __init__(
@@ -46,6 +48,7 @@ class JobCircuits:
         self._overlay, self._carriers = overlay, carriers
         self._routes: list[Routes] = []
         self._slow = False
+        self.took: int | None = None
         self.carrier: Callable[[], Sequence[int]] = lambda: self._job.rail_of
 
     def plan(self, topology: Topology) -> Plan:
@@ -120,6 +123,8 @@ class JobCircuits:
         began = self._fabric.bench.clock.now()
         made = self._on_fabric.make(topology)
         self._await_links(Plan("made", made), began)
+        if any(made.values()):
+            self.took = self._fabric.bench.clock.now() - began
 
     def _light(self, switch: str, egresses: Collection[int], acknowledged: int) -> Span:
         """Return between which moments all egresses have light, as far as monitors tell.
