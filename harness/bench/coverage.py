@@ -61,6 +61,7 @@ class Coverage:
         is_strict: whether each test waits for all links, and goes on without none.
         is_partial: whether the running test measures the links that there are.
         looked: whether it has looked again at links that did not come up before.
+        rise: how long links took to come up after the last change with which some did, in ns.
         failures: findings of links that were first seen to be down in this test.
         sentences: what was seen of them.
     """
@@ -69,6 +70,7 @@ class Coverage:
     is_strict: bool = field(default=False, init=False)
     is_partial: bool = field(default=False, init=False)
     looked: bool = field(default=False, init=False)
+    rise: int | None = field(default=None, init=False)
     failures: list[Finding] = field(default_factory=list, init=False)
     sentences: list[str] = field(default_factory=list, init=False)
     _down: dict[Link, frozenset[Port]] = field(default_factory=dict, init=False)

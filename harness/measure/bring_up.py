@@ -15,7 +15,7 @@ from lightrig.instruments.core.errors import ClockError, InstrumentError
 from lightrig.testbeds import Link, Plan, Port
 
 LOOK = 2_000_000_000
-"""Time for links that did not come up before, in ns, where all others are up."""
+"""Greatest time for links that did not come up before, in ns, where all others are up."""
 
 
 def bring_up(
@@ -28,7 +28,9 @@ def bring_up(
 ) -> frozenset[Link]:
     """Apply `plan` and wait until its links carry traffic, at most `timeout` ns; return them.
 
-    Links that did not come up in this process before are looked at once a test, for `LOOK`.
+    Links that did not come up in this process before are looked at once a test: for as long as
+    others have taken to come up at last, at most `LOOK`; where their circuits were there before,
+    without waiting.
     partly: go on with the links that there are, for the rest of the test; it fails at its end if
     one was not known to be down, and is inconclusive where it would pass.
 
@@ -51,14 +53,16 @@ def bring_up(
     if down is None:
         coverage.is_partial = partly
         return stated
-    error = _with_causes(fabric, plan, down)
+    goes_on = partly and down.links != stated
+    # Asking why takes longer than a look: not again of links of which an earlier test has told it.
+    error = _with_causes(fabric, plan, down) if down.is_new or not goes_on else None
     fresh = down.links - coverage.down(down.links)
     coverage.note_down(fresh, dark_ports(fabric, fresh))
-    if not partly or down.links == stated:
+    if error is not None and not goes_on:
         raise error from down.error
     _tell_ends(fabric, links, timeout)
     coverage.is_partial = True
-    if down.is_new:
+    if error is not None:
         coverage.failures += error.findings
         sentence, line, rest = str(error).partition("\n")
         if dead := coverage.dead_of(down.links):
@@ -167,9 +171,12 @@ def _bring_up(fabric: Fabric, links: LinkObservation, plan: Plan, timeout: int) 
     # light loses no carrier, whoever receives its own.
     rising = darkened_ports(fabric, transition)
 
+    risen = set[Port]()
+
     def awaited(some: Collection[Link], limit: int) -> LinksDownError | None:
         ports = {port for link in some for port in (link.a, link.b)}
-        _, unfinished = links.changes(rising & ports, sent.earliest, limit)
+        seen, unfinished = links.changes(rising & ports, sent.earliest, limit)
+        risen.update(port for port, event in seen if event.up and not event.resumed)
         if unfinished:
             fabric.bench.check_world()
             return LinksDownError(unfinished, limit)
@@ -181,11 +188,15 @@ def _bring_up(fabric: Fabric, links: LinkObservation, plan: Plan, timeout: int) 
 
     try:
         new = awaited(stated - known - suspected, timeout)
+        took = clock.now() - sent.earliest
+        if new is None and risen:
+            coverage.rise = took
         # A port that is why another link was down is given the time of those that are up.
-        took = max(clock.now() - sent.earliest, LOOK)
-        found = [(new, True), (awaited(suspected, min(took, timeout)), False)]
-        look = 0 if coverage.looked else LOOK
-        found.append((awaited(known, look), False))
+        found = [(new, True), (awaited(suspected, min(max(took, LOOK), timeout)), False)]
+        # What has its light for longer than this test lasts would be up.
+        is_due = not coverage.looked and any({link.a, link.b} & rising for link in known)
+        look = LOOK if coverage.rise is None else min(coverage.rise, LOOK)
+        found.append((awaited(known, look if is_due else 0), False))
         coverage.looked = True
     except ClockError:  # no moment is asked for here
         links.begin_again(stated, timeout)
@@ -196,5 +207,6 @@ def _bring_up(fabric: Fabric, links: LinkObservation, plan: Plan, timeout: int) 
         return None
     ports = {port for error, _ in errors for port in error.ports}
     down = frozenset(link for link in stated if not ports.isdisjoint({link.a, link.b}))
-    whole = LinksDownError([one for error, _ in errors for one in error.stages], errors[0][0].limit)
+    limit = 0 if down <= known else errors[0][0].limit
+    whole = LinksDownError([one for error, _ in errors for one in error.stages], limit)
     return _Down(down, whole, any(is_new for _, is_new in errors))

@@ -63,7 +63,7 @@ _LOOK_AGAIN = 1_000_000
 
 
 class LinksDownError(FoundError):
-    """Links that a plan closes did not come up within `timeout` ns.
+    """Links that a plan closes did not come up within `timeout` ns; 0 for links known to be down.
 
     ports: those that are down. stages: each of theirs that is. limit: the time, in ns.
     dark: ports of switches that should light them and do not; None
@@ -82,7 +82,8 @@ class LinksDownError(FoundError):
     ) -> None:
         self.stages, self.limit = [*down], timeout
         self.ports = [*dict.fromkeys(port for port, _ in self.stages)]
-        sentence = f"links did not come up within {timeout / 1e9:g} s: " + ", ".join(
+        waited = f"did not come up within {timeout / 1e9:g} s" if timeout else "are down still"
+        sentence = f"links {waited}: " + ", ".join(
             f"{port} ({stage})" for port, stage in self.stages
         )
         if dark is not None:

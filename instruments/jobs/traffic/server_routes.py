@@ -117,7 +117,7 @@ class ServerRoutes:
     def set(self, routes: Sequence[Route]) -> None:
         """Replace the routes that were set here by `routes`."""
         wanted = {route.to: route for route in routes}
-        lines = [f"route del {to}/32" for to in self._routes.keys() - wanted.keys()]
+        lines = _removing(self._routes.keys() - wanted.keys())
         lines += [
             self._line(route) for to, route in wanted.items() if self._routes.get(to) != route
         ]
@@ -147,7 +147,7 @@ class ServerRoutes:
         if not self._addresses:
             return
         self._sh(
-            *self._batch([f"route del {to}/32" for to in self._routes]),
+            *self._batch(_removing(self._routes)),
             *(
                 f"if ip link show {name} >/dev/null 2>&1; then ip link del {name}; fi"
                 for name in self._devices
@@ -192,6 +192,11 @@ class ServerRoutes:
         if result.status != 0:
             raise ToolFailedError(self._commands.server, result, script)
         return result.stdout
+
+
+def _removing(addresses: Iterable[str]) -> list[str]:
+    """Return lines for ip that remove routes, unless the kernel has: a port that goes down does."""
+    return [f"route flush to exact {to}/32" for to in addresses]
 
 
 def close_all(opened: Iterable[ServerRoutes]) -> None:
