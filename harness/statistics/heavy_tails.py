@@ -24,8 +24,13 @@ FEWEST_NIGHTS = 8
 _DEGREES = np.array([2.5, 3.0, 4.0, 6.0, 10.0])
 """Degrees of freedom of Student's t that are tried beside the normal distribution."""
 
-_GAIN = 3.0
-"""Logarithm of the likelihood that one of them has to gain over the normal distribution."""
+_GAIN = 1.0
+"""Logarithm of the likelihood that one of them has to gain over the normal distribution.
+
+Of sixteen series of twenty nights, without the six at the ends, it is gained by about 98 % of those
+with three degrees of freedom, fewer than 1 % of normal ones, and 17 % of normal ones of which three
+had failed for two nights; with 3, the first figure was 82 %.
+"""
 
 _NOT_EXCLUDED = 2.0
 """Logarithm of the likelihood by which heavier tails may lie below the most likely ones.

@@ -25,6 +25,13 @@ def test_normal_nights_are_normal_and_heavy_ones_are_not(seed):
     assert degrees_of_tails(levels(seed, 2.5, ports=40)) < 5
 
 
+def test_sixteen_ports_are_enough():
+    """Three degrees of freedom are found in nearly all such labs, and in no normal one."""
+    seeds = range(100, 200)
+    assert sum(degrees_of_tails(levels(seed, 3)) < math.inf for seed in seeds) >= 92
+    assert sum(degrees_of_tails(levels(seed, None)) < math.inf for seed in seeds) <= 2
+
+
 @pytest.mark.parametrize("df", [None, 2.5])
 def test_what_all_series_did_in_a_night_tells_nothing_of_each(df):
     """Nights alternate between two levels, which no heavy tail does, and one lies far out."""
@@ -35,11 +42,17 @@ def test_what_all_series_did_in_a_night_tells_nothing_of_each(df):
 
 
 def test_parts_that_failed_are_no_heavy_tails():
-    """Three ports that were bad for a night or two; the rest of the family scatters normally."""
-    family = levels(11, None)
-    for port, night in ((2, 4), (9, 13), (9, 14), (14, 7)):
-        family[port][night] += 400
-    assert degrees_of_tails(family) == math.inf
+    """Three ports that were bad for a night or two; the rest of the family scatters normally.
+
+    Of sixteen ports, ten are left that may scatter by chance as those of heavy tails do.
+    """
+    taken = 0
+    for seed in range(40):
+        family = levels(seed, None)
+        for port, night in ((2, 4), (9, 13), (9, 14), (14, 7)):
+            family[port][night] += 400
+        taken += degrees_of_tails(family) < math.inf
+    assert taken <= 12
 
 
 @pytest.mark.parametrize("count", [0, 3, 9])
