@@ -289,7 +289,8 @@ class SimulatedLab(World):
                 server_clock,
                 simulation.network.delay,
                 self._probes,
-                lambda port, *place: cmis_memory.read(self.roster[port], *place),
+                lambda port, address, *place: cmis_memory.read(self.roster[port], address, *place),
+                lambda port: self.roster[port].model.answer,
             )
 
         self.injectors[spec.name] = FaultInjector(self.clock)

@@ -38,11 +38,17 @@ class Pair:
     """Servers `server0` and `server1`, one port each: `ens1f0`, `mlx5_0`."""
 
     def __init__(
-        self, clock: Clock, *, rate_bps: int = 100 * 10**9, ber: float = 1e-9, **software: object
+        self,
+        clock: Clock,
+        *,
+        rate_bps: int = 100 * 10**9,
+        ber: float = 1e-9,
+        nic: SimulatedNic = FAST,
+        **software: object,
     ) -> None:
         self.clock = clock
         self.chance = Chance(7)
-        self.links = NicLinks(FAST, clock, self.chance, GroundTruth())
+        self.links = NicLinks(nic, clock, self.chance, GroundTruth())
         self.received_mw = 0.5
         self.lit = False
         here, there = Port("server0", "nic0"), Port("server1", "nic0")

@@ -51,7 +51,9 @@ from lightrig.instruments.core.capabilities.light import (
     Telemetry,
 )
 from lightrig.instruments.core.capabilities.modules import (
+    HasLinkUpTimes,
     HasModuleReads,
+    LinkUpTimes,
     ModuleLights,
     Shown,
     ShownState,
@@ -112,6 +114,7 @@ __all__ = [
     "HasFecHistograms",
     "HasKernelMessages",
     "HasLightLevel",
+    "HasLinkUpTimes",
     "HasModuleDiagnostics",
     "HasModuleReads",
     "HasNic",
@@ -126,6 +129,7 @@ __all__ = [
     "LateDatagram",
     "LightSource",
     "LinkEvent",
+    "LinkUpTimes",
     "ModuleLights",
     "ModuleTelemetry",
     "NotifiesCircuits",

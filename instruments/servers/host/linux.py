@@ -16,6 +16,7 @@ from lightrig.instruments.core.capabilities import (
     KernelReading,
     LateDatagram,
     LinkEvent,
+    LinkUpTimes,
     ModuleLights,
     PortWatch,
     Settled,
@@ -422,6 +423,10 @@ class LinuxServer:
     def firmware_counts(self, rdma: str) -> TrafficCounts:
         """Return what a NIC's firmware has counted of its link; see `HasPortCounters`."""
         return read_firmware_counters(self.nic, rdma)
+
+    def link_up_times(self, rdma: str) -> LinkUpTimes:
+        """Return the firmware's timers of a port's last link-up; see `HasLinkUpTimes`."""
+        return self.nic.link_up_times(rdma).value
 
     def fec_errors(self, port: str, netdev: str, fec: FecSide, rate_bps: float) -> FecErrors:
         """Return the standard FEC counters of a NIC port; see `PortErrorCounters`."""

@@ -1,9 +1,11 @@
 """`mlxlink`, or `mstlink` if that is installed instead, for one device of a server."""
 
+import secrets
 import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from lightrig.instruments.core.capabilities import LinkUpTimes
 from lightrig.instruments.core.errors import InstrumentError, NotDoneError
 from lightrig.instruments.servers.host.commands import (
     CommandResult,
@@ -12,7 +14,7 @@ from lightrig.instruments.servers.host.commands import (
     ToolFailedError,
     ToolMissingError,
 )
-from lightrig.instruments.servers.tools import mlxlink
+from lightrig.instruments.servers.tools import mlxlink, mlxlink_amber
 from lightrig.instruments.servers.tools.mlxlink import MlxlinkReport, PrbsTest
 from lightrig.instruments.servers.tools.output import ToolOutputError, ToolReportedError, is_json
 
@@ -41,6 +43,18 @@ class MlxlinkTool:
                     raise
             self._commands.clock.sleep(_BUSY_PAUSE)
         return self._report(*options)
+
+    def link_up_times(self) -> Reading[LinkUpTimes]:
+        """Return the firmware's timers of the last link-up.
+
+        mlxlink writes them to a file only, and a header only if that file is new.
+        """
+        path = f"/tmp/lightrig-{secrets.token_hex(8)}.csv"  # noqa: S108 - nobody knows it before
+        try:
+            self.configure("--amber_collect", path)
+            return self._commands.read(["cat", path], mlxlink_amber.parse)
+        finally:
+            self._commands.run(["rm", "-f", path])
 
     def configure(self, *options: str) -> None:
         """Run it for its effect; its report is ignored."""

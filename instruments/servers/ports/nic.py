@@ -8,7 +8,7 @@ from functools import partial
 from typing import Protocol, TypeVar
 
 from lightrig.instruments.clock import Span
-from lightrig.instruments.core.capabilities import Diagnostic
+from lightrig.instruments.core.capabilities import Diagnostic, LinkUpTimes
 from lightrig.instruments.servers.host.commands import (
     Commands,
     Reading,
@@ -122,6 +122,9 @@ class Nic(Protocol):
 
     def link_counters(self, device: str) -> Reading[MlxlinkReport]:
         """The firmware's counters of the link and its errors; no module is asked."""
+
+    def link_up_times(self, device: str) -> Reading[LinkUpTimes]:
+        """How long the last link-up took by the firmware's timers; no module is asked."""
 
     def down_reasons(self, netdev: str, device: str | None) -> tuple[str, ...]:
         """What the driver and the firmware say about a link that is down; raises nothing."""
@@ -286,6 +289,10 @@ class NicTools:
     def link_counters(self, device: str) -> Reading[MlxlinkReport]:
         """`mlxlink -d DEV -c --json`."""
         return MlxlinkTool(self._commands, device).report("-c")
+
+    def link_up_times(self, device: str) -> Reading[LinkUpTimes]:
+        """`mlxlink -d DEV --amber_collect FILE`, which is read and removed."""
+        return MlxlinkTool(self._commands, device).link_up_times()
 
     def down_reasons(self, netdev: str, device: str | None) -> tuple[str, ...]:
         """By `ethtool -i IF`, `ethtool IF`, and of Mellanox NICs `mlxlink -d DEV -m -c`."""

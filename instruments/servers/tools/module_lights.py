@@ -101,6 +101,9 @@ def lights(readings: Sequence[MemoryReading]) -> ModuleLights:
             found.no_lock.append(Shown(at, bool(data[148 - 128])))
             valid.append((at, data[132 - 128]))
             found.paths.append(ShownState(at, _path_names(data[:4])))
+            for lane, code in enumerate((n for b in data[:4] for n in (b & 0x0F, b >> 4)), 1):
+                state = DATA_PATHS.get(code, f"state {code}")
+                found.lanes.setdefault(lane, []).append(ShownState(at, state))
         elif place == _SFF_8636:
             found.no_signal.append(Shown(at, bool(data[0] & 0x0F)))
             found.no_lock.append(Shown(at, bool(data[2] & 0x0F)))

@@ -9,8 +9,7 @@ import struct
 from collections.abc import Iterator
 from statistics import NormalDist
 
-from lightrig.instruments.simulated.hosts.cmis_module import LANES
-from lightrig.instruments.simulated.hosts.host_ports import SFF_8636, SimulatedPort
+from lightrig.instruments.simulated.hosts.host_ports import I2C, SimulatedPort
 
 _PAGE = 128
 _IDENTIFIER = 0x18
@@ -22,17 +21,18 @@ ESNR, ESNR_HOST = 5, 6
 BER_LEAST, BER_GREATEST, BER_AVERAGE, BER_NOW, BER_NOW_HOST = 9, 11, 13, 15, 16
 
 
-def read(port: SimulatedPort, number: int, offset: int, length: int) -> bytes | None:
-    """Read a part of a module's memory, by CMIS or SFF-8636; None where it has none there.
+def read(port: SimulatedPort, address: int, number: int, offset: int, length: int) -> bytes | None:
+    """Read a part of a module's memory; None where it has none there.
 
-    Flags that are read are cleared.
+    Flags that are read are cleared. address: on the module's bus, of which SFF-8472 has two.
     """
-    cmis = port.spec.lanes == LANES
-    if port.spec.transceiver is None or (number and (not cmis or offset < _PAGE)):
+    memory = port.model.memory
+    if port.spec.transceiver is None or (address != I2C and memory != "SFF-8472"):
         return None
-    memory = page(port, number) if cmis else bytes([SFF_8636]) + bytes(2 * _PAGE - 1)
-    found = memory[offset : offset + length]
-    changing = port.module_memory(number, offset, length)
+    changing = port.module_memory(number, offset, length, address)
+    if memory != "CMIS" or (number and offset < _PAGE):
+        return None if number else changing
+    found = page(port, number)[offset : offset + length]
     if changing is None:
         return found
     return bytes(a | b for a, b in zip(found, changing, strict=True))

@@ -101,7 +101,10 @@ class CmisModule:
         began: since when it has been watched, in ns of the bench's clock.
         lit: whether its receiver has light then, and has had it for long.
         times: of its receiver.
-        codes: of the longest durations that it advertises, by state.
+        codes: of the longest durations of its states, by state.
+        advertises: whether its memory states them.
+        rounds: how often its firmware initializes the data paths anew whenever light is back: once,
+            or several times in a loop; its output is valid behind the last.
 
     Attributes:
         history: what the receiver did at the last changes of its light.
@@ -115,8 +118,12 @@ class CmisModule:
         lit: bool,
         times: ModuleTimes = _TIMES,
         codes: Mapping[int, int] = CODES,
+        advertises: bool = True,
+        rounds: int = 0,
     ) -> None:
         self._draws, self._times, self._codes = draws, times, codes
+        self._advertises, self._rounds = advertises, rounds
+        self._passage: list[tuple[int, int]] = []
         self.history = [Light(began, lit, began, began, began)]
         self._lanes = [_Lane() for _ in range(LANES)]
         self._cleared = dict.fromkeys(_FLAGS, began)
@@ -137,15 +144,32 @@ class CmisModule:
             steps = [
                 self._draws.duration(each) for each in (times.signal, times.lock, times.output)
             ]
+            anew = self._states_anew()
+            if anew:
+                steps[2] = sum(took for _, took in anew)
             shrink = min(0.9 * (before - at) / sum(steps), 1.0)
             signal, lock, output = (
                 at + round(shrink * sum(steps[:number])) for number in (1, 2, 3)
             )
+            self._advance(at)
+            self._passage, moment = [], float(lock)
+            for state, took in anew:
+                self._passage.append((round(moment), state))
+                moment += shrink * took
+            if anew:
+                self._passage.append((output, ACTIVATED))
         else:
             signal = lock = output = at + self._draws.duration(times.loss)
         self.history.append(change := Light(at, lit, signal, lock, output))
         del self.history[:-32]
         return change
+
+    def _states_anew(self) -> list[tuple[int, int]]:
+        """Return the states that firmware lets pass once light is back, each with its duration."""
+        if not self._rounds:
+            return []
+        states = [TURN_OFF, *[DEINIT, INIT] * self._rounds, TURN_ON]
+        return [(state, self._duration(state)) for state in states]
 
     def missing(self, what: Condition) -> Iterator[tuple[int, int]]:
         """Yield when signal, lock or valid output was missing; the last perhaps without an end."""
@@ -181,6 +205,10 @@ class CmisModule:
 
     def _advance(self, at: int) -> None:
         """Let states pass until `at`, one after another."""
+        while self._passage and self._passage[0][0] <= at:
+            _, state = self._passage.pop(0)
+            for lane in self._lanes:
+                lane.state, lane.passes = state, None
         for number, lane in enumerate(self._lanes):
             moment = at if lane.passes is None else lane.passes
             while moment <= at:
@@ -249,8 +277,9 @@ class CmisModule:
         self._advance(at)
         memory = bytearray(256)
         if page == 0x01:
-            memory[144] = self._codes[DEINIT] << 4 | self._codes[INIT]
             memory[158] = 0x06  # the receiver's loss of signal and of lock have flags
+        if page == 0x01 and self._advertises:
+            memory[144] = self._codes[DEINIT] << 4 | self._codes[INIT]
             memory[168] = self._codes[TURN_OFF] << 4 | self._codes[TURN_ON]
         elif page == 0x10:
             memory[:] = self._controls

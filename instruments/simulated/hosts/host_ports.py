@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from lightrig.instruments.clock import Clock
-from lightrig.instruments.simulated.hosts.cmis_module import LANES as CMIS_LANES
 from lightrig.instruments.simulated.hosts.cmis_module import PAGES as CMIS_PAGES
 from lightrig.instruments.simulated.hosts.cmis_module import RX_LOL, RX_LOS, CmisModule
+from lightrig.instruments.simulated.hosts.firmware_timers import FirmwareTimers, Timers
+from lightrig.instruments.simulated.hosts.module_models import ModuleModel, model_by
 from lightrig.instruments.simulated.world.carriers import shares_of_lanes
 from lightrig.instruments.simulated.world.links import LinkTimeline, NicLinks
 from lightrig.instruments.simulated.world.randomness import Chance, Stream
@@ -73,8 +74,15 @@ class HostPort:
         return min(stated or 1, self.lanes_in_use)
 
 
-SFF_8636, SFF_LOS, SFF_LOL = 0x11, 3, 5
+_QSFP28, _SFF_LOS, _SFF_LOL = 0x11, 3, 5
 """Identifier of a QSFP28; its bytes of loss of signal and of lock, receiver in the low half."""
+
+_SFP, _STATUS, _RX_LOS = 0x03, 110, 0x02
+"""Identifier of an SFP; its byte of status on the second address, and the bit that is set without
+signal."""
+
+I2C, I2C_SECOND = 0x50, 0x51
+"""Addresses on a module's bus; the second is that of an SFP's diagnostics."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,6 +183,7 @@ class SimulatedPort:
         self._clock = clock
         self._roster = roster
         self._chance = chance
+        self._model = model_by(spec.lanes)
         self.diagnostics_draws = chance.stream(f"{spec.port}/nic/diagnostics")
         self._histogram_draws = chance.stream(f"{spec.port}/nic/histogram")
         self.serial = f"SIM-{spec.port.owner}-{spec.port.name}".upper()
@@ -207,30 +216,96 @@ class SimulatedPort:
 
         Probe and ethtool read the same one, so that each clears the flags that the other would see.
         """
-        lit, draws = self._timeline.heard is not None, self._chance.stream(f"{self.spec.port}/cmis")
         self._timeline.receivers.append(self._receive)
-        return CmisModule(draws, self._clock.now(), lit=lit)
+        return self._new_module()
+
+    def _new_module(self) -> CmisModule:
+        lit, draws = self._timeline.heard is not None, self._chance.stream(f"{self.spec.port}/cmis")
+        _, _, codes, advertises, rounds, times, _ = self._model
+        return CmisModule(
+            draws,
+            self._clock.now(),
+            lit=lit,
+            times=times,
+            codes=codes,
+            advertises=advertises,
+            rounds=rounds,
+        )
+
+    @property
+    def model(self) -> ModuleModel:
+        """The model of its transceiver; another one is plugged by setting it."""
+        return self._model
+
+    @model.setter
+    def model(self, model: ModuleModel) -> None:
+        self._model = model
+        if "module" in self.__dict__:
+            self.__dict__["module"] = self._new_module()
+
+    @functools.cached_property
+    def timers(self) -> FirmwareTimers:
+        """The firmware's timers of its link-ups, from when they are first asked for."""
+        assert self.module is not None  # its output is the NIC's signal
+        return FirmwareTimers(self._timeline, self._chance.stream(f"{self.spec.port}/phy"))
 
     def _receive(self, at: int, lit: bool) -> None:
-        self.module.light(at, lit=lit, before=self._links.firmware_up(self.spec.port, at))
+        change = self.module.light(at, lit=lit, before=self._links.firmware_up(self.spec.port, at))
+        if "timers" in self.__dict__:
+            self.timers.restarts = not self.auto_negotiation
+            if lit:  # one that came from another sender without a gap is a signal at once
+                self.timers.begin(change.output if change.at == at else at)
+            else:
+                self.timers.lose(at)
 
-    def module_memory(self, page: int, offset: int, length: int) -> bytes | None:
+    def link_up_times(self) -> Timers:
+        """Return what its firmware shows of its last link-up now."""
+        return self.timers.read(self._clock.now())
+
+    def path_states(self) -> list[int]:
+        """Return the states of its data paths now; none of a module without them."""
+        is_cmis = self.spec.transceiver is not None and self._model.memory == "CMIS"
+        return self.module.states(self._clock.now()) if is_cmis else []
+
+    def enabled(self, *, up: bool) -> None:
+        """Take that its device was brought up or down."""
+        now = self._clock.now()
+        if up:
+            self.timers.begin(now, disabled=True)
+        else:
+            self.timers.lose(now)
+
+    def module_memory(
+        self, page: int, offset: int, length: int, address: int = I2C
+    ) -> bytes | None:
         """Read a page of its transceiver now, where that changes; None for any other part of it.
 
-        Flags that are read are cleared. CMIS has eight lanes, SFF-8636 four or fewer.
+        Flags of CMIS and SFF-8636 that are read are cleared; those of SFF-8472 tell what is.
         """
         now = self._clock.now()
         if self.spec.transceiver is None:
             return None
-        if self.spec.lanes == CMIS_LANES:
+        if self._model.memory == "CMIS":
             return self.module.read(page, offset, length, now) if page in CMIS_PAGES else None
-        if page or offset + length <= SFF_LOS or offset > SFF_LOL:
+        if page:
             return None
-        memory = bytearray(128)
-        memory[0] = SFF_8636
-        for place, flag in ((SFF_LOS, RX_LOS), (SFF_LOL, RX_LOL)):
-            if offset <= place < offset + length and self.module.take_flag(flag, now):
-                memory[place] = (1 << self.spec.lanes_in_use) - 1 & 0x0F
+        memory = bytearray(256)
+        lanes = (1 << self.spec.lanes_in_use) - 1 & 0x0F
+
+        def is_read(place: int) -> bool:
+            return offset <= place < offset + length
+
+        if self._model.memory == "SFF-8636":
+            memory[0] = _QSFP28
+            for place, flag in ((_SFF_LOS, RX_LOS), (_SFF_LOL, RX_LOL)):
+                if is_read(place) and self.module.take_flag(flag, now):
+                    memory[place] = lanes
+        elif address == I2C_SECOND:
+            shown = now - self._model.times.late
+            if is_read(_STATUS) and not self.module.has("signal", shown):
+                memory[_STATUS] = _RX_LOS
+        else:
+            memory[0] = _SFP
         return bytes(memory[offset : offset + length])
 
     @property

@@ -34,6 +34,10 @@ _OF_THE_SHELL = frozenset({"cat", "grep", "readlink", "rm", "command", "env"})
 ModuleJson = Literal["none", "repeating", "renamed"]
 """Version of `ethtool --json -m`: before it existed, as first released, as repaired."""
 
+MlxlinkPaths = Literal["none", "mask", "value"]
+"""How `mlxlink -m` prints states of data paths: not at all; as all releases until 2026 do, which
+take the number for a bit mask; as repaired (mstflint, pull request 1960)."""
+
 _MS = 1_000_000
 _TOOK = {"module": 60 * _MS, "mlxlink": 350 * _MS, "ethtool": 2 * _MS}
 """Run times in ns; guesses: reading a module's memory is slow, mlxlink slower."""
@@ -52,11 +56,18 @@ class _Failure(Exception):  # noqa: N818 - what a program says before it ends, n
 
 @dataclass(frozen=True, slots=True)
 class HostSoftware:
-    """Programs that are installed on a server, and their versions."""
+    """Programs that are installed on a server, and their versions.
+
+    Attributes:
+        mlxlink_timers: whether the file of --amber_collect has the page of the link-up.
+        mlxlink_paths: see `MlxlinkPaths`.
+    """
 
     tools: Collection[str] = TOOLS
     module_json: ModuleJson = "repeating"
     mlxlink_json: bool = True
+    mlxlink_timers: bool = True
+    mlxlink_paths: MlxlinkPaths = "mask"
     driver: str = "mlx5_core"
     kernel: str = "6.8.0"
     fec_histogram: bool = False
@@ -125,6 +136,7 @@ class HostTools:
         self._further = further
         self._written = ChainMap(*(each.files for each in further))
         self._draws = chance.stream(f"{name}/tools")
+        self._collected: dict[str, str] = {}
         self.programs: dict[str, Callable[[Sequence[str]], ProgramOutcome]] = {
             "ethtool": self._ethtool,
             "mlxlink": self._mlxlink,
@@ -141,6 +153,8 @@ class HostTools:
         }
         for each in further:
             self.programs |= each.programs()
+        self._remove_further = self.programs.get("rm")
+        self.programs["rm"] = self._rm
 
     def run(self, argv: Sequence[str]) -> ProgramOutcome:
         """Run a program to its end; return its output and its run time."""
@@ -159,7 +173,8 @@ class HostTools:
         if name not in self.programs:
             return False
         if name in ("cat", "grep", "readlink", "rm"):
-            known, ours = self._written, ("/sys/class/", host_files.PCI)
+            known = {**self._written, **self._collected}
+            ours = "/sys/class/", host_files.PCI
             return any(each in known or each.startswith(ours) for each in argv[1:])
         if name == "env":
             return any(each.starts(argv) for each in self._further)
@@ -268,8 +283,11 @@ class HostTools:
         port = self._by_netdev(netdev)
         stated = dict(zip(arguments[::2], arguments[1::2], strict=True))
         page, offset = (int(stated.get(key, "0"), 0) for key in ("page", "offset"))
-        length = int(stated.get("length", "128"), 0)
-        memory = cmis_memory.read(port, page, offset, length)
+        length, address = (
+            int(stated.get(key, default), 0)
+            for key, default in (("length", "128"), ("i2c", "0x50"))
+        )
+        memory = cmis_memory.read(port, address, page, offset, length)
         if memory is None:
             raise _Failure(1, "netlink error: Input/output error\n")
         return ethtool_format.dump(memory, offset)
@@ -283,7 +301,17 @@ class HostTools:
             raise _Failure(1, "-E- failed to parse arguments. Unknown flag: json\n", _ERROR)
         port = self._by_rdma(options.get("-d", options.get("--device", "")))
         configured = self._configure(port, options, flags)
-        sections = mlxlink_format.report(port, module="-m" in flags, counters="-c" in flags)
+        if path := options.get("--amber_collect"):
+            header, row = mlxlink_format.collection(port, timers=self._software.mlxlink_timers)
+            before = self._collected.get(path)
+            self._collected[path] = f"{before or header}\n{row}"
+            return ProgramOutcome("", took=_TOOK["mlxlink"])
+        sections = mlxlink_format.report(
+            port,
+            module="-m" in flags,
+            counters="-c" in flags,
+            paths=self._software.mlxlink_paths,
+        )
         if as_json:
             text = mlxlink_format.as_json(sections, configured)
         else:
@@ -332,7 +360,9 @@ class HostTools:
     def _ip(self, arguments: Sequence[str]) -> ProgramOutcome:
         tokens = [each for each in arguments if not each.startswith("-")]
         if tokens[:3] == ["link", "set", "dev"] and tokens[4:] in (["up"], ["down"]):
-            self._laser(self._by_netdev(tokens[3]).spec.port, tokens[4] == "up")
+            port = self._by_netdev(tokens[3])
+            self._laser(port.spec.port, tokens[4] == "up")
+            port.enabled(up=tokens[4] == "up")
             return ProgramOutcome("")
         if (kind := _ip_object(tokens)) is None:
             raise _Failure(255, f'Object "{" ".join(tokens)}" is unknown, try "ip help".\n')
@@ -363,8 +393,15 @@ class HostTools:
 
     def _cat(self, paths: Sequence[str]) -> ProgramOutcome:
         return ProgramOutcome(
-            *host_files.cat({**host_files.files(self.ports), **self._written}, paths)
+            *host_files.cat(
+                {**host_files.files(self.ports), **self._written, **self._collected}, paths
+            )
         )
+
+    def _rm(self, paths: Sequence[str]) -> ProgramOutcome:
+        for path in paths:
+            self._collected.pop(path, None)
+        return self._remove_further(paths) if self._remove_further else ProgramOutcome("")
 
     def _grep(self, arguments: Sequence[str]) -> ProgramOutcome:
         flags, pattern, *paths = arguments

@@ -8,14 +8,12 @@ from lightrig.instruments.clock import Clock, Scheduled
 from lightrig.instruments.simulated.world.randomness import Stream
 from lightrig.testbeds import Delay, NicPortSpec, Port
 
-ModuleReader: TypeAlias = Callable[[Port, int, int, int], bytes | None]
-"""Reads page, offset and length of the module of a port now; None where it has none there."""
+ModuleReader: TypeAlias = Callable[[Port, int, int, int, int], bytes | None]
+"""Reads address, page, offset and length of a port's module now; None where it has none there."""
 
-_TOOK = Delay(3_000_000, 700_000)
+TOOK = Delay(3_000_000, 700_000)
 """From the request to the driver's answer, for up to 128 bytes; a guess: 26 of them take 0.6 ms on
 the module's two wires at 400 kHz, and the firmware's mailbox comes on top."""
-
-_I2C = 0x50
 
 
 class SimulatedModuleReads:
@@ -28,6 +26,7 @@ class SimulatedModuleReads:
         read: reads a module.
         reads: the server's clock at a moment of the bench's.
         draws: its chance, which is used while modules are read only.
+        answer: how long the module of a port takes to answer.
     """
 
     def __init__(
@@ -38,7 +37,9 @@ class SimulatedModuleReads:
         read: ModuleReader,
         reads: Callable[[int], int],
         draws: Stream,
+        answer: Callable[[Port], Delay] = lambda _: TOOK,
     ) -> None:
+        self._answer = answer
         self._clock, self._server, self._ports = clock, server, ports
         self._read, self._reads, self._draws = read, reads, draws
         self._next: Scheduled | None = None
@@ -86,14 +87,12 @@ class SimulatedModuleReads:
         over: Callable[[list[Any], int], None],
     ) -> None:
         """Read in the middle of the time that it takes, and call `over` at its end."""
-        took = self._draws.duration(_TOOK)
+        took = self._draws.duration(self._answer(self._ports[netdev].port))
         end = begin + took
 
         def act() -> None:
             address, page, offset, length = place
-            found = None
-            if address == _I2C:
-                found = self._read(self._ports[netdev].port, page, offset, length)
+            found = self._read(self._ports[netdev].port, address, page, offset, length)
             text = None if found is None else found.hex()
             problem = "" if found is not None else "Input/output error"
             reading = [netdev, *place, self._reads(begin), self._reads(end), text, problem]

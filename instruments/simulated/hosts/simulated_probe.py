@@ -15,6 +15,7 @@ from lightrig.instruments.clock import Clock, Scheduled
 from lightrig.instruments.simulated.hosts.ethtool_format import pci_address
 from lightrig.instruments.simulated.hosts.simulated_clock import SimulatedServerClock
 from lightrig.instruments.simulated.hosts.simulated_modules import (
+    TOOK,
     ModuleReader,
     SimulatedModuleReads,
 )
@@ -124,7 +125,8 @@ class SimulatedProbe:
         server_clock: the clock of its stamps; each stamp is of its own moment.
         delay: one way through the management network.
         roster: the probes of all servers by name, whose datagrams this one receives.
-        read_module: reads page, offset and length of a port's module; None where there is none.
+        read_module: reads a part of a port's module; None where there is none.
+        answer: how long the module of a port takes to answer.
 
     Attributes:
         server, clock, draws, server_clock: as given; a fault of the network replaces `draws`.
@@ -144,7 +146,8 @@ class SimulatedProbe:
         server_clock: SimulatedServerClock,
         delay: Delay,
         roster: dict[str, "SimulatedProbe"],
-        read_module: ModuleReader = lambda _port, _page, _offset, _length: None,
+        read_module: ModuleReader = lambda _port, _address, _page, _offset, _length: None,
+        answer: Callable[[Port], Delay] = lambda _: TOOK,
     ) -> None:
         self.server = server
         self._ports = ports
@@ -167,7 +170,7 @@ class SimulatedProbe:
         self._messages_until = self._log_began = clock.now()
         self._client_left = False
         self._modules = SimulatedModuleReads(
-            clock, server, ports, read_module, server_clock.reads, draws
+            clock, server, ports, read_module, server_clock.reads, draws, answer
         )
         roster[server] = self
 
