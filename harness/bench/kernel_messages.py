@@ -7,7 +7,7 @@ machine share its log: a line of it is the machine's, and no server's.
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice, zip_longest
@@ -138,6 +138,12 @@ class KernelMessages:
                     self._counts[log, pattern.kind] += 1
             if lost := reading.lost + reading.left_out:
                 self._counts[log, LOST] += lost
+
+    def link_lines(self, since: int) -> Iterator[SeenLine]:
+        """Yield the lines about links that came after a moment of the bench's clock."""
+        for (_, pattern), alike in self._seen.items():
+            if pattern.kind == "link":
+                yield from (one for one in alike if one.line.at.latest >= since)
 
     def counts(self) -> Counter[tuple[str, str]]:
         """Return how many lines have come so far, by log and kind."""

@@ -1,11 +1,15 @@
 """A run with `--relock`: events take turns by what is read beside the links.
 
-Reading a module holds the RTNL of its server's kernel, for which readings of carriers wait. So the
-events in which nothing is read give the time to carrier, and the difference of the others to them
-is what reading costs; where that is too much its stages are left out.
+Reading a module holds the RTNL of its server's kernel, for which readings of carriers wait. The
+firmware's timers are read before an event and after it. So the events in which nothing is read give
+the time to carrier, and the difference of the others to them is what reading costs; where that is
+too much its stages are left out.
 """
 
+import re
+import statistics
 from collections import Counter, defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
@@ -14,24 +18,32 @@ from lightrig.harness.measure.links import LinkObservation
 from lightrig.harness.measure.reconfiguration import measure_reconfiguration
 from lightrig.harness.measure.recording import Recording
 from lightrig.harness.measure.relock import (
+    DURATIONS,
     Relock,
     RelockPart,
+    durations_of,
     marks_of,
+    path_sentence,
     relock_of,
-    returned_states,
 )
 from lightrig.harness.measure.stages import Reconfiguration
 from lightrig.harness.record import Row, Scalar
 from lightrig.harness.statistics.quantiles import NotEnough, Quantile, quantile
 from lightrig.instruments.clock import Span
-from lightrig.instruments.core.capabilities import HasModuleReads, ModuleLights
-from lightrig.instruments.core.stages import CARRIER_UP, SIGNAL_RECOVERED
-from lightrig.testbeds import Plan, Port
+from lightrig.instruments.core.capabilities import (
+    HasLinkUpTimes,
+    HasModuleReads,
+    LinkUpTimes,
+    ModuleLights,
+)
+from lightrig.instruments.core.errors import InstrumentError
+from lightrig.instruments.core.stages import CARRIER_UP, FIRST_DATAGRAM, LOS, SIGNAL_RECOVERED
+from lightrig.testbeds import LightrigError, Plan, Port
 
-Source: TypeAlias = Literal["none", "module"]
-"""What is read beside the links in an event."""
+Source: TypeAlias = Literal["none", "module", "firmware"]
+"""What is read beside the links in an event; the firmware's timers with the modules too."""
 
-TURNS: tuple[Source, ...] = ("none", "none", "module", "module")
+TURNS: tuple[Source, ...] = ("none", "none", "module", "module", "firmware", "firmware")
 """Sources by event: pairs, since every other event goes the same way between two plans."""
 
 PERIOD = 5_000_000
@@ -43,7 +55,14 @@ MOST_PRICE = 0.10
 _CONFIDENCE = 0.975
 """Of the interval of each of two medians, so that their difference has 95 %."""
 
-_STEADY = "DPActivated"
+_LINK_UP = re.compile(r"mlx5_core \S+ (\S+): Link up")
+"""Of drivers that write it before the kernel has the carrier (`mlx5e_update_carrier`); most write
+theirs after it."""
+
+_SLOW_ANSWER = 100_000_000
+"""From which on a module's answer is called slow, in ns."""
+
+_READ: Mapping[Source, str] = {"module": "transceivers", "firmware": "the firmware's timers"}
 
 
 @dataclass(slots=True)
@@ -54,6 +73,7 @@ class _Found:
     relock: Relock
     conditions: dict[str, Scalar]
     at: int
+    marks: Mapping[str, Span | None]
 
 
 @dataclass(slots=True)
@@ -70,6 +90,7 @@ class RelockTurns:
     found: dict[Source, list[_Found]] = field(default_factory=lambda: defaultdict(list))
     _number: int = 0
     _has_ended: bool = False
+    _untimed: set[Port] = field(default_factory=set)
 
     def event(self, plan: Plan) -> None:
         """Apply a plan, and note what each port's time from light to carrier consists of.
@@ -77,8 +98,11 @@ class RelockTurns:
         Raises as `measure_reconfiguration` does.
         """
         source = TURNS[self._number % len(TURNS)]
+        if self._number == 0:
+            self.fabric.bench.kernel.read()
         self._number += 1
         shown: dict[Port, ModuleLights] = {}
+        before = self._timers() if source != "none" else {}
         readers = self._begin() if source == "module" else {}
         try:
             event = measure_reconfiguration(self.fabric, self.links, self.recording, plan)
@@ -86,10 +110,64 @@ class RelockTurns:
             for name, reader in readers.items():
                 read = reader.end_module_reads()
                 shown |= {port: read[dev] for dev, port in self._ports(name) if dev in read}
+        after = self._timers() if source != "none" else {}
         if event.set_aside or event.late_monitors:
             return
-        for port, (light, carrier) in self._ends(event).items():
-            self._note(event, source, port, light, carrier, shown.get(port))
+        lines = self._driver_lines(event.sent.earliest)
+        began = min(
+            (seen.at.earliest for seen in event.seen if seen.stage == LOS.name),
+            default=event.sent.earliest,
+        )
+        for port, marks in self._ends(event).items():
+            known = {**marks, "driver's line": lines.get(port)}
+            carrier = marks["carrier up"]
+            assert carrier is not None
+            longest = carrier.latest - began
+            durations = durations_of(before.get(port), after.get(port), longest)
+            if port in after and not durations:
+                self._untold(port, before.get(port), after[port])
+            self._note(event, source, port, known, durations, shown.get(port))
+
+    def _timers(self) -> dict[Port, LinkUpTimes]:
+        """Return the firmware's timers of all ports that have them; say why others have none."""
+        found: dict[Port, LinkUpTimes] = {}
+        for spec in self.fabric.testbed.working_ports:
+            server: object = self.fabric.bench.servers[spec.port.owner]
+            if spec.rdma is None or spec.port in self._untimed:
+                continue
+            if not isinstance(server, HasLinkUpTimes):
+                continue
+            try:
+                found[spec.port] = server.link_up_times(spec.rdma)
+            except LightrigError as error:
+                if isinstance(error, InstrumentError):
+                    self._untimed.add(spec.port)  # as a rule the tool is not there
+                sentence = f"the firmware of {spec.port} tells no durations: "
+                sentence += str(error).splitlines()[0]
+                self.recording.note_once(f"relock {spec.port} firmware", sentence)
+        return found
+
+    def _untold(self, port: Port, before: LinkUpTimes | None, after: LinkUpTimes) -> None:
+        if before is not None and before[:2] == after[:2]:
+            why = "its timers have not started anew, as after a disable or with a forced speed"
+        else:
+            why = "its timers show another link-up, or none that has ended"
+        sentence = f"the firmware of {port} tells no durations of an event: {why}"
+        self.recording.note_once(f"relock {port} timers", sentence)
+
+    def _driver_lines(self, since: int) -> dict[Port, Span]:
+        """Return when drivers wrote last that links were up, of those that write it in time."""
+        kernel = self.fabric.bench.kernel
+        kernel.read()
+        found: dict[Port, Span] = {}
+        for seen in kernel.link_lines(since):
+            if match := _LINK_UP.fullmatch(seen.line.text):
+                port = dict(self._ports(seen.log)).get(match[1])  # a log of several names none
+                if port is not None and (
+                    port not in found or found[port].latest <= seen.line.at.latest
+                ):
+                    found[port] = seen.line.at
+        return found
 
     def _ports(self, server: str) -> list[tuple[str, Port]]:
         """Return the working ports of a server, each with its netdev."""
@@ -114,19 +192,27 @@ class RelockTurns:
         sentence = f"the transceivers of {subject} tell no stages: {why}"
         self.recording.note_once(f"relock {subject}", sentence)
 
-    def _ends(self, event: Reconfiguration) -> dict[Port, tuple[Span, Span]]:
-        """Return when light and when carrier came, at ports where both did."""
-        light, carrier = {}, {}
+    def _ends(self, event: Reconfiguration) -> dict[Port, dict[str, Span | None]]:
+        """Return when light, carrier and datagrams came, at ports where the first two did."""
+        light, carrier, datagram = {}, {}, {}
         for seen in event.seen:
             if seen.stage == CARRIER_UP.name:
                 carrier[seen.subject] = seen.at
+            elif seen.stage == FIRST_DATAGRAM.name:
+                datagram[seen.subject] = seen.at
             elif seen.stage == SIGNAL_RECOVERED.name:
                 switch, _, egress = seen.subject.partition(".")
                 port = self.fabric.testbed.cabling.receiver(switch, int(egress))
                 if port is not None:
                     light[port] = seen.at
         return {
-            port: (at, carrier[str(port)]) for port, at in light.items() if str(port) in carrier
+            port: {
+                "signal recovered": at,
+                "carrier up": carrier[str(port)],
+                "first datagram": datagram.get(str(port)),
+            }
+            for port, at in light.items()
+            if str(port) in carrier
         }
 
     def _note(
@@ -134,52 +220,67 @@ class RelockTurns:
         event: Reconfiguration,
         source: Source,
         port: Port,
-        light: Span,
-        carrier: Span,
+        known: Mapping[str, Span | None],
+        durations: Mapping[tuple[str, str], Span],
         shown: ModuleLights | None,
     ) -> None:
         shown = shown or ModuleLights(latched=True, late=0)
-        for why, count in shown.failed.items():
-            sentence = f"transceiver of {port}: {count} readings failed: {why}"
-            self.recording.note_once(f"relock {port} {why}", sentence)
-        marks = marks_of(shown, event.sent.earliest)
+        self._note_readings(port, shown)
+        marks = {**marks_of(shown, event.sent.earliest), **known}
         try:
-            relock = relock_of({**marks, "signal recovered": light, "carrier up": carrier})
+            relock = relock_of(marks, durations)
         except ValueError as error:
             self.recording.note_once(f"relock {port} order", f"relock of {port}: {error}")
             return
         for mark in relock.contradicted:
-            sentence = (
-                f"transceiver of {port}: its {mark} was shown in the wrong order, and is left out"
-            )
+            what = f"the {mark}" if mark != DURATIONS else mark
+            sentence = f"relock of {port}: {what} was shown in the wrong order, as by firmware that"
+            sentence += " reports late, and is left out"
+            if mark == DURATIONS:
+                sentence = f"relock of {port}: the {mark} do not fit between what others show, and"
+                sentence += " are left out"
             self.recording.note_once(f"relock {port} {mark}", sentence)
-        moved = [one.state for one in shown.paths if one.state != _STEADY]
-        if moved:
-            loop = " > ".join(returned_states(shown.paths))
-            sentence = f"the data paths of {port}'s transceiver left {_STEADY}: {moved[0]}"
-            sentence += f" ({loop})" if loop else ""
-            sentence += "; light moves none, so its firmware or its host began it anew"
-            self.recording.note_once(f"relock {port} path", sentence)
         of_event: dict[str, Scalar] = {
             **event.conditions(self.recording.events - 1),
             "source": source,
         }
-        self.found[source].append(_Found(port, relock, of_event, event.sent.earliest))
+        self.found[source].append(_Found(port, relock, of_event, event.sent.earliest, marks))
+
+    def _note_readings(self, port: Port, shown: ModuleLights) -> None:
+        """Say what of a transceiver's readings stands out, once."""
+        for why, count in shown.failed.items():
+            sentence = f"transceiver of {port}: {count} readings failed: {why}"
+            self.recording.note_once(f"relock {port} {why}", sentence)
+        took = [one.at.latest - one.at.earliest for one in shown.no_signal]
+        if took and (median := statistics.median(took)) > _SLOW_ANSWER:
+            sentence = f"the transceiver of {port} answers in {median / 1e6:.3g} ms only, and its"
+            sentence += " stages are as uncertain"
+            self.recording.note_once(f"relock {port} slow", sentence)
+        if moved := path_sentence(shown):
+            sentence = f"the data paths of {port}'s transceiver {moved}; light moves none, so its"
+            sentence += " firmware or its host began it anew"
+            self.recording.note_once(f"relock {port} path", sentence)
 
     def end(self) -> None:
         """Record all rows, and say what reading costs and which stage is the longest; once."""
         if self._has_ended:
             return
         self._has_ended = True
-        left_out = self._price()
+        left_out = {source for source in _READ if self._is_too_dear(source)}
+        if "firmware" in left_out:
+            for found in self.found.values():
+                for one in found:
+                    one.relock = relock_of(one.marks)
         self.recording.record(
             row
             for source, found in self.found.items()
             for one in found
-            for row in _rows(one, stages=source != left_out)
+            for row in _rows(one, stages=source not in left_out)
         )
-        if left_out is None and self.found["module"]:
-            self._tell_longest()
+        for source in _READ:
+            if self.found[source] and source not in left_out:
+                self._tell_longest(source)
+                break
 
     def _wholes(self, source: Source) -> tuple[list[int], list[int]]:
         """Return the bounds of the longest relock of each event."""
@@ -193,39 +294,39 @@ class RelockTurns:
         least, most = self._wholes(source)
         return quantile(least, most, 0.5, _CONFIDENCE) if least else NotEnough(0, 1)
 
-    def _price(self) -> Source | None:
-        """Record what reading modules costs; return the source if that is too much."""
-        without, beside = self._median("none"), self._median("module")
+    def _is_too_dear(self, source: Source) -> bool:
+        """Record what reading a source costs; return whether that is too much."""
+        without, beside = self._median("none"), self._median(source)
         if isinstance(without, NotEnough) or isinstance(beside, NotEnough):
-            if self.found["module"]:
+            if self.found[source]:
                 self.recording.note(
-                    "what reading transceivers costs is unknown with so few events; "
+                    f"what reading {_READ[source]} costs is unknown with so few events; "
                     "take more by --samples"
                 )
-            return None
+            return False
         assert without.lower is not None
         assert beside.lower is not None
         value = beside.value - without.value
         lower, upper = beside.lower - without.upper, beside.upper - without.lower
-        stated: dict[str, Scalar] = {"source": "module", "confidence": 0.95, "n": beside.n}
+        stated: dict[str, Scalar] = {"source": source, "confidence": 0.95, "n": beside.n}
         name = self.fabric.testbed.name
-        at = self.found["module"][-1].at
+        at = self.found[source][-1].at
         self.recording.record(
             [Row(name, "relock.price", round(value), round(lower), round(upper), "ns", at, stated)]
         )
         share = value / without.value
-        text = f"reading transceivers lengthens the relock by {value / 1e6:.3g} ms"
+        text = f"reading {_READ[source]} lengthens the relock by {value / 1e6:.3g} ms"
         text += f" ({lower / 1e6:.3g} to {upper / 1e6:.3g} ms, 95 %), {share:.1%} of it"
         if share > MOST_PRICE:
             self.recording.note(f"{text}: too much, so the stages that they tell are left out")
-            return "module"
+            return True
         self.recording.note(text)
-        return None
+        return False
 
-    def _tell_longest(self) -> None:
+    def _tell_longest(self, source: Source) -> None:
         named = Counter[str]()
         parts: defaultdict[str, list[RelockPart]] = defaultdict(list)
-        for one in self.found["module"]:
+        for one in self.found[source]:
             for part in one.relock.parts:
                 parts[str(part)].append(part)
             named[" or ".join(map(str, one.relock.longest()))] += 1
@@ -236,7 +337,7 @@ class RelockTurns:
         if of := parts.get(longest):
             least = min(part.length.earliest for part in of) / 1e9
             most = max(part.length.latest for part in of) / 1e9
-            wholes = [one.relock.whole for one in self.found["module"]]
+            wholes = [one.relock.whole for one in self.found[source]]
             from_, until = (
                 min(w.earliest for w in wholes) / 1e9,
                 max(w.latest for w in wholes) / 1e9,
@@ -258,9 +359,9 @@ def _rows(found: _Found, *, stages: bool) -> list[Row]:
     rows = [row("relock.whole", relock.whole, point, {})]
     if not stages or found.conditions["source"] == "none":
         return rows
-    for part in relock.parts:
+    for part in (*relock.parts, *relock.after):
         if len(part.stages) == 1:
-            name, more = f"relock.{part.stages[0].replace(' ', '_')}", dict[str, Scalar]()
+            name, more = f"relock.{part.stages[0].lower().replace(' ', '_')}", dict[str, Scalar]()
         else:
             name = "relock.between"
             more = {"stages": ", ".join(part.stages), "between": " and ".join(part.between)}

@@ -144,10 +144,22 @@ relock.clock_recovery
     from the end of the receiver's loss of signal until that of its loss of lock
 relock.module_output
     from the receiver's lock until its output is valid
+relock.nic_input
+    from valid output until the NIC's firmware detects the signal
+relock.phy
+    from the NIC's signal until its physical layer is up, by the firmware's timer
 relock.firmware
-    from valid output until firmware has the link up, where that is told apart from the carrier
+    from the physical layer up until firmware has the link up, by the firmware's timer
 relock.driver
-    from firmware's link up until the kernel has carrier
+    from firmware's link up until the driver writes so to the kernel's log
+relock.carrier
+    from the driver's line until the kernel has carrier
+relock.address
+    from carrier until the port's address is usable
+relock.first_datagram
+    from a usable address until the first datagram
+relock.first_rdma_operation
+    from the first datagram until the first RDMA operation
 relock.between
     stages between two moments that were seen, with none seen between: its conditions name them
 relock.price

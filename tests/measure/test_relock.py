@@ -7,15 +7,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lightrig.harness.measure.relock import (
+    DURATIONS,
     MARKS,
     STAGES,
     condition_ended,
+    durations_of,
     entered,
+    path_sentence,
     relock_of,
     returned_states,
 )
 from lightrig.instruments.clock import Span
-from lightrig.instruments.core.capabilities import Shown, ShownState
+from lightrig.instruments.core.capabilities import LinkUpTimes, ModuleLights, Shown, ShownState
 
 MS = 1_000_000
 
@@ -142,14 +145,16 @@ def test_a_mark_not_seen_lies_between_its_neighbours():
     assert [part.stages for part in found.parts] == [
         ("signal detection",),
         ("clock recovery",),
-        ("module output", "firmware", "driver"),
+        ("module output", "NIC input", "PHY", "firmware", "driver", "carrier"),
     ]
     assert [part.length for part in found.parts] == [(3, 9), (91, 125), (870, 901)]
     assert [part.point for part in found.parts] == [6, 108, 885.5]
     assert found.whole == (998, 1001)
     assert found.sums_hold()
     (longest,) = found.longest()
-    assert str(longest) == "module output, firmware, driver (between lock and carrier up)"
+    assert str(longest) == (
+        "module output, NIC input, PHY, firmware, driver, carrier (between lock and carrier up)"
+    )
     assert sum(part.point for part in found.parts) == 999.5
 
 
@@ -229,3 +234,107 @@ def test_parts_hold_the_truth_and_the_longest_stage_is_named(lengths, errors, sh
     assert named & {stage for stage, took in true.items() if took == longest}
     if found.whole.earliest > 0:
         assert sum(part.point for part in found.parts) == sum(found.whole) / 2
+
+
+def test_durations_bound_moments_that_nothing_else_shows():
+    """By hand: light at 0, output at 1000, carrier at 4000; 2500 and 30 of firmware, each +-1."""
+    marks = {
+        "signal recovered": Span(0, 0),
+        "output valid": Span(990, 1010),
+        "carrier up": Span(4000, 4002),
+    }
+    durations = {
+        ("NIC signal", "PHY up"): Span(2499, 2501),
+        ("PHY up", "firmware up"): Span(29, 31),
+    }
+    found = relock_of(marks, durations)
+    assert found.contradicted == ()
+    assert {part.stages: part.length for part in found.parts} == {
+        ("signal detection", "clock recovery", "module output"): (990, 1010),
+        ("NIC input",): (0, 484),  # 4002 - 990 - 2499 - 29
+        ("PHY",): (2499, 2501),
+        ("firmware",): (29, 31),
+        ("driver", "carrier"): (0, 484),
+    }
+    assert found.whole == (4000, 4002)
+    assert sum(part.point for part in found.parts) == 4001
+    assert found.sums_hold()
+    (longest,) = found.longest()
+    assert str(longest) == "PHY"
+
+
+def test_durations_longer_than_what_others_show_are_named():
+    marks = {"signal recovered": Span(0, 0), "carrier up": Span(400, 402)}
+    found = relock_of(marks, {("NIC signal", "PHY up"): Span(499, 501)})
+    assert found.contradicted == (DURATIONS,)
+    assert [part.length for part in found.parts] == [(400, 402)]
+
+
+def test_what_follows_a_carrier_is_divided_too():
+    marks = {
+        "signal recovered": Span(0, 0),
+        "carrier up": Span(400, 402),
+        "first datagram": Span(401, 450),
+    }
+    (part,) = relock_of(marks).after
+    assert part.stages == ("address", "first datagram")
+    assert part.length == (0, 50)
+    early = relock_of({**marks, "first datagram": Span(100, 200)})
+    assert early.after == ()
+    assert early.contradicted == ("first datagram",)
+
+
+def times(signal: int | None, active: int | None, whole: int | None = None) -> LinkUpTimes:
+    parts = (None if each is None else each * MS for each in (signal, active, whole))
+    return LinkUpTimes(*parts)
+
+
+PHY, ACTIVE = ("NIC signal", "PHY up"), ("PHY up", "firmware up")
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "told"),
+    [
+        (times(2500, 30), times(2600, 31), {PHY: 2600, ACTIVE: 31}),
+        (times(2500, 30), times(2600, 30), {PHY: 2600, ACTIVE: 30}),  # both start anew together
+        (times(2500, 30), times(2500, 30), {}),
+        (times(2500, 30), times(2500, 30, 3000), {}),
+        (times(2500, 30), times(3700, 30), {ACTIVE: 30}),  # longer than since the light went
+        (times(2500, 30), times(2600, 0), {PHY: 2600}),  # not active yet
+        (times(0, 0), times(2600, 31), {PHY: 2600, ACTIVE: 31}),
+        (times(None, None), times(None, None), {}),
+        (None, times(2600, 31), {}),
+        (times(2500, 30), None, {}),
+    ],
+)
+def test_timers_of_another_link_up_are_left_out(before, after, told):
+    found = durations_of(before, after, 3600 * MS)
+    assert found == {pair: Span((value - 1) * MS, (value + 1) * MS) for pair, value in told.items()}
+
+
+STEPS = ("DPActivated", "DPTxTurnOff", "DPDeinit", "DPInit", "DPTxTurnOn", "DPActivated")
+
+
+def paths(*lanes: Sequence[str]) -> ModuleLights:
+    """Readings of lanes, each of the same number of states."""
+    shown = ModuleLights(latched=True, late=0)
+    for number, of_lanes in enumerate(zip(*lanes, strict=True)):
+        at = Span(10 * number, 10 * number + 2)
+        shown.paths.append(ShownState(at, ", ".join(sorted(set(of_lanes)))))
+        for lane, state in enumerate(of_lanes, 1):
+            shown.lanes.setdefault(lane, []).append(ShownState(at, state))
+    return shown
+
+
+def test_a_module_begun_anew_is_no_loop_and_a_loop_is_one():
+    assert path_sentence(paths(["DPActivated"] * 3)) == ""
+    assert path_sentence(paths(STEPS)) == f"left DPActivated: {' > '.join(STEPS[1:])}"
+    back = [*STEPS[:4], "DPDeinit", "DPInit", "DPDeinit", *STEPS[3:]]
+    assert path_sentence(paths(back)) == "were in a loop, lane 1: DPDeinit > DPInit > DPDeinit"
+
+
+def test_lanes_that_pass_one_after_another_are_no_loop():
+    """What both show comes twice: DPActivated with DPInit."""
+    early = [*STEPS, "DPActivated", "DPActivated", "DPActivated"]
+    late = ["DPActivated", "DPActivated", "DPInit", "DPInit", "DPInit", "DPInit", "DPTxTurnOn"]
+    assert "loop" not in path_sentence(paths(early, [*late, "DPActivated", "DPActivated"]))

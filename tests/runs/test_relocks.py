@@ -58,7 +58,7 @@ def test_it_is_a_run_of_its_own_that_names_the_longest_stage(run: Run) -> None:
     assert "not applicable" not in ended.output
     assert re.search(
         r"small: the longest stage between light and carrier: .*firmware, driver"
-        r" \(between output valid and carrier up\)",
+        r" \(between output valid and driver's line\)",
         ended.output,
     )
     quantities = {row.quantity for row in rows(ended)}
