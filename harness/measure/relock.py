@@ -151,12 +151,14 @@ class Relock:
         contradicted: marks that were reported after one that follows them, or before the first,
             and so tell nothing; `DURATIONS` if those do not fit.
         after: what followed the carrier, as far as it was seen.
+        moments: when each mark between which the parts lie was, in order, as the others bound it.
     """
 
     whole: Span
     parts: tuple[RelockPart, ...]
     contradicted: tuple[str, ...] = ()
     after: tuple[RelockPart, ...] = ()
+    moments: tuple[tuple[str, Span], ...] = ()
 
     def longest(self) -> tuple[RelockPart, ...]:
         """Return the parts of which one has the longest stage: a single one where that is known.
@@ -206,7 +208,13 @@ def relock_of(
         found = _divided(seen, {})
         assert found is not None  # no mark is later than one that follows it
     after, late = _after(marks)
-    return replace(found, contradicted=(*contradicted, *late), after=after)
+    moments = [*found.moments]
+    for name in (part.between[1] for part in after):
+        at = marks[name]
+        assert at is not None
+        moments.append((name, at))
+    late = (*contradicted, *late)
+    return replace(found, contradicted=late, after=after, moments=tuple(moments))
 
 
 def _divided(seen: Mapping[str, Span], durations: Mapping[tuple[str, str], Span]) -> Relock | None:
@@ -251,7 +259,12 @@ def _divided(seen: Mapping[str, Span], durations: Mapping[tuple[str, str], Span]
         )
         for i, (left, right) in enumerate(pairwise(names))
     )
-    return Relock(whole=between(0, len(names) - 1), parts=parts)
+    bounds = (between(origin, i) for i in range(len(names)))
+    moments = tuple(
+        (name, Span(base + earliest, base + latest))
+        for name, (earliest, latest) in zip(names, bounds, strict=True)
+    )
+    return Relock(whole=between(0, len(names) - 1), parts=parts, moments=moments)
 
 
 def _after(marks: Mapping[str, Span | None]) -> tuple[tuple[RelockPart, ...], tuple[str, ...]]:

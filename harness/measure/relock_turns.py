@@ -9,9 +9,9 @@ too much its stages are left out.
 import re
 import statistics
 from collections import Counter, defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from lightrig.harness.bench import Fabric
 from lightrig.harness.measure.links import LinkObservation
@@ -26,6 +26,7 @@ from lightrig.harness.measure.relock import (
     path_sentence,
     relock_of,
 )
+from lightrig.harness.measure.relock_rows import light_lost, moment_rows, port_rows
 from lightrig.harness.measure.stages import Reconfiguration
 from lightrig.harness.record import Row, Scalar
 from lightrig.harness.statistics.quantiles import NotEnough, Quantile, quantile
@@ -74,6 +75,9 @@ class _Found:
     conditions: dict[str, Scalar]
     at: int
     marks: Mapping[str, Span | None]
+    event: Reconfiguration | None = None
+    peer: Port | None = None
+    lost: Span | None = None
 
 
 @dataclass(slots=True)
@@ -81,12 +85,14 @@ class RelockTurns:
     """The events of one test.
 
     Attributes:
+        settings: what the ports are set to, as a run stores it, by their names.
         found: of each port in each event, by source.
     """
 
     fabric: Fabric
     links: LinkObservation
     recording: Recording
+    settings: Mapping[str, Any] = field(default_factory=dict)
     found: dict[Source, list[_Found]] = field(default_factory=lambda: defaultdict(list))
     _number: int = 0
     _has_ended: bool = False
@@ -127,6 +133,7 @@ class RelockTurns:
             if port in after and not durations:
                 self._untold(port, before.get(port), after[port])
             self._note(event, source, port, known, durations, shown.get(port))
+        self._add_ends(event, source, plan)
 
     def _timers(self) -> dict[Port, LinkUpTimes]:
         """Return the firmware's timers of all ports that have them; say why others have none."""
@@ -261,6 +268,16 @@ class RelockTurns:
             sentence += " firmware or its host began it anew"
             self.recording.note_once(f"relock {port} path", sentence)
 
+    def _add_ends(self, event: Reconfiguration, source: Source, plan: Plan) -> None:
+        """Add to what was found in an event what its moments are drawn with."""
+        peers: dict[Port, Port] = {}
+        for link in self.fabric.links(plan):
+            peers |= {link.a: link.b, link.b: link.a}
+        lost = light_lost(event, self.fabric.testbed)
+        for one in self.found[source]:
+            if one.conditions["event"] == self.recording.events - 1:
+                one.event, one.peer, one.lost = event, peers.get(one.port), lost.get(one.port)
+
     def end(self) -> None:
         """Record all rows, and say what reading costs and which stage is the longest; once."""
         if self._has_ended:
@@ -271,12 +288,15 @@ class RelockTurns:
             for found in self.found.values():
                 for one in found:
                     one.relock = relock_of(one.marks)
-        self.recording.record(
-            row
-            for source, found in self.found.items()
-            for one in found
-            for row in _rows(one, stages=source not in left_out)
-        )
+        changes = Counter[Port]()
+        for source, found in self.found.items():
+            for one in found:
+                self.recording.record(_rows(one, stages=source not in left_out))
+                if source != "none" and source not in left_out:
+                    self.recording.record(_moments(one), judged=False)
+                    changes[one.port] += 1
+        testbed, at = self.fabric.testbed, self.fabric.bench.clock.now()
+        self.recording.record(port_rows(testbed, changes, self.settings, at), judged=False)
         for source in _READ:
             if self.found[source] and source not in left_out:
                 self._tell_longest(source)
@@ -344,6 +364,13 @@ class RelockTurns:
             )
             sentence += f": {least:.3g} to {most:.3g} s of {from_:.3g} to {until:.3g} s"
         self.recording.note(sentence)
+
+
+def _moments(found: _Found) -> Iterator[Row]:
+    """Yield the rows of the moments of one port in one event."""
+    assert found.event is not None
+    of_port = found.event, found.port, found.peer, found.relock, found.lost
+    return moment_rows(*of_port, found.conditions)
 
 
 def _rows(found: _Found, *, stages: bool) -> list[Row]:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lightrig.harness.measure.bound import bound
+from lightrig.harness.plugin.keys import RUN
 
 if TYPE_CHECKING:
     from lightrig.harness.bench import Bench, Fabric
@@ -165,13 +166,17 @@ def soak(
 
 
 @pytest.fixture
-def relock(fabric: Fabric, links: LinkObservation, measure: Recording) -> Iterator[RelockTurns]:
+def relock(
+    fabric: Fabric, links: LinkObservation, measure: Recording, pytestconfig: pytest.Config
+) -> Iterator[RelockTurns]:
     """`relock.event(plan)`: apply a plan, and divide the time from light to carrier into stages.
 
     Sources take turns; `relock.end()` records the rows, also of a test that ends before it.
     """
     from lightrig.harness.measure.relock_turns import RelockTurns  # noqa: PLC0415
+    from lightrig.harness.record.run_folder import load_ports  # noqa: PLC0415
 
-    turns = RelockTurns(fabric, links, measure)
+    read = load_ports(pytestconfig.stash[RUN].folder, fabric.testbed.name)
+    turns = RelockTurns(fabric, links, measure, read.get("ports", {}))
     yield turns
     turns.end()

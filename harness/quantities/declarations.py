@@ -162,6 +162,10 @@ relock.first_rdma_operation
     from the first datagram until the first RDMA operation
 relock.between
     stages between two moments that were seen, with none seen between: its conditions name them
+relock.moment
+    when a moment between two stages was, after the command: its conditions name it
+relock.port  1
+    changes whose relock was divided at one port: its conditions name transceiver, NIC and firmware
 relock.price
     by how much reading a source lengthens the relock: difference of medians of events in turns
 """),

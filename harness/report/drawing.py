@@ -146,7 +146,13 @@ class Plot:
         self._parts.append(f'<path class="lr-range {tone(index)}" d="{path}"/>')
 
     def boxes(
-        self, low: npt.ArrayLike, high: npt.ArrayLike, y: npt.ArrayLike, thick: float, index: int
+        self,
+        low: npt.ArrayLike,
+        high: npt.ArrayLike,
+        y: npt.ArrayLike,
+        thick: float,
+        index: int,
+        kind: str = "lr-bar",
     ) -> None:
         """Level bars from `low` to `high` around the heights `y`, `thick` pixels each."""
         start, down = self.places(low, y)
@@ -157,7 +163,7 @@ class Plot:
             f"h{_tenths(round(10 * (b - a)))}v{deep}h{_tenths(round(10 * (a - b)))}z"
             for a, b, d in zip(start.tolist(), end.tolist(), down.tolist(), strict=True)
         )
-        self._parts.append(f'<path class="lr-bar {tone(index)}" d="{path}"/>')
+        self._parts.append(f'<path class="{kind} {tone(index)}" d="{path}"/>')
 
     def rule(self, value: float, label: str = "", *, level: bool = False) -> None:
         """A dashed line across the whole plot, upright at x = `value`, or level at y = `value`."""

@@ -152,13 +152,32 @@ class TestFrame:
 
 
 @dataclass(frozen=True, slots=True)
+class EarlierRun:
+    """What a run measured before another one of the same kind, on one testbed.
+
+    Attributes:
+        run: its name.
+        started: date and time at which it began.
+        tests: its tests.
+    """
+
+    run: str
+    started: str
+    tests: tuple[TestFrame, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class TestbedFrame:
-    """The tests of one testbed, in the order of their first rows."""
+    """The tests of one testbed, in the order of their first rows.
+
+    earlier: runs with which a run is compared that belongs to no night, the oldest first.
+    """
 
     __test__ = False
 
     name: str
     tests: tuple[TestFrame, ...]
+    earlier: tuple[EarlierRun, ...] = ()
 
     @property
     def simulated(self) -> bool:

@@ -28,6 +28,7 @@ from lightrig.harness.report.causes import found_at_begin, parts_of_plans, run_c
 from lightrig.harness.report.escaping import text
 from lightrig.harness.report.frames import RunFrame, TestbedFrame, collect
 from lightrig.harness.report.markup import number_of
+from lightrig.harness.report.relock_runs import with_earlier_relocks
 from lightrig.harness.report.style import page_style, style
 from lightrig.harness.report.templates import render_macro, render_page
 from lightrig.harness.report.testbed_section import render_testbed
@@ -168,7 +169,7 @@ def sections(
     notes = (record.summary or {}).get("notes", {})
     cards, found, contents = [], [], []
     for name, prefix in _prefixes(testbeds, run).items():
-        frame = measured.get(name, TestbedFrame(name, ()))
+        frame = with_earlier_relocks(record, measured.get(name, TestbedFrame(name, ())))
         card, answers, entry = render_testbed(
             frame,
             testbeds.get(name),

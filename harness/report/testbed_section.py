@@ -21,6 +21,7 @@ from lightrig.harness.report.insertion_loss_section import INSERTION_LOSS
 from lightrig.harness.report.markup import outcome_counts
 from lightrig.harness.report.quantity_section import undeclared_sections, with_unlisted
 from lightrig.harness.report.reconfiguration_section import OUTAGE, RECONFIGURATION
+from lightrig.harness.report.relock_section import RELOCK
 from lightrig.harness.report.sections import Limits, Section, render, section_id, sentence
 from lightrig.harness.report.signed_report import lines
 from lightrig.harness.report.soak_section import SOAK
@@ -40,7 +41,7 @@ def _declared() -> tuple[Section, ...]:
     """Return all declared sections in the order of the page."""
     of_packs = chain.from_iterable(sections for _, sections in load_all("sections"))
     of_systems = chain.from_iterable(map(_of_system, installed_systems().values()))
-    return (SOAK, RECONFIGURATION, OUTAGE, *_GENERIC, *of_packs, *of_systems)
+    return (SOAK, RELOCK, RECONFIGURATION, OUTAGE, *_GENERIC, *of_packs, *of_systems)
 
 
 def _of_system(system: System) -> Iterator[Section]:

@@ -16,6 +16,7 @@ from lightrig.harness.measure.relock import MARKS, STAGES, condition_ended
 from lightrig.harness.measure.relock_turns import RelockTurns
 from lightrig.harness.record import Row
 from lightrig.instruments.simulated.hosts.module_models import MODELS
+from lightrig.instruments.simulated.world.randomness import Stream
 from lightrig.testbeds import Port
 
 LAB = """
@@ -142,7 +143,7 @@ def test_each_stage_holds_the_truth_and_they_add_up(ran, rate, seed, forced):
             row
             for row in run.rows
             if row.quantity.startswith("relock.")
-            and row.quantity != "relock.whole"
+            and row.quantity not in {"relock.whole", "relock.moment"}
             and (row.subject, row.conditions.get("event"))
             == (whole.subject, whole.conditions["event"])
         ]
@@ -209,6 +210,57 @@ def test_events_without_readings_give_the_carrier_and_the_price_has_an_interval(
         assert price.conditions["n"] == 16
     for what in ("transceivers", "the firmware's timers"):
         assert any(f"reading {what} lengthens the relock by" in note for note in run.notes)
+
+
+@pytest.mark.parametrize(("factor", "left_out"), [(1.0, False), (1.5, True)])
+def test_a_source_that_lengthens_the_relock_by_a_tenth_is_named_and_left_out(
+    ran, monkeypatch, factor, left_out
+):
+    """Reading is made to cost half of the relock, five times what is allowed, or nothing."""
+    usual, slower = Stream.duration, [1.0]
+    monkeypatch.setattr(
+        Stream, "duration", lambda stream, *of: round(slower[0] * usual(stream, *of))
+    )
+
+    def burden(_bench: Bench, number: int) -> None:
+        slower[0] = factor if number % 6 > 1 else 1.0
+
+    run = ran("100G", 24, meanwhile=burden)
+    too_much = [note for note in run.notes if "too much, so the stages that they tell" in note]
+    stages = {row.quantity for row in run.rows if row.quantity.startswith("relock.")}
+    assert len(run.of("relock.whole")) == 24 * 4  # the carrier is recorded all the same
+    if left_out:
+        assert len(too_much) == 2  # the transceivers, and the firmware's timers
+        assert all(price.value > 0.1 * 3e9 for price in run.of("relock.price"))
+        assert stages == {"relock.whole", "relock.price"}
+        assert not [note for note in run.notes if "the longest stage" in note]
+    else:
+        assert not too_much
+        assert {"relock.clock_recovery", "relock.between", "relock.moment"} <= stages
+
+
+def test_moments_of_both_ends_hold_the_truth_and_name_the_other_end(ran):
+    run = ran("400G", 4)
+    moments = run.of("relock.moment")
+    truths = {"signal recovered": "at", "signal detected": "signal", "lock": "lock"}
+    truths |= {"output valid": "output", "carrier up": "carrier"}
+    seen = set()
+    for row in moments:
+        of = row.conditions
+        number = str(row.subject)[-1], str(of["peer"])[-1]
+        assert row.subject[:7] != str(of["peer"])[:7]
+        assert (number[0] == number[1]) == (of["event"] % 2 == 1)  # crossed, then straight
+        seen.add(of["moment"])
+        if of["moment"] in truths:
+            true = run.true_at(row.subject, row.time_ns)[truths[of["moment"]]] - row.time_ns
+            # The command was written up to 1 ms after the event's begin.
+            assert row.lower <= true <= row.upper + 1_000_000, (row, true)
+    assert seen == {"light lost", *truths}
+    assert {row.conditions["event"] for row in moments} == {2, 3}  # those with readings
+    ports = run.of("relock.port")
+    assert [row.value for row in ports] == [2, 2, 2, 2]
+    assert {row.conditions["transceiver"] for row in ports} == {"fr"}
+    assert {row.conditions["firmware"] for row in ports} == {"not known"}
 
 
 def test_with_few_events_the_price_is_unknown(ran):

@@ -6,9 +6,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from runs.running import Ended, Started
+from report.pages import above
+from runs.running import Ended, Started, started
 
 from lightrig.harness.record import Row, read_journal
+from lightrig.harness.report.nights import write_nights
 
 SUITE = "suites/test_relock.py"
 
@@ -75,6 +77,33 @@ def test_it_is_a_run_of_its_own_that_names_the_longest_stage(run: Run) -> None:
     assert header["relock"] is True
     assert not list(ended.results.glob("rows/**/*.parquet"))  # those of nights
     assert list(ended.results.glob("by_hand/**/*.parquet"))
+
+
+def test_its_page_has_one_change_the_hardware_and_the_trend_which_no_page_of_nights_has(
+    tmp_path: Path,
+) -> None:
+    """The second of two runs shows both; a night between them is not of its kind."""
+    file, results = tmp_path / "small.yaml", tmp_path / "results"
+    file.write_text(LAB)
+
+    def page_after(*arguments: object) -> str:
+        given = ("--testbed", file, "--instruments", "simulated", "--samples", "14", *arguments)
+        with started(given, results, page=True) as one:
+            ended = one.end()
+        assert ended.code == 0, ended.output
+        pages = results.glob("runs/*/report.html")
+        return above(max(pages, key=lambda page: page.stat().st_mtime_ns))
+
+    assert "Runs with --relock" not in page_after(SUITE, "--relock")
+    page_after("suites/test_reconfiguration.py::test_between_plans")
+    page = page_after(SUITE, "--relock", "--seed", "1")
+    assert "One change, both ends of a link" in page
+    assert "transceiver fr, NIC not known, firmware not known 4 ports" in page
+    assert "firmware, driver (between output valid and carrier up)" in page
+    assert "2 runs since" in page
+    nights = write_nights(results, results / "nights.html").read_text()
+    assert "carrier_up" in nights
+    assert "relock" not in nights.lower()
 
 
 def test_limits_on_its_quantities_are_judged(run: Run) -> None:
