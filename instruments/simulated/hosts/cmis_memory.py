@@ -1,6 +1,6 @@
 """The memory of a simulated CMIS module, as far as `ethtool -m IF page N` is used to read it.
 
-Layout: OIF-CMIS-05.2, 8.2.1, 8.4.9 and 8.14. Signal quality follows from the port's bit error
+Layout: OIF-CMIS-05.2, 8.2.1, 8.3, 8.4.9 and 8.14. Signal quality follows from the port's bit error
 ratio before FEC, which is that of independent errors in four levels: 3/8 erfc(sqrt(SNR / 10)).
 """
 
@@ -46,7 +46,19 @@ def page(port: SimulatedPort, number: int) -> bytes:
     lower = bytearray(_PAGE)
     lower[:4] = _IDENTIFIER, 0x52, 0x00, 0x07  # CMIS 5.2, paged memory, module ready
     upper = bytearray(_PAGE)
-    if number == 0x01:
+    if number == 0x00:
+        now = port.registers()
+        lower[14:18] = struct.pack(">hH", now.temperature, now.voltage)
+        for place, text, length in (
+            (129, "Lightrig", 16),
+            (148, port.limits.name.upper(), 16),
+            (164, "A0", 2),
+            (166, port.serial, 16),
+        ):
+            at = place - _PAGE
+            upper[at : at + length] = text.encode("ascii")[:length].ljust(length)
+        upper[0] = _IDENTIFIER
+    elif number == 0x01:
         upper[142 - _PAGE] = _VDM_SUPPORTED
     elif number == 0x20:
         upper = bytearray().join(bytes((lane, kind)) for kind, lane in _stated(port))
