@@ -1,5 +1,8 @@
 """Files from outside: read only where they are regular ones, of a size that can be read.
 
+A folder of a group, setgid and writable for it (mode 2770), has in it what all its members may
+change, whatever the umask of each: a run of one member could not be published beside another's.
+
 Below a folder that other accounts can write, no link is followed: it could name any file that the
 reader may read, and the reader may copy that to where they can read it. A writer could replace or
 remove any file of its own for them.
@@ -107,9 +110,46 @@ def open_to_append(root: str | Path, path: str | Path, *, make: bool = False) ->
     return open(_regular(descriptor, Path(root, path)), "ab")
 
 
+def make_folder(folder: str | Path) -> None:
+    """Make a folder and those above it that are missing; what a group shares, with its rights.
+
+    Raises:
+        OSError: it cannot be made, or is there and no folder.
+    """
+    path = Path(folder)
+    for each in reversed([path, *path.parents]):
+        if each.is_dir():
+            continue
+        try:
+            each.mkdir()
+        except FileExistsError:
+            if not each.is_dir():
+                raise
+            continue
+        descriptor = os.open(each, _FOLDER | os.O_NOFOLLOW)
+        try:
+            give_to_group(descriptor, os.stat(each.parent).st_mode)
+        finally:
+            os.close(descriptor)
+
+
+def give_to_group(descriptor: int, folder: int) -> None:
+    """Give the group of a shared folder the rights of the owner to a file or folder in it.
+
+    folder: the mode of the folder. Nothing changes below another one, nor what another account
+    owns, whose group may not be this one either.
+    """
+    if ~folder & (stat.S_ISGID | stat.S_IWGRP):
+        return
+    found = os.fstat(descriptor)
+    wanted = stat.S_IMODE(found.st_mode) | (found.st_mode & stat.S_IRWXU) >> 3
+    if found.st_uid == os.geteuid() and wanted != stat.S_IMODE(found.st_mode):
+        os.chmod(f"/proc/self/fd/{descriptor}", wanted)  # fchmod takes no descriptor of a path
+
+
 def _make(folder: str | Path) -> None:
     with suppress(FileExistsError):  # what is no folder is refused where it is opened
-        os.makedirs(folder)
+        make_folder(folder)
 
 
 def _open_below(folder: str | Path, path: str | Path, flags: int, *, make: bool = False) -> int:
@@ -127,10 +167,12 @@ def _open_below(folder: str | Path, path: str | Path, flags: int, *, make: bool 
             if part == os.pardir:
                 raise OSError(0, "leads out of its folder", str(Path(folder, path)))
             kind = flags if number == len(parents) else _FOLDER
+            made = False
             try:
                 if make and kind & os.O_DIRECTORY:
                     with suppress(FileExistsError):
                         os.mkdir(part, dir_fd=within)
+                        made = True
                 opened = os.open(part, kind | os.O_NOFOLLOW, 0o666, dir_fd=within)
             except OSError as error:
                 at = Path(folder, *Path(path).parts[: number + 1])
@@ -138,6 +180,8 @@ def _open_below(folder: str | Path, path: str | Path, flags: int, *, make: bool 
                     text = "is no regular file but a link, and none is followed here"
                     raise LinkError(0, text, str(at)) from error
                 raise OSError(error.errno, error.strerror, str(at)) from error
+            if made or kind & os.O_CREAT:
+                give_to_group(opened, os.fstat(within).st_mode)
             os.close(within)
             within = opened
     except BaseException:

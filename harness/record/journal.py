@@ -45,7 +45,12 @@ from lightrig.harness.record.row import (
     TestOutcome,
     check_text,
 )
-from lightrig.testbeds.regular_files import open_regular, open_to_change
+from lightrig.testbeds.regular_files import (
+    give_to_group,
+    make_folder,
+    open_regular,
+    open_to_change,
+)
 
 # ------------------------------------------------------------------------------------------- lines
 
@@ -317,8 +322,9 @@ class Journal:
         self._file: int | None = None
         first = header_line(header)
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
+            make_folder(path.parent)
             self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o666)
+            give_to_group(self._file, os.stat(path.parent).st_mode)
         except FileExistsError as error:
             raise RecordError(f"{path}: exists, and a journal is never overwritten") from error
         except OSError as error:

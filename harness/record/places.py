@@ -11,13 +11,20 @@ import stat
 import tempfile
 import urllib.parse
 import uuid
-from collections.abc import Collection, Iterable, Iterator, Mapping
+import warnings
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from lightrig.harness.record.row import QuestionError, RecordError
-from lightrig.testbeds.regular_files import LinkError, folder_below, read_regular
+from lightrig.testbeds.regular_files import (
+    LinkError,
+    folder_below,
+    give_to_group,
+    make_folder,
+    read_regular,
+)
 
 # ------------------------------------------------------------------------------------------- files
 
@@ -34,7 +41,7 @@ def appearing(path: Path, below: Path | None = None) -> Iterator[Path]:
         hidden = folder / f".{path.name}.{uuid.uuid4().hex}.tmp"
         try:
             yield hidden
-            _sync(hidden)
+            _sync(hidden, os.stat(folder).st_mode)
             hidden.replace(folder / path.name)
             _sync(folder)
         finally:
@@ -45,7 +52,7 @@ def appearing(path: Path, below: Path | None = None) -> Iterator[Path]:
 def _folder_of(path: Path, below: Path | None) -> Iterator[Path]:
     """The folder of `path`, which is made where it is missing."""
     if below is None:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(path.parent)
         yield path.parent
         return
     with folder_below(below, path.parent.relative_to(below), make=True) as folder:
@@ -57,9 +64,14 @@ def left_by_the_killed(folder: Path, name: str) -> Iterator[Path]:
     return folder.glob(f".{name}.*.tmp")
 
 
-def _sync(path: Path) -> None:
+def _sync(path: Path, folder: int = 0) -> None:
+    """Have a file or folder on the disk, with the rights of the group that shares its folder.
+
+    folder: the mode of that.
+    """
     file = os.open(path, os.O_RDONLY)
     try:
+        give_to_group(file, folder)
         os.fsync(file)
     finally:
         os.close(file)
@@ -91,6 +103,10 @@ def _object_store() -> Any:
         request_timeout=_REQUEST_TIMEOUT_S,
     )
     return ArrowFSWrapper(store)
+
+
+class UnreadableFolderWarning(UserWarning):
+    """A folder of results is left out, since this account may not read it."""
 
 
 class Place:
@@ -138,11 +154,12 @@ class Place:
     def files(self, below: str) -> list[str]:
         """All files below the folder `below`, hidden ones apart, named from this place on.
 
-        A link counts as a file, whatever it leads to.
+        A link counts as a file, whatever it leads to. A folder that this account may not read is
+        an `UnreadableFolderWarning`.
         """
         if self.folder is not None:  # twenty times as fast as by fsspec, which asks of each file
             with self._errors_named():
-                return sorted(_walk(self._root, below))
+                return sorted(_walk(self._root, below, self._warn))
         with self._errors_named():
             self._fs.invalidate_cache()
             try:
@@ -161,7 +178,7 @@ class Place:
             with self._errors_named():
                 return {
                     name: found.st_size if stat.S_ISREG(found.st_mode) else -1
-                    for name in sorted(_walk(self._root, ""))
+                    for name in sorted(_walk(self._root, "", self._raise))
                     if (found := os.lstat(self.path(name)))
                 }
         with self._errors_named():
@@ -192,11 +209,17 @@ class Place:
             return {paths[path]: data for path, data in self._fs.cat(list(paths)).items()}
 
     def read_each(
-        self, below: str, name: str, folders: Collection[str] | None = None
+        self,
+        below: str,
+        name: str,
+        folders: Collection[str] | None = None,
+        unread: dict[str, str] | None = None,
     ) -> Mapping[str, bytes]:
         """The content of the file `name` of each folder in `below` that has one, sorted by name.
 
-        folders: names of those to look into, instead of all.
+        folders: names of those to look into, instead of all. What this account may not read is
+        left out, and its problem noted in `unread` by its name: one member of a group that shares
+        a folder must not make the runs of all unreadable.
         """
         if self.folder is None:
             every = re.compile(rf"{re.escape(below)}/[^/]+/{re.escape(name)}")
@@ -210,8 +233,13 @@ class Place:
         with self._errors_named():
             for folder in self.folders(below) if folders is None else sorted(folders):
                 file = f"{below}/{folder}/{name}"
-                with suppress(FileNotFoundError):
+                try:
                     found[file] = read_regular(file, below=self._root)
+                except FileNotFoundError:
+                    pass
+                except PermissionError as error:
+                    if unread is not None:
+                        unread[file] = f"{error.filename}: {error.strerror}"
         return found
 
     def folders(self, below: str) -> list[str]:
@@ -293,6 +321,19 @@ class Place:
         with suppress(OSError), folder_below(self.folder, os.path.dirname(below)) as folder:
             shutil.rmtree(folder / os.path.basename(below), ignore_errors=True)
 
+    def _warn(self, error: OSError) -> None:
+        """Name a folder that this account may not read; one that was removed meanwhile is none."""
+        if not isinstance(error, FileNotFoundError):
+            warnings.warn(
+                f"{error.filename} is left out: {error.strerror}; try `chmod -R g+rX` as its owner",
+                UnreadableFolderWarning,
+                stacklevel=3,
+            )
+
+    def _raise(self, error: OSError) -> None:
+        if not isinstance(error, FileNotFoundError):
+            raise error
+
     @contextmanager
     def _errors_named(self) -> Iterator[None]:
         try:
@@ -301,17 +342,20 @@ class Place:
             raise RecordError(f"{self.name}: {error}") from error
 
 
-def _walk(root: str, below: str) -> Iterator[str]:
+def _walk(root: str, below: str, unread: Callable[[OSError], None]) -> Iterator[str]:
     """Yield the files below a folder of this machine, hidden ones apart, named from `root` on.
 
     Links are yielded, and not followed. Raises `LinkError` where `below` leads through one.
+    unread: is called with the error of each folder that cannot be listed.
     """
     top = root.rstrip("/")
     for part in filter(None, below.split("/")):
         top = f"{top}/{part}"
         if os.path.islink(top):
             raise LinkError(0, "is a link, and none is followed here", top)
-    for parent, folders, names in os.walk(f"{root.rstrip('/')}/{below}".rstrip("/")):
+    for parent, folders, names in os.walk(
+        f"{root.rstrip('/')}/{below}".rstrip("/"), onerror=unread
+    ):
         folders[:] = [name for name in folders if name[0] != "."]
         names += [name for name in folders if os.path.islink(f"{parent}/{name}")]
         within = parent[len(root.rstrip("/")) + 1 :]

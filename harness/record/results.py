@@ -402,7 +402,9 @@ class Results:
         return None
 
     def _survey(self) -> Iterator[RunFacts | RecordError]:
-        stored = self._place.read_each("runs", FACTS)
+        unread = dict[str, str]()
+        stored = self._place.read_each("runs", FACTS, unread=unread)
+        yield from (RecordError(f"{self._place.name}: {each}") for each in unread.values())
         damaged = set()
         for name, text in stored.items():
             try:
@@ -415,7 +417,8 @@ class Results:
         folder = self._place.folder
         for run in self._place.folders("runs") if folder else ():
             name, journal = f"runs/{run}/{FACTS}", Path(folder or "", "runs", run, JOURNAL)
-            if (name not in stored or name in damaged) and journal.exists():
+            known = name in unread or (name in stored and name not in damaged)
+            if not known and journal.exists():
                 try:
                     yield _facts_of_open_run(journal)
                 except JournalEmptyError:

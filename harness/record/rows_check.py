@@ -35,11 +35,16 @@ INSPECTION = [sys.executable, "-m", "lightrig.harness.record.rows_inspection"]
 MISPLACED = "MisplacedError: "
 """How the inspection's answer begins where a file belongs to another run, testbed or night."""
 
+_MOVE = "move it out of the results"
+
 _checked: set[tuple[object, ...]] = set()
 
 
 class StrayRowsWarning(UserWarning):
-    """A rows file is left out: it is a link, or not where the rows of its run belong."""
+    """A rows file is left out.
+
+    It is a link, not where the rows of its run belong, or not for this account to read.
+    """
 
 
 def check_rows(place: Place, files: Iterable[RowsFile]) -> list[RowsFile]:
@@ -55,7 +60,10 @@ def check_rows(place: Place, files: Iterable[RowsFile]) -> list[RowsFile]:
         except LinkError as error:
             if file.runs is not None:
                 raise RecordError(f"{error.filename}: {error.strerror}") from error
-            strays[file.name] = f"{error.filename} {error.strerror}"
+            strays[file.name] = f"{error.filename} {error.strerror}; {_MOVE}"
+            continue
+        except PermissionError as error:
+            strays[file.name] = f"{error.strerror}; try `chmod g+r` as its owner"
             continue
         if state not in _checked:
             new.append((file, state))
@@ -64,7 +72,7 @@ def check_rows(place: Place, files: Iterable[RowsFile]) -> list[RowsFile]:
     for file, state in new:
         of_run = stated.get(file.run) if file.runs is None else None
         if of_run is not None and (problem := misplaced(file, *of_run.place)):
-            strays[file.name] = problem
+            strays[file.name] = f"{problem}; {_MOVE}"
             continue
         known = file.runs.digest if file.runs else of_run and of_run.digests.get(file.testbed)
         if known:
@@ -80,16 +88,14 @@ def check_rows(place: Place, files: Iterable[RowsFile]) -> list[RowsFile]:
                 with _local(place, file.name) as path:
                     problem = inspector.problem(path, file, headers_of(file, facts))
                 if problem.startswith(MISPLACED):
-                    strays[file.name] = problem.removeprefix(MISPLACED)
+                    strays[file.name] = f"{problem.removeprefix(MISPLACED)}; {_MOVE}"
                 elif problem:
                     raise RecordError(_damaged(place, file, problem))
                 else:
                     _checked.add(state)
     for name, problem in strays.items():
         warnings.warn(
-            f"{place.name}: {name} is left out: {problem}; move it out of the results",
-            StrayRowsWarning,
-            stacklevel=2,
+            f"{place.name}: {name} is left out: {problem}", StrayRowsWarning, stacklevel=2
         )
     return [file for file in found if file.name not in strays]
 
@@ -109,7 +115,7 @@ def misplaced(file: RowsFile, night: str, testbeds: Collection[str], by_hand: bo
 def _state(place: Place, name: str) -> tuple[object, ...]:
     """Return what a file of this machine has anew when it is written again.
 
-    Raises `LinkError` for a link, and `RecordError` for what cannot be opened.
+    Raises `LinkError` for a link, `PermissionError`, and `RecordError` for what cannot be opened.
     """
     path = place.path(name)
     if place.folder is None:
@@ -117,7 +123,7 @@ def _state(place: Place, name: str) -> tuple[object, ...]:
     try:
         with open_regular(name, below=place.folder) as file:
             found = os.fstat(file.fileno())
-    except LinkError:
+    except (LinkError, PermissionError):
         raise
     except OSError as error:
         raise RecordError(f"{path}: {error.strerror}") from error

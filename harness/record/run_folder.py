@@ -394,8 +394,8 @@ def _stored(path: Path) -> object:
 
 def _store(path: Path, document: object) -> None:
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(document, indent=1), encoding="utf-8")
+        with appearing(path) as hidden:
+            hidden.write_text(json.dumps(document, indent=1), encoding="utf-8")
     except OSError as error:
         raise RecordError(f"{path}: {error.strerror}") from error
 

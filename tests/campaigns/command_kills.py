@@ -53,7 +53,8 @@ def arguments(command: str, place: Path) -> list[str]:
     """Return the arguments of a command."""
     simulated = ["--instruments", "simulated"]
     if command == "survive":
-        return ["survive", "testbeds/namespaces.yaml", *simulated]
+        faults = ["--fault", "cut:1s", "--number", "100"]
+        return ["survive", "testbeds/namespaces.yaml", *faults, *simulated]
     if command == "certify":
         return [
             "certify",
