@@ -33,6 +33,10 @@ class TranscriptError(LightrigError):
     """Raised for a file that is no transcript."""
 
 
+_LATEST = 1 << 62
+"""Nanoseconds, 146 years: no clock waits for longer times."""
+
+
 @dataclass(frozen=True, slots=True)
 class Piece:
     """One piece of a recording.
@@ -151,4 +155,7 @@ def _piece(line: dict[str, Any]) -> Piece:
         raise ValueError(f"unknown kind {kind!r}")
     text = line.get("text")
     data = base64.b64decode(line["base64"], validate=True) if text is None else text.encode()
-    return Piece(int(line["at"]), int(line["session"]), kind, data)
+    at = int(line["at"])
+    if not 0 <= at <= _LATEST:
+        raise ValueError("a time that is none of a clock")
+    return Piece(at, int(line["session"]), kind, data)

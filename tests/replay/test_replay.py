@@ -367,6 +367,35 @@ def test_a_secret_may_be_any_word(stage, clock):
     assert stage.unknown == []
 
 
+@pytest.mark.parametrize(
+    ("recorded", "asked"),
+    [
+        ("LOGIN ***b***,***b", "LOGIN ab,bb,abb"),
+        ("LOGIN ***:***b***", "LOGIN a:b"),
+        ("LOGIN ***" + "a***" * 20 + "b", "LOGIN " + "a" * 120 + "b"),
+    ],
+)
+def test_a_question_may_hide_several_secrets(stage, clock, recorded, asked):
+    pieces = [(f"{recorded}\n".encode(), b"OK\n"), (b"P?\n", b"1\n")]
+    with stage.replaying(transcript_of(*pieces)) as endpoint:
+        session = scpi_session("meter", endpoint, clock, error_query=None)
+        assert session.query(asked).text == "OK"
+        assert session.query("P?").text == "1"
+        session.close()
+    assert stage.unknown == []
+
+
+def test_a_question_that_matches_many_secrets_nearly_keeps_no_other_waiting(stage, clock):
+    """Where every way to divide the question was tried, the process stood still for ever."""
+    pieces = [(b"LOGIN ***" + b"a***" * 20 + b"b\n", b"OK\n"), (b"P?\n", b"1\n")]
+    with stage.replaying(transcript_of(*pieces)) as endpoint:
+        session = scpi_session("meter", endpoint, clock, error_query=None)
+        session.write("LOGIN " + "a" * 120)
+        assert session.query("P?").text == "1"
+        session.close()
+    assert stage.unknown == [b"LOGIN " + b"a" * 120 + b"\n"]
+
+
 @pytest.mark.parametrize("wire", ["restconf://host", "netconf://host:830", ""])
 def test_wires_that_cannot_be_replayed(clock, wire):
     with pytest.raises(

@@ -69,6 +69,14 @@ def test_a_last_line_that_was_cut_short_is_passed_over(path):
         ([first_line(ABOUT), "nonsense", ""], "2: no line"),
         ([first_line(ABOUT), '{"at": 1}', ""], "2: no line of a trace: 'kind'"),
         (
+            [
+                first_line(ABOUT),
+                '{"at": 1%s, "session": 1, "kind": "<", "text": ""}' % ("0" * 300),
+                "",
+            ],
+            "2: no line of a trace: a time that is none of a clock",
+        ),
+        (
             [first_line(ABOUT), '{"at": 1, "session": 1, "kind": "?", "text": ""}', ""],
             r"unknown kind '\?'",
         ),

@@ -25,6 +25,8 @@ from lightrig.instruments.simulated.protocols.ssh_server import ProgramOutcome, 
 
 _MASK = b"***"
 _MASKED = re.compile(rb"\*{3,}")
+_HIDDEN = rb"[^:;\r\n]"
+"""What a mask stands for any number of."""
 """Stands in a recording for a secret; anything may be said in its place."""
 
 
@@ -146,6 +148,17 @@ class _Grpc:
         return b"\x80" + len(trailers).to_bytes(4, "big") + trailers
 
 
+def _pattern(question: bytes) -> re.Pattern[bytes]:
+    """Return what matches a question with masks.
+
+    Each part between two masks is taken where it comes first, and no other place is tried: a later
+    one leaves less for the parts behind it. Else a question with many masks takes for ever.
+    """
+    first, *middle, last = map(re.escape, _MASKED.split(question))
+    parts = b"".join(b"(?>%b*?%b)" % (_HIDDEN, part) for part in middle)
+    return re.compile(b"%b%b%b*%b" % (first, parts, _HIDDEN, last))
+
+
 class _Known:
     """The queries of a recording, by their bytes."""
 
@@ -156,9 +169,7 @@ class _Known:
             self._places.setdefault(each.question, []).append(place)
         self._questions = sorted(self._places, key=len, reverse=True)
         self._masked = {
-            question: re.compile(rb"[^:;\r\n]*".join(map(re.escape, _MASKED.split(question))))
-            for question in self._questions
-            if _MASK in question
+            question: _pattern(question) for question in self._questions if _MASK in question
         }
         self._next = 0
 
