@@ -19,7 +19,7 @@ import httpx
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from lightrig.harness.orchestration.answers import Problem
-from lightrig.harness.orchestration.carriers import Carrier, Look
+from lightrig.harness.orchestration.carriers import Carrier, Heard, Look
 from lightrig.harness.orchestration.control import Control
 from lightrig.harness.orchestration.layout import Layout
 from lightrig.harness.orchestration.selection import Choice, Choices
@@ -30,11 +30,15 @@ from lightrig.harness.orchestration.switch_sessions import (
     Switches,
 )
 from lightrig.instruments.clock import Clock, Span, boot_time
-from lightrig.instruments.core.capabilities import PortWatch, Server
+from lightrig.instruments.core.capabilities import HasPartners, PortWatch, Server
+from lightrig.instruments.core.errors import InstrumentError
 from lightrig.testbeds import Circuit, LightrigError, Port
 
 POLL_PERIOD_NS = 1_000_000
 """Period at which the carriers of a server are read."""
+
+DATAGRAM_PERIOD_NS = 200_000_000
+"""Period of the datagrams by which the ports of servers hear whom their light comes from."""
 
 LINK_TIMEOUT_S = 10.0
 """How long a rank waits for the light of its neighbours."""
@@ -108,12 +112,27 @@ class CarrierAnswer(_Message):
     ages: tuple[int, int] | None
 
 
+class HeardAnswer(_Message):
+    """Last datagram at a port: its sender's stream, and the most and the least ns since it came."""
+
+    stream: int
+    ages: tuple[int, int]
+
+
+class PartnersAnswer(_Message):
+    """streams: of datagrams that the server's ports send; heard: last at each port with some."""
+
+    streams: dict[int, str] = {}
+    heard: dict[str, HeardAnswer] = {}
+
+
 class Answer(_Message):
     """Answer of an agent.
 
     Attributes:
         host: whose agent it is. holds: all switches that it drives.
         switches: those that were asked for. carriers: by NIC port; None where unreadable.
+        partners: whose datagrams come to the ports; None where that cannot be read.
         took: ns from the request to the reading of the carriers.
     """
 
@@ -121,6 +140,7 @@ class Answer(_Message):
     holds: list[str]
     switches: dict[str, SwitchAnswer]
     carriers: dict[str, CarrierAnswer] | None = None
+    partners: PartnersAnswer | None = None
     took: int = 0
 
 
@@ -138,6 +158,9 @@ class Carriers(Protocol):
 
     def read(self) -> Mapping[str, CarrierAnswer]:
         """Return the carriers by NIC port; raises `LightrigError`."""
+
+    def partners(self) -> PartnersAnswer | None:
+        """Return whose datagrams come to the ports, where that is known; raises `LightrigError`."""
 
     def close(self) -> None:
         """End the reading."""
@@ -159,7 +182,16 @@ class ServerCarriers:
         self._server, self._ports, self._clock = server, ports, clock
         self.close = close_server
         watched = [PortWatch(netdev) for netdev in ports]
-        up = server.watch(watched, period=POLL_PERIOD_NS, datagram_period=None)
+        self._hears = isinstance(server, HasPartners)
+        period = DATAGRAM_PERIOD_NS if self._hears else None
+        try:
+            up = server.watch(watched, period=POLL_PERIOD_NS, datagram_period=period)
+        except InstrumentError:
+            if period is None:
+                raise
+            # A port that datagrams cannot leave has a carrier all the same.
+            self._hears = False
+            up = server.watch(watched, period=POLL_PERIOD_NS, datagram_period=None)
         self._up = dict.fromkeys(ports, False) | {n: True for n, stage in up if stage == "carrier"}
         self._since: dict[str, Span] = {}
 
@@ -175,6 +207,21 @@ class ServerCarriers:
             ages = None if since is None else (now - since.earliest, max(now - since.latest, 0))
             found[port] = CarrierAnswer(up=self._up[netdev], ages=ages)
         return found
+
+    def partners(self) -> PartnersAnswer | None:
+        """See `Carriers`."""
+        if not (self._hears and isinstance(self._server, HasPartners)):
+            return None
+        known, now = self._server.partners(), self._clock.now()
+        return PartnersAnswer(
+            streams={n: self._ports[netdev] for n, netdev in self._server.streams().items()},
+            heard={
+                self._ports[netdev]: HeardAnswer(
+                    stream=stream, ages=(now - at.earliest, max(now - at.latest, 0))
+                )
+                for netdev, (stream, at) in known.items()
+            },
+        )
 
 
 class HostAgent:
@@ -212,7 +259,9 @@ class HostAgent:
                 self._take(request.choices)
             switches = self._switches.probe(self.names)
             carriers = self._read_carriers()
-        return self._answer(switches, carriers, boot_time() - began)
+            took = boot_time() - began
+            partners = self._read_partners()
+        return self._answer(switches, carriers, partners, took)
 
     def select(self, wish: Wish) -> Selected:
         """Lead a NIC's light to a topology, and wait until its neighbours have done the same.
@@ -308,6 +357,14 @@ class HostAgent:
                 self._drop_carriers()
                 return None
 
+    def _read_partners(self) -> PartnersAnswer | None:
+        with self._at_carriers:
+            try:
+                return self._carriers.partners() if self._carriers is not None else None
+            except LightrigError:
+                self._drop_carriers()
+                return None
+
     def _drop_carriers(self) -> None:
         carriers, self._carriers = self._carriers, None
         if carriers is not None:
@@ -318,6 +375,7 @@ class HostAgent:
         self,
         found: Outcomes,
         carriers: Mapping[str, CarrierAnswer] | None = None,
+        partners: PartnersAnswer | None = None,
         took: int = 0,
     ) -> Answer:
         switches = {
@@ -335,6 +393,7 @@ class HostAgent:
             holds=sorted(self.names),
             switches=switches,
             carriers=None if carriers is None else dict(carriers),
+            partners=partners,
             took=took,
         )
 
@@ -399,13 +458,17 @@ class AgentSwitches:
         found = dict(self._central.probe(central))
         carriers: dict[Port, Carrier] = {}
         silent = {}
+        hearing: dict[str, tuple[PartnersAnswer, int]] = {}
         for host, task in asked.items():
-            answer, seen = task.result()
+            answer, seen, sent = task.result()
             carriers |= seen
             if isinstance(answer, AgentError):
                 silent[host] = str(answer)
+            elif answer.partners is not None:
+                hearing[host] = answer.partners, sent
             found |= self._outcomes(answer, by_host[host])
-        self.look = Look(Span(began, boot_time()), carriers, silent)
+        partners = _partners(hearing)
+        self.look = Look(Span(began, boot_time()), carriers, silent, frozenset(hearing), partners)
         return found
 
     def order(self, wanted: Mapping[str, frozenset[Circuit]]) -> Outcomes:
@@ -437,22 +500,23 @@ class AgentSwitches:
                 by_host[self._host_of[name]].append(name)
         return dict(by_host), [name for name in names if name not in self._host_of]
 
-    def _probe(self, host: str) -> tuple[Answer | AgentError, dict[Port, Carrier]]:
+    def _probe(self, host: str) -> tuple[Answer | AgentError, dict[Port, Carrier], int]:
         lead = self._control.epoch if self._control else 0
         request = ProbeRequest(lead=lead, choices=self._choices.get(host, {}))
         sent = boot_time()
         answer = self._ask(host, "/v1/probe", request.model_dump_json(), _PROBE_TIMEOUT_S)
         received = boot_time()
         if isinstance(answer, AgentError) or answer.carriers is None:
-            return answer, {}
-        return answer, {
-            Port(*name.split(".", 1)): Carrier(
+            return answer, {}, sent
+        carriers = {
+            _port(name): Carrier(
                 each.up,
                 # Ages are as of a moment from sent + took to received.
                 each.ages and Span(sent + answer.took - each.ages[0], received - each.ages[1]),
             )
             for name, each in answer.carriers.items()
         }
+        return answer, carriers, sent + answer.took
 
     def _order(
         self, host: str, lead: int, wanted: Mapping[str, frozenset[Circuit]]
@@ -478,7 +542,8 @@ class AgentSwitches:
         for name in sorted(set(answer.holds) - self._hosts[host]):
             owner = self._host_of.get(name, "no host")
             return AgentError(f"the agent of {host} holds {name}, which is at {owner}")
-        for name in answer.carriers or ():
+        heard = answer.partners or PartnersAnswer()
+        for name in (*(answer.carriers or ()), *heard.heard, *heard.streams.values()):
             if not name.startswith(f"{host}."):
                 return AgentError(f"the agent of {host} tells of {name!r}, no port of its server")
         return answer
@@ -497,6 +562,28 @@ class AgentSwitches:
                 else:
                     circuits = frozenset(Circuit(*pair) for pair in each.circuits)
                     yield name, Reading(circuits, frozenset(each.lit), frozenset(each.dark))
+
+
+def _partners(hearing: Mapping[str, tuple[PartnersAnswer, int]]) -> dict[Port, Heard]:
+    """Return whom each port hears, and since when at least that is known, by answers of agents.
+
+    hearing: the answers, each with a moment before which it was not read.
+    """
+    senders = {
+        stream: _port(name)
+        for answer, _ in hearing.values()
+        for stream, name in answer.streams.items()
+    }
+    return {
+        _port(name): Heard(senders[each.stream], read - each.ages[0])
+        for answer, read in hearing.values()
+        for name, each in answer.heard.items()
+        if each.stream in senders
+    }
+
+
+def _port(name: str) -> Port:
+    return Port(*name.split(".", 1))
 
 
 def _posted(client: httpx.Client, path: str, content: str, timeout_s: float) -> tuple[bool, bytes]:

@@ -77,6 +77,9 @@ class FabricStatus(_Answer):
     dark_ports: dict[str, str] = Field(
         description="nodes with light at some monitored ports and none at others"
     )
+    crossed: dict[str, str] = Field(
+        description="NIC ports that hear another one than their link says, and the fibers"
+    )
     silent: dict[str, str] = Field(description="reasons by switch")
     drained: list[str]
     agents: dict[str, Agent]

@@ -14,6 +14,9 @@ UNNOTICED_NS = 1_000_000_000
 """A port that has its carrier so long after its circuits were set, and was not seen to lose it,
 has the light of these circuits and not of the ones before."""
 
+UNHEARD_NS = 10_000_000_000
+"""How long a job waits for its links to hear each other: NICs take about 6 s to bring one up."""
+
 Direction: TypeAlias = tuple[Port, Port]
 """Of a link: the port that sends, and the one that receives."""
 
@@ -32,6 +35,14 @@ class Carrier:
 
 
 @dataclass(frozen=True, slots=True)
+class Heard:
+    """Last datagram at a NIC port: the port that sent it, and from when on it may have come."""
+
+    sender: Port
+    earliest: int
+
+
+@dataclass(frozen=True, slots=True)
 class Look:
     """Answers of all agents to one probe.
 
@@ -39,11 +50,15 @@ class Look:
         at: on this host's boot clock, before the first request and after the last answer.
         carriers: by NIC port, of those that could be read.
         silent: hosts whose agent did not answer, and why.
+        hearing: hosts whose ports send datagrams, and are read for those of others.
+        partners: by NIC port, whom it has heard last.
     """
 
     at: Span = field(default_factory=lambda: Span(0, 0))
     carriers: Mapping[Port, Carrier] = field(default_factory=dict)
     silent: Mapping[str, str] = field(default_factory=dict)
+    hearing: frozenset[str] = frozenset()
+    partners: Mapping[Port, Heard] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,3 +165,63 @@ class LinkLight:
         """Return when a carrier became what it is; since an earlier look where no agent saw it."""
         since = look.carriers[direction[1]].since
         return since or Span(self._last_lit.get(direction, self._set[direction]), look.at.latest)
+
+
+class LinkPartners:
+    """Ports that hear another one than their link says: lit fibers that are not as in the file.
+
+    Attributes:
+        crossed: by port, what it hears, and which fibers may be crossed.
+    """
+
+    def __init__(self) -> None:
+        self.crossed: dict[str, str] = {}
+        self._doubtful: set[Port] = set()
+        self._hearing: frozenset[str] = frozenset()
+        self._set: dict[Direction, int] = {}
+        self._proven: set[Direction] = set()
+
+    def note(self, links: Collection[Link], look: Look) -> None:
+        """Note what the ends of `links`, whose circuits are set, hear."""
+        partner = {end: far for link in links for end, far in ((link.a, link.b), (link.b, link.a))}
+        directions = {(far, end) for end, far in partner.items()}
+        self._set = {each: self._set.get(each, look.at.latest) for each in directions}
+        self._proven &= directions
+        self.crossed, self._doubtful, self._hearing = {}, set(), look.hearing
+        for direction in sorted(directions):
+            sender, receiver = direction
+            if not {sender.owner, receiver.owner} <= look.hearing:
+                continue
+            heard = look.partners.get(receiver)
+            # Datagrams from before came over the circuits of before.
+            if heard is not None and heard.earliest >= self._set[direction]:
+                if heard.sender == sender:
+                    self._proven.add(direction)
+                    continue
+                self._proven.discard(direction)
+                self._doubtful.add(receiver)
+                self.crossed[str(receiver)] = _crossed(*direction, heard.sender, partner)
+            elif (
+                direction not in self._proven
+                and look.at.earliest < self._set[direction] + UNHEARD_NS
+            ):
+                self._doubtful.add(receiver)
+
+    def doubts(self, link: Link) -> bool:
+        """Whether an end of a link hears another port, or may yet hear one: no link takes longer.
+
+        Nothing is known of servers without agents, or whose agents do not hear.
+        """
+        if not {link.a.owner, link.b.owner} <= self._hearing:
+            return False
+        return (link.a, link.b) not in self._set or not self._doubtful.isdisjoint((link.a, link.b))
+
+
+def _crossed(sender: Port, receiver: Port, heard: Port, partner: Mapping[Port, Port]) -> str:
+    """Return what is wrong where a port hears another one: two fibers at either end."""
+    far = partner.get(heard)
+    at_far_end = f", or those at {receiver} and {far}" if far not in (None, receiver) else ""
+    return (
+        f"hears {heard} where the file leads the light of {sender}: the fibers at {sender} and "
+        f"{heard} are crossed{at_far_end}"
+    )

@@ -19,7 +19,7 @@ from typing import Any, TypeAlias
 from lightrig.harness.bench.lab_folder import LabFolderError, UntrustedFileError, opened
 from lightrig.harness.bench.lease import LeaseConflictError, LeaseLostError
 from lightrig.harness.orchestration.agents import SeesCarriers
-from lightrig.harness.orchestration.carriers import LinkLight, Look
+from lightrig.harness.orchestration.carriers import LinkLight, LinkPartners, Look
 from lightrig.harness.orchestration.control import Control
 from lightrig.harness.orchestration.health import Health
 from lightrig.harness.orchestration.jobs import (
@@ -95,7 +95,6 @@ class Orchestrator:
         self._refused: dict[str, str] = {}
         self._missing: frozenset[str] = frozenset()
         self._orders = 0
-        self._ready: frozenset[str] = frozenset()
         self._by_circuit: set[str] = set()
         self._node_of = {
             switch: node for switch in self._wiring.switches for node in layout.cut_off([switch])
@@ -111,6 +110,8 @@ class Orchestrator:
         all_nodes = {"the nodes, by their light,": frozenset(layout.nodes)}
         self._light = Health(all_nodes, dict(self.wanted.dark))
         self._link_light, self._look = LinkLight(), Look()
+        self._link_partners = LinkPartners()
+        self._joined: frozenset[str] = frozenset()
         self._monitored: set[str] = set()
         self._dark_ports: dict[str, str] = {}
         self._links_by_job: dict[str, tuple[Job, list[Link]]] = {}
@@ -362,7 +363,9 @@ class Orchestrator:
         self._monitored = dark.keys() | lit
         if isinstance(self._switches, SeesCarriers):
             self._look = self._switches.look
-            unlit, arriving = self._link_light.note(self._links_set(), self._look)
+            links = self._links_set()
+            unlit, arriving = self._link_light.note(links, self._look)
+            self._link_partners.note(links, self._look)
             lit |= arriving
             misses = {node: why for node, why in {**unlit, **misses}.items() if node not in lit}
         before = set(self._light.failed)
@@ -375,7 +378,7 @@ class Orchestrator:
         """Return the links of the jobs whose circuits are set."""
         found: dict[str, tuple[Job, list[Link]]] = {}
         for job in self.wanted.jobs:
-            if job.name in self._ready and not self._selects(job):
+            if job.name in self._joined and not self._selects(job):
                 known = self._links_by_job.get(job.name)
                 if known is None or known[0] is not job:
                     known = job, [*self._wiring.links(Plan(job.name, self._circuits_of(job)))]
@@ -681,7 +684,7 @@ class Orchestrator:
         failed = self._failed_switches()
         late = (self._late() if late_circuits is None else late_circuits).keys()
         doubtful = late | self._selectable.keys()  # the others have all circuits of their jobs
-        ready = frozenset(
+        joined = frozenset(
             job.name
             for job in self.wanted.jobs
             if not (job.missing or job.reserved)
@@ -692,12 +695,13 @@ class Orchestrator:
             )
         )
         names = {job.name for job in self.wanted.jobs}
-        events = [f"job {name}: circuits are set" for name in sorted(ready - self._ready)]
-        undone = sorted((self._ready - ready) & names)
+        events = [f"job {name}: circuits are set" for name in sorted(joined - self._joined)]
+        undone = sorted((self._joined - joined) & names)
         self._keep(
             self.wanted.noting(*events, *(f"job {name}: circuits are not set" for name in undone))
         )
-        self._ready = ready
+        self._joined = joined
+        ready = joined - self._unproven()
         reasons = self._waiting.reasons(self.wanted, self._doubt, has_room=self._has_room())
         self._status = {
             "epoch": self.wanted.epoch,
@@ -706,6 +710,7 @@ class Orchestrator:
             "doubt": self._doubt,
             "faulty": self.wanted.unusable(self.layout),
             "dark_ports": self._dark_ports,
+            "crossed": self._link_partners.crossed,
             "silent": dict(self.wanted.silent),
             "drained": sorted(self.wanted.drained),
             "agents": {
@@ -726,6 +731,17 @@ class Orchestrator:
                 for job in self.wanted.jobs
             },
         }
+
+    def _unproven(self) -> frozenset[str]:
+        """Return the jobs of whose links an end hears another port, or may yet come to hear it."""
+        if not self._look.hearing:
+            return frozenset()
+        self._links_set()
+        return frozenset(
+            name
+            for name, (_, links) in self._links_by_job.items()
+            if any(map(self._link_partners.doubts, links))
+        )
 
     def _has_room(self) -> bool:
         """See `Wanted.has_room`, which is asked once for each wanted state."""

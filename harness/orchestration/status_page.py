@@ -91,7 +91,12 @@ def _nodes(running: Orchestrator, status: Mapping[str, Any]) -> list[dict[str, A
             state = "drained"
         if why:
             state = "failed"
-        why = why or status["dark_ports"].get(node, "")
+        crossed = [
+            f"{port} {what}"
+            for port, what in status["crossed"].items()
+            if port.partition(".")[0] == node
+        ]
+        why = why or "; ".join(crossed) or status["dark_ports"].get(node, "")
         found.append(
             {"name": node, "state": state, "job": job, "group": group, "rank": rank, "why": why}
         )

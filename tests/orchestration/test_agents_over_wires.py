@@ -16,7 +16,7 @@ import pytest
 from lightrig.harness.systems.acos.generator import render_rings
 from lightrig.instruments.clock import SystemClock
 from lightrig.instruments.simulated.lab import SimulatedLab
-from lightrig.testbeds import load
+from lightrig.testbeds import Port, load
 from lightrig.testbeds.readdressing import readdressed
 from tests.campaigns.orchestrations import present
 from tests.campaigns.switchroom import joined
@@ -170,6 +170,36 @@ def test_a_killed_agent_is_named_and_a_lost_server_is_found_by_its_light(hall: H
     hall.agents["gpu3"] = hall.agent("gpu3")
     hall.until(lambda status: not status["agents"] and status["settled"])
     assert hall.api.get("/v1/status").json()["jobs"]["ring"]["ready"]
+
+
+def test_two_lit_fibers_that_are_crossed_are_named_before_ranks_may_use_them(hall: Hall) -> None:
+    hall.begin()
+    hall.until(lambda status: status["settled"])
+    one, two = Port("gpu1", "nic0.p1"), Port("gpu3", "nic0.p1")
+    cross = [
+        (one, two),
+        tuple(each.source for each in hall.testbed.fibers if each.sink in (one, two)),
+    ]
+    undo = [hall.world.light.swap(*ends, hall.clock) for ends in cross]
+    submit = {"do": "submit", "job": "ring", "shape": {"ring": "inner"}}
+    assert hall.api.post("/v1/requests", json=submit).status_code == 200
+    used = []
+
+    def crossed(status: Mapping[str, Any]) -> object:
+        used.append(status["jobs"]["ring"]["ready"])
+        return len(status["crossed"]) == 4
+
+    status = hall.until(crossed)
+    assert not any(used)
+    for what in status["crossed"].values():
+        assert str(one) in what
+        assert str(two) in what
+    assert (status["faulty"], status["dark_ports"]) == ({}, {})
+
+    for each in undo:
+        each()
+    status = hall.until(lambda status: status["jobs"]["ring"]["ready"])
+    assert status["crossed"] == {}
 
 
 def test_an_agent_opens_no_line_that_another_process_has(hall: Hall) -> None:

@@ -226,6 +226,14 @@ class HasNic(Protocol):
 
 
 @runtime_checkable
+class HasPartners(Protocol):
+    """A server that tells from whom the datagrams at its watched ports come."""
+
+    def partners(self) -> Mapping[str, tuple[int, Span]]:
+        """Return the stream of the last datagram at each netdev that had one, and when it came."""
+
+
+@runtime_checkable
 class Reconnectable(Protocol):
     """A server that can be reached again after its connection has ended, as after a reboot."""
 

@@ -220,6 +220,19 @@ class LinuxServer:
         """Return the netdev of each datagram stream; see `instruments.capabilities.Server`."""
         return self._streams
 
+    def partners(self) -> Mapping[str, tuple[int, Span]]:
+        """Return whose datagrams come to each netdev; see `HasPartners`."""
+        request = self._submit("partners", {})
+        answer = request.result()
+        try:
+            return {
+                netdev: (int(found[0]), self._clocks.here(int(found[1])))
+                for netdev, found in answer.items()
+                if found is not None
+            }
+        except (KeyError, ValueError, TypeError, AttributeError) as error:
+            raise request.run.garbled("no partners of ports", request, answer) from error
+
     def unwatch(self) -> None:
         """Stop observing."""
         self._submit("unwatch", {}).result()

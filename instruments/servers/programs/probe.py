@@ -112,6 +112,10 @@ class Watch:
             for s in self._streams
         }
 
+    def partners(self) -> dict[str, tuple[int, int] | None]:
+        """Return whose datagram each port has received last, and when."""
+        return {stream.port: stream.partner() for stream in self._streams}
+
     def tokens(self) -> dict[str, int]:
         """Return the token of each port's datagrams."""
         return {stream.port: stream.token for stream in self._streams}
@@ -266,6 +270,7 @@ class Probe:
             "hello": self._hello,
             "ports": self._ports,
             "watch": self._start_watch,
+            "partners": self._partners,
             "unwatch": self._end_watch,
             "messages": self._messages,
             "module": self._module,
@@ -353,6 +358,9 @@ class Probe:
         if self._watch is None:
             raise Refused("not_watching", "watch first")
         return self._watch
+
+    def _partners(self, _: dict[str, Any]) -> dict[str, Any]:
+        return self._watching().partners()
 
     def _end_watch(self, _: dict[str, Any]) -> dict[str, Any]:
         self._watching().close()

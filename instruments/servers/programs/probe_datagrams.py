@@ -180,6 +180,10 @@ class DatagramStream:
         """Return how many datagrams came from each sender, by its token."""
         return {str(token): heard.count for token, heard in list(self._heard.items())}
 
+    def partner(self) -> tuple[int, int] | None:
+        """Return the token of the last datagram's sender and when it came; None without one."""
+        return None if self._last is None else (self._last[0], self._last_stamp)
+
     def departure(self, number: int) -> int | None:
         """Return the send time of a datagram by number; None if it is not stored (any more)."""
         if not max(0, self.sent - len(self._departures)) < number <= self.sent:

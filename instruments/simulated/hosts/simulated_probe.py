@@ -298,6 +298,23 @@ class SimulatedProbe:
         tokens = {netdev: self.token(netdev) for netdev in ports} if datagrams else {}
         return {"state": state, "tokens": tokens}
 
+    def _do_partners(self, _: dict[str, Any], now: int) -> dict[str, Any]:
+        if not self.watched:
+            raise _Refusal("not_watching", "watch first")
+        return {netdev: self._partner(each.timeline, now) for netdev, each in self.watched.items()}
+
+    def _partner(self, timeline: LinkTimeline, now: int) -> tuple[int, int] | None:
+        """Return the sender of the datagrams that a port receives, and when the last one came."""
+        partner = timeline.partner
+        if self.datagrams is None or partner is None or not timeline.is_up("datagram", now):
+            return None
+        sender = self._roster.get(partner.owner)
+        if sender is None or sender.datagrams is None:
+            return None
+        last = sender.datagrams.last_before(now)
+        up = max(t.at for t in timeline.transitions if t.stage == "datagram" and t.at <= now)
+        return (sender.sender(partner)[0], self._reads(last)) if last >= up else None
+
     def _do_unwatch(self, _: dict[str, Any], __: int) -> dict[str, Any]:
         if not self.watched:
             raise _Refusal("not_watching", "watch first")
