@@ -144,6 +144,23 @@ def test_datagrams_flow_while_joined(links: KernelLinks, pair: tuple[Any, Any, A
     assert [event for event in alone["events"] if event[1] == "datagram"] == []
 
 
+def test_a_port_tells_whose_datagram_came_last(links: KernelLinks, start_probe: Start) -> None:
+    links.apply(LIT, JOINED)
+    a, b, c = (start_probe(name) for name in "abc")
+    of_a, of_b, of_c = (p.watch("fabric0", datagrams=True)["tokens"]["fabric0"] for p in (a, b, c))
+
+    def partners() -> list[int | None]:
+        found = [probe.ask("partners")["fabric0"] for probe in (a, b, c)]
+        return [None if each is None else each[0] for each in found]
+
+    until(lambda: partners() == [of_b, of_a, None], SystemClock())
+    began = a.ask("partners")["fabric0"][1]
+    links.apply(LIT, frozenset({frozenset({A0, C0})}))
+    # b was left by a, and has heard nobody since.
+    until(lambda: partners() == [of_c, of_a, of_a], SystemClock())
+    assert a.ask("partners")["fabric0"][1] > began
+
+
 def test_a_sender_that_pauses_is_not_a_link_that_was_down(pair: tuple[Any, Any, Any]) -> None:
     a, b, _ = pair
     idle = a.drain()["datagrams"]["fabric0"]["idle"]
@@ -226,6 +243,7 @@ def test_bad_requests_are_refused_by_kind(links: KernelLinks, start_probe: Start
     assert probe.refusal("dance") == "unknown_request"
     assert probe.refusal("settle", ports={}, timeout_ns=0) == "not_watching"
     assert probe.refusal("unwatch") == "not_watching"
+    assert probe.refusal("partners") == "not_watching"
     assert probe.refusal("watch", ports=[], period_ns=1) == "bad_request"
     fabric0 = {"fabric0": {"rdma": None}}
     for period in (0, -1, True, "1", None, 10**12):
