@@ -39,13 +39,21 @@ NEEDS = {
     "mixnet_training": "root (namespaces), PyTorch; half an hour",
     "opus": "",
     "train_beside_torchrun": "root (namespaces), PyTorch",
+    "slowed_host": "root (namespaces), PyTorch, a quiet machine",
     "gpu": "root (namespaces), a GPU, PyTorch with NCCL; LIGHTRIG_GPU=gloo tries it without",
     "workloads": "",
     "railx": "extra flits for the flit simulation",
     "lab_in_a_box": "root (namespaces); TESTBED, SAMPLES (20)",
 }
 """Settings from the environment with their defaults, and needs, of each."""
-APART = ("lab_in_a_box", "mixnet_training", "acos_actuation", "train_beside_torchrun", "gpu")
+APART = (
+    "lab_in_a_box",
+    "mixnet_training",
+    "acos_actuation",
+    "train_beside_torchrun",
+    "slowed_host",
+    "gpu",
+)
 """Run only by name: they take long, or need a quiet machine."""
 
 

@@ -4,6 +4,7 @@ import inspect
 import json
 import os
 import queue
+import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -188,15 +189,15 @@ def cuda_for_the_script() -> None:
     """Let the script itself, and no library, believe that there is CUDA."""
 
     def asked_by_the_script() -> bool:
-        caller = inspect.stack(0)[1].frame
-        return bool(caller.f_globals["__name__"] == "__main__")
+        # Threads of libraries ask as well: `inspect.stack` would take them milliseconds.
+        return bool(sys._getframe(1).f_globals["__name__"] == "__main__")  # noqa: SLF001
 
     torch.cuda.is_available = asked_by_the_script
 
 
 def shards_without_a_device() -> None:
-    """Leave the number of a device of CUDA out for shards of a model."""
+    """Take processors for the device of a model's shards."""
     begin_sharded = FullyShardedDataParallel.__init__
     FullyShardedDataParallel.__init__ = lambda self, module, *_, device_id=None, **options: (
-        begin_sharded(self, module, **options)
+        begin_sharded(self, module, device_id=torch.device("cpu"), **options)
     )
