@@ -49,7 +49,7 @@ _LAST_END_S = 10.0
 """Time allowed for operations that a script has started and not waited for, in s."""
 
 
-def _follow(torch: Any, gate: Gate, started: queue.SimpleQueue[Any]) -> None:
+def _follow(torch: Any, gate: Gate, started: queue.SimpleQueue[Any], accelerated: bool) -> None:
     """Wait for the end of each started operation in the queue, until None comes.
 
     An entry is its work, its number, its future and the future's result. One thread waits for all:
@@ -59,7 +59,7 @@ def _follow(torch: Any, gate: Gate, started: queue.SimpleQueue[Any]) -> None:
     while (each := started.get()) is not None:
         work, number, future, result = each
         try:
-            if torch.cuda.is_available():
+            if accelerated:
                 # NCCL's wait only blocks the stream that is current. One of our own ends with the
                 # operation; the script's would end with the computation queued behind it.
                 device = device_of(torch, result)
@@ -325,7 +325,7 @@ def wrapped_groups(
     accelerated = torch.cuda.is_available()
     started: queue.SimpleQueue[Any] = queue.SimpleQueue()
     stores: list[Any] = []  # PyTorch keeps only their part in C++
-    arguments = (torch, gate, started)
+    arguments = (torch, gate, started, accelerated)
     follower = threading.Thread(target=_follow, args=arguments, name="ended", daemon=True)
     follower.start()
 
