@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 
 from lightrig.harness.workloads.collectives import (
@@ -12,6 +13,7 @@ from lightrig.harness.workloads.collectives import (
     switched_exchange_nanoseconds,
 )
 from lightrig.harness.workloads.graph import Group, Node, Pattern, WorkloadError
+from lightrig.harness.workloads.selection import LinkSelection
 from lightrig.harness.workloads.simulator import Simulator
 
 Switching = int | Callable[[], int]
@@ -72,12 +74,29 @@ class DedicatedLinks:
         simulator.at(int(begun + sent + self.timing.latency), end)
 
 
+@dataclass
+class _Wish:
+    """What several ranks want to carry together, once all of them have selected its links.
+
+    took: nanoseconds of it. waiting: the ranks that wait, by what for. end: called at its end.
+    ready: how many of its ranks are. since: when the last of them began to select.
+    """
+
+    ranks: tuple[int, ...]
+    took: int
+    waiting: Mapping[str, Sequence[int]]
+    end: Callable[[], None]
+    ready: int = 0
+    since: int | None = None
+
+
 class SelectedLinks(DedicatedLinks):
     """A network on which a rank's links out of its server are of one kind at a time, by selection.
 
-    What needs another kind than one of its ranks has selected begins `switching` later, after what
-    its ranks still carry; ranks select in the order in which they are asked to, and tell each other
-    nothing. Links within servers ("tp") are always there.
+    Each rank goes by a `LinkSelection` of its own, in the order in which it is asked, and tells the
+    others nothing: it selects `switching` before it is ready for another kind, after what it still
+    carries, and what it has a part in begins once all its ranks are ready and carry nothing else.
+    Links are selected for what a rank carries first. Links within servers ("tp") are always there.
     """
 
     def __init__(
@@ -89,8 +108,9 @@ class SelectedLinks(DedicatedLinks):
     ) -> None:
         super().__init__(bandwidths, timing, exchange=exchange)
         self._switching = switching
-        self._selected: dict[int, str] = {}
-        self._taken: dict[int, int] = defaultdict(int)
+        self._selections: dict[int, LinkSelection] = {}
+        self._wishes: dict[Hashable, _Wish] = {}
+        self._wanted = 0
 
     def begin_collective(
         self, simulator: Simulator, group: Group, node: Node, end: Callable[[], None]
@@ -101,7 +121,7 @@ class SelectedLinks(DedicatedLinks):
             simulator.at(simulator.now + took, end)
             return
         waiting = {group.kind: group.members}
-        simulator.at(self._begin(simulator, group.members, group.kind, took, waiting) + took, end)
+        self._want(simulator, group.members, group.kind, took, waiting, end)
 
     def begin_message(
         self, simulator: Simulator, source: int, target: int, amount: int, end: Callable[[], None]
@@ -109,26 +129,64 @@ class SelectedLinks(DedicatedLinks):
         """Send once both ranks have selected links between stages."""
         took = int(int(amount / self.bandwidth("pp")) + self.timing.latency)
         waiting = {"send": [source], "receive": [target]}
-        simulator.at(self._begin(simulator, (source, target), "pp", took, waiting) + took, end)
+        self._want(simulator, (source, target), "pp", took, waiting, end)
 
-    def _begin(
+    def _want(
         self,
         simulator: Simulator,
-        ranks: Sequence[int],
+        ranks: tuple[int, ...],
         kind: str,
         took: int,
         waiting: Mapping[str, Sequence[int]],
-    ) -> int:
-        free = max([simulator.now, *(self._taken[rank] for rank in ranks)])
-        begin = free
-        if any(self._selected.get(rank, kind) != kind for rank in ranks):
-            self.changes += 1
-            begin += self._switching if isinstance(self._switching, int) else self._switching()
-            for cause, of in waiting.items():
-                simulator.at(begin, partial(simulator.circuits_came, of, cause, free))
+        end: Callable[[], None],
+    ) -> None:
+        number, self._wanted = self._wanted, self._wanted + 1
+        self._wishes[number] = _Wish(ranks, took, waiting, end)
         for rank in ranks:
-            self._selected[rank], self._taken[rank] = kind, begin + took
-        return begin
+            found = self._selections.get(rank, LinkSelection(selected=kind))
+            self._selections[rank] = found.wants(number, kind)
+            if len(found.waiting) == 0:
+                self._next(simulator, rank)
+
+    def _next(self, simulator: Simulator, rank: int) -> None:
+        """Let a rank do what is due: be ready for what it wants first, or select its links."""
+        selection = self._selections[rank]
+        if selection.due == "nothing" or selection.running:
+            return
+        number = selection.waiting[0][0]
+        wish = self._wishes[number]
+        if selection.due == "start":
+            wish.ready += 1
+            if wish.ready == len(wish.ranks):
+                self._start(simulator, number, wish)
+            return
+        if wish.since is None:
+            self.changes += 1
+        wish.since = simulator.now
+        self._selections[rank] = selection.begin()
+        took = self._switching if isinstance(self._switching, int) else self._switching()
+        simulator.at(simulator.now + took, partial(self._selected, simulator, rank))
+
+    def _selected(self, simulator: Simulator, rank: int) -> None:
+        self._selections[rank] = self._selections[rank].over()
+        self._next(simulator, rank)
+
+    def _start(self, simulator: Simulator, number: Hashable, wish: _Wish) -> None:
+        if wish.since is not None:
+            for cause, ranks in wish.waiting.items():
+                simulator.circuits_came(ranks, cause, wish.since)
+        for rank in wish.ranks:
+            self._selections[rank] = self._selections[rank].start()
+
+        def over() -> None:
+            del self._wishes[number]
+            wish.end()
+            for rank in wish.ranks:
+                self._selections[rank] = self._selections[rank].end(number)
+            for rank in wish.ranks:
+                self._next(simulator, rank)
+
+        simulator.at(simulator.now + wish.took, over)
 
 
 class Circuits(DedicatedLinks):

@@ -2,10 +2,11 @@
 
 import queue
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 
 from lightrig.harness.systems.acos.runtime.selection import TopologySelector
+from lightrig.harness.workloads.selection import LinkSelection
 from lightrig.instruments.clock import Clock, Event, Span
 from lightrig.instruments.jobs.traffic.training import PrintedLines, TrainingRank, Wanted
 from lightrig.testbeds import LightrigError
@@ -80,9 +81,8 @@ class Gatekeeper:
         self._rank, self._groups, self._clock, self._met = rank, groups, clock, met
         self._unacknowledged, self._all_lit = unacknowledged, all_lit
         self._announced: queue.SimpleQueue[tuple[int, Wanted] | None] = queue.SimpleQueue()
-        self._running: set[int] = set()
+        self._links = LinkSelection()
         self._idle = threading.Condition()
-        self._present: str | None = None
 
     def announce(self, number: int, operation: Wanted) -> None:
         """Take an operation that waits."""
@@ -91,13 +91,14 @@ class Gatekeeper:
     def ended(self, number: int) -> None:
         """Note that an operation has ended."""
         with self._idle:
-            self._running.discard(number)
+            self._links = self._links.end(number)
             self._idle.notify()
 
     def finish(self) -> None:
         """End `work`: the rank's script has ended."""
         with self._idle:
-            self._running.clear()
+            for number in self._links.running:
+                self._links = self._links.end(number)
             self._idle.notify()
         self._announced.put(None)
 
@@ -106,26 +107,38 @@ class Gatekeeper:
         while (announced := self._announced.get()) is not None:
             number, operation = announced
             refused = None
+            with self._idle:
+                topology = self._groups[operation.group].topology
+                self._links = self._links.wants(number, topology)
             try:
                 self._met.wait()
-                self._change(self._groups[operation.group].topology, number)
+                self._change(topology, number)
             except LightrigError as error:
                 refused = str(error)
             with self._idle:
-                self._running.add(number)
+                self._links = self._links.refuse() if refused else self._links.start()
             self._rank.go(number, refused)
 
     def _change(self, topology: str, number: int) -> None:
-        if topology == self._present:
-            return
         with self._idle:
-            self._idle.wait_for(lambda: not self._running)
+            self._idle.wait_for(lambda: self._links.due != "nothing")
+            if self._links.due == "start":
+                return
+            before = self._links.selected
         idle = self._clock.now()
-        if self._present is not None:
+        if before is not None:
             self._clock.sleep(HOLD_NS)
-            self._drain(idle, topology)
+            self._drain(idle, before, topology)
         drained = self._clock.now()
-        sent, switched = self.selector.select(topology, number)
+        with self._idle:
+            self._links = self._links.begin()
+        failed = True
+        try:
+            sent, switched = self.selector.select(topology, number)
+            failed = False
+        finally:
+            with self._idle:
+                self._links = self._links.over(failed=failed)
         assert switched is not None
         linked = self._clock.now()
         self.changes.append(
@@ -133,9 +146,8 @@ class Gatekeeper:
                 self.selector.server, number, topology, idle, drained, sent, switched, linked
             )
         )
-        self._present = topology
 
-    def _drain(self, since: int, topology: str) -> None:
+    def _drain(self, since: int, before: Hashable, topology: str) -> None:
         """Wait until all bytes are acknowledged.
 
         A neighbour that has left has had all that it needed, or it would still be there: where a
@@ -147,7 +159,7 @@ class Gatekeeper:
             if self._clock.now() > since + DRAIN_TIMEOUT_NS:
                 raise DrainError(
                     f"{self.selector.server} has {waiting} bytes that were not acknowledged "
-                    f"{DRAIN_TIMEOUT_NS / 1e9:g} s after its last operation on {self._present}, "
+                    f"{DRAIN_TIMEOUT_NS / 1e9:g} s after its last operation on {before}, "
                     f"and would select {topology}: does the neighbour's rank run?"
                 )
             self._clock.sleep(DRAIN_POLL_NS)

@@ -16,6 +16,7 @@ from typing import Protocol
 import networkx as nx
 
 from lightrig.harness.bench import Fabric
+from lightrig.harness.workloads.selection import LinkSelection
 from lightrig.instruments.clock import Clock, Event, Span
 from lightrig.instruments.core.capabilities import PortWatch, Stage
 from lightrig.instruments.core.errors import NotDoneError
@@ -179,6 +180,7 @@ class TopologySelector:
         if topology == self._selected:
             return Span(now, now), None
         plan = self._fabric.plans[topology]
+        self._selected = None  # until its links are there: a failed selection is done again
         sent, switched = self._select(plan)
         self._await_links(plan, sent.earliest, number)
         self._selected = topology
@@ -294,13 +296,21 @@ class SelectionAgent(TopologySelector):
             InstrumentError: a switch or the server failed.
         """
         passed = []
+        links = LinkSelection()
         for number, topology in enumerate(program):
             if compute_ns:
                 self._clock.sleep(compute_ns[number])
             reached = self._clock.now()
-            sent, switched = self.select(topology, number)
+            sent, switched = Span(reached, reached), None
+            links = links.wants(number, topology)
+            if links.due == "select":
+                links = links.begin()
+                sent, switched = self.select(topology, number)
+                links = links.over()
             linked = self._clock.now()
+            links = links.start()
             began = self._library.join(self.server, number, topology)
+            links = links.end(number)
             passed.append(
                 Boundary(self.server, number, topology, reached, sent, switched, linked, began)
             )
