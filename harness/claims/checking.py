@@ -192,7 +192,8 @@ def _check(claim: Claim, rows: AnsweringRows) -> CheckedClaim:
             testbed = claim.ours.testbed or rows.testbed
             reason = (
                 f"{reason} No results of {testbed} have {claim.ours.quantity}; "
-                f"`pytest suites --testbed testbeds/{testbed}.yaml` records it."
+                f"`pytest suites --testbed testbeds/{testbed}.yaml` records it, and with "
+                "`--instruments simulated` what the file states of it."
             )
         return CheckedClaim(claim, None, None, None, outcome, claim.unmeasured or reason)
     unit = str(found["unit"].iloc[0])

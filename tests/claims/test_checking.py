@@ -246,7 +246,8 @@ def test_a_terminal_of_80_columns_shows_notes_errata_and_reasons(run, lab, termi
     assert "turnaround It takes so long. recovered" in words
     assert "published ≈ 40 ms (§6, Fig. 21)" in words
     assert "closure 41.0000 ms 41.0000 … 41.0001 ms, n = 20, 2026-03-14" in words
-    run_of = "`pytest suites --testbed testbeds/bench.yaml` records it."
+    run_of = "`pytest suites --testbed testbeds/bench.yaml` records it, and with "
+    run_of += "`--instruments simulated` what the file states of it."
     assert f"yet that answers it. No results of bench have carrier_up; {run_of} erratum" in words
     assert "why computed" in words
     assert "Of 3 claims 1 have a value here and 1 agree; 0 were measured here" in words
