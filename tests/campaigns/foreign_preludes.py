@@ -13,7 +13,6 @@ from typing import Any
 import torch
 import torch.distributed as dist
 import torch.nn.functional as functions
-from torch.distributed.fsdp import FullyShardedDataParallel
 from torch.distributed.tensor import DTensor
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim.optimizer import register_optimizer_step_post_hook
@@ -193,11 +192,3 @@ def cuda_for_the_script() -> None:
         return bool(sys._getframe(1).f_globals["__name__"] == "__main__")  # noqa: SLF001
 
     torch.cuda.is_available = asked_by_the_script
-
-
-def shards_without_a_device() -> None:
-    """Take processors for the device of a model's shards."""
-    begin_sharded = FullyShardedDataParallel.__init__
-    FullyShardedDataParallel.__init__ = lambda self, module, *_, device_id=None, **options: (
-        begin_sharded(self, module, device_id=torch.device("cpu"), **options)
-    )
