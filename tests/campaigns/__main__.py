@@ -54,6 +54,7 @@ CAMPAIGNS = {
     "tls_flood": "TLS_FLOOD_SECONDS (120), _CONNECTIONS (10000), _REOPENED (100); needs root",
     "hostile_replies": "HOSTILE_REPLIES (10000) of each of HOSTILE_WIRES (a,b), HOSTILE_SEED (1)",
     "shared_trunk": "TRUNK_RUNS (20), TRUNK_SEED (1); needs namespaces, tc and nsenter, so root",
+    "vendor_archives": "installs on a bare machine (.ci/bare_machine), so root and Debian",
     "disturbances": "DISTURBANCES (1000), DISTURBANCES_SEED (1); needs namespaces, so root",
 }
 """Settings from the environment with their defaults, and needs, of each."""
