@@ -192,34 +192,22 @@ def _run(name: str, arguments_given: list[str]) -> None:
     except SystemExit:
         _flush(name)
         raise
-    except OSError as error:
-        # A failed write may have left nothing to flush: only a further one shows what failed.
-        _flush(name, b"\n")
-        if isinstance(error, BlockingIOError) and error.filename is None:  # of fork
-            raise _exhausted(name, "starts no more processes") from error
-        raise
-    except RuntimeError as error:
-        if "start new thread" not in str(error):
+    except (OSError, RuntimeError, MemoryError) as error:
+        if isinstance(error, OSError):
+            # A failed write may have left nothing to flush: only a further one shows what failed.
+            _flush(name, b"\n")
+        from lightrig.harness.exhausted_machine import refused_by_machine  # noqa: PLC0415 - seldom
+
+        if (problem := refused_by_machine(error)) is None:
             raise
-        raise _exhausted(name, "starts no more threads") from error
-    except MemoryError as error:
-        raise _exhausted(name, "has no more memory") from error
+        sys.stderr.write(f"lightrig {name}: {problem}\n")
+        raise SystemExit(LAB_ERROR) from error
     finally:
         warnings.formatwarning = shown_before
         if name in ("check", "schema"):
             # Spare the collection at the interpreter's end, a sixth of these commands' time.
             # Others may have loaded DuckDB, which reports objects that are not collected.
             gc.freeze()
-
-
-def _exhausted(name: str, problem: str) -> SystemExit:
-    """Say what the machine refuses this account; contexts have restored what they could."""
-    sys.stderr.write(
-        f"lightrig {name}: the machine {problem} for this account or its group (`ulimit -a`, "
-        "pids.max and memory.max of the cgroup); end others or raise the limit. `lightrig doctor` "
-        "names what was left changed\n"
-    )
-    return SystemExit(LAB_ERROR)
 
 
 def _flush(name: str, more: bytes = b"") -> None:

@@ -142,6 +142,7 @@ def bench(
     from lightrig.harness.bench.lab_folder import LabFolderError
     from lightrig.harness.bench.lease import LeaseConflictError
     from lightrig.harness.bench.opened_bench import OpenBench
+    from lightrig.harness.exhausted_machine import refused_by_machine
     from lightrig.harness.plugin.ending import LAB_ERROR
     from lightrig.harness.plugin.traces import TRAFFIC, about_instruments
     from lightrig.harness.plugin.waiting import take_bench
@@ -160,6 +161,10 @@ def bench(
     except (LabUnavailableError, LeaseConflictError, LabFolderError) as error:
         pytestconfig.stash[TRAFFIC].write(testbed, OPENING)
         pytest.exit(str(error), LAB_ERROR)
+    except (OSError, RuntimeError, MemoryError) as error:
+        if (refused := refused_by_machine(error)) is None:
+            raise
+        pytest.exit(f"{testbed.name} is not opened: {refused}", LAB_ERROR)
     opened = OpenBench(bound)
     try:
         by_hand = opened.save_settings()

@@ -5,6 +5,7 @@ import os
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
+import pytest
 from bench.served_lab import describe
 from report.pages import above, packed
 from runs.running import started
@@ -173,3 +174,35 @@ def test_a_run_that_a_test_ended_says_nothing_of_the_lab(tmp_path: Path) -> None
     *_, last = map(json.loads, (tmp_path / "events.jsonl").read_text().splitlines())
     assert last["ended"].startswith("enough")
     assert "cause" not in last
+
+
+LIMITED = """
+import threading
+import pytest
+
+@pytest.fixture(scope="session", autouse=True)
+def limited():
+    def refuse(self):
+        raise ERROR
+
+    threading.Thread.start = refuse
+"""
+
+
+@pytest.mark.parametrize(
+    ("error", "sentence"),
+    [
+        ('RuntimeError("can\'t start new thread")', "starts no more threads"),
+        ("MemoryError()", "has no more memory"),
+    ],
+)
+def test_a_machine_at_its_limits_opens_no_lab(tmp_path: Path, error: str, sentence: str) -> None:
+    describe(tmp_path)
+    (tmp_path / "conftest.py").write_text(LIMITED.replace("ERROR", error))
+    (tmp_path / "test_suite.py").write_text("def test_opened(bench):\n    pass\n")
+    given = ("--testbed", tmp_path / "lab.yaml", "--instruments", "simulated")
+    with started((tmp_path, *given), tmp_path / "results") as run:
+        ended = run.end()
+    assert ended.code == 3, ended.output
+    assert f"lab is not opened: the machine {sentence} for this account" in ended.output
+    assert "Traceback" not in ended.output
