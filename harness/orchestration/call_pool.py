@@ -71,10 +71,10 @@ class CallPool(Generic[T]):
     def _call_more(self, threads: int) -> None:
         """Call those that wait in other threads, which end with the last of them."""
         count = len(self._waiting)
-        others = ThreadPoolExecutor(max(min(threads, count), 1), thread_name_prefix=self._name)
+        extra = ThreadPoolExecutor(max(min(threads, count), 1), thread_name_prefix=self._name)
         for _ in range(count):
-            others.submit(self._run)
-        others.shutdown(wait=False)
+            extra.submit(self._run)
+        extra.shutdown(wait=False)
 
     def _run(self) -> None:
         """Make the call that has waited longest; other threads may have made all."""

@@ -2,8 +2,8 @@
 
 It decides for each rank by itself, from what that rank wants, has running and has selected: the
 order is that in which operations are wanted, and a change waits until nothing runs any more. The
-simulator and the servers of `lightrig.harness.systems.acos` go by it; what a change takes, and
-which light shows that neighbours have selected the same, is theirs.
+simulator and the servers of a system whose ranks select go by it; what a change takes, and which
+light shows that neighbours have selected the same, is theirs.
 """
 
 from __future__ import annotations
