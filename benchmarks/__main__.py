@@ -25,6 +25,7 @@ NEEDS = {
     "results_at_size": "25 GB of disk; LIGHTRIG_ROWS (1e7), LIGHTRIG_NIGHTS (365), more there",
     "alarms": "",
     "gates": "",
+    "relock_carriers": "LIGHTRIG_EVENTS (200)",
     "error_rates": "statsmodels as a peer",
     "bit_errors": "",
     "port_counters": "",

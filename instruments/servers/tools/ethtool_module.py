@@ -190,7 +190,11 @@ class _Text:
                 expected = f"{attribute} of channels 1, 2, 3 ... or 0, 1, 2 ..., all alike"
                 raise ToolOutputError(TOOL, expected, sorted(by_channel))
             columns[attribute] = [by_channel[channel] for channel in channels]
-        count = max(map(len, columns.values()), default=0)
+        # "None" stands for as many lanes as other flags list, also where no lane has a value.
+        listed = (
+            self.plain[key].count(",") + 1 for key in LANE_FLAGS if "[" in self.plain.get(key, "")
+        )
+        count = max([*map(len, columns.values()), *listed], default=0)
         for key, attribute in LANE_FLAGS.items():
             if flags := self._optional(key, lambda text: _flags(text, count)):
                 columns[attribute] = flags
