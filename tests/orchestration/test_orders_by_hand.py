@@ -313,6 +313,9 @@ def test_the_moment_of_a_carrier_holds_the_truth_however_long_switches_take(
             ages = now[0] - truth + 1_000_000, now[0] - truth - 1_000_000
             return {"node3.nic0": CarrierAnswer(up=False, ages=ages)}
 
+        def partners(self) -> None:
+            """It hears no datagrams."""
+
         def close(self) -> None:
             """Nothing is open."""
 

@@ -36,7 +36,7 @@ LOST = LinkLostError(
 
 def attempt(clock: VirtualClock, *ends: Sequence[int], began: int | None = 0) -> Attempt:
     steps = {rank: [Span(at, at) for at in each] for rank, each in enumerate(ends)}
-    listener: Any = SimpleNamespace(began=began, count=len(ends), steps=steps)
+    listener: Any = SimpleNamespace(began=began, count=len(ends), steps=steps, unprofiled=None)
     return Attempt(listener, clock.event())
 
 
@@ -94,7 +94,7 @@ def training(
 
 
 def run(of: RestartedTraining) -> Any:
-    script: Any = "script"
+    script: Any = SimpleNamespace(name="script.py")
     return of.run(script, (), "default")
 
 
