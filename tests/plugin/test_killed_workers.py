@@ -140,7 +140,15 @@ def test_at_last(testbed):
 """
 
 
-@pytest.mark.parametrize("more", [(), ("--reruns", "2"), ("-n", "2")], ids=" ".join)
+@pytest.mark.parametrize(
+    "more",
+    [
+        pytest.param((), marks=pytest.mark.long),
+        pytest.param(("--reruns", "2"), marks=pytest.mark.long),
+        ("-n", "2"),
+    ],
+    ids=" ".join,
+)
 def test_a_test_that_kills_its_worker_fails_once(tmp_path: Path, more: tuple[str, ...]) -> None:
     describe(tmp_path)
     (tmp_path / "test_suite.py").write_text(KILLER)
