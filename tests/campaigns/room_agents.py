@@ -40,7 +40,7 @@ class RoomCarriers:
         }
 
     def partners(self) -> None:
-        """A room without wires has no datagrams."""
+        """See `Carriers`: nothing is heard."""
 
     def close(self) -> None:
         pass

@@ -314,7 +314,7 @@ def test_the_moment_of_a_carrier_holds_the_truth_however_long_switches_take(
             return {"node3.nic0": CarrierAnswer(up=False, ages=ages)}
 
         def partners(self) -> None:
-            """It hears no datagrams."""
+            pass
 
         def close(self) -> None:
             """Nothing is open."""
