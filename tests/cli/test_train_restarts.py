@@ -280,7 +280,7 @@ def test_the_traffic_of_a_rail_that_stays_dark_moves_to_another_rail(script: Pat
 
 
 @pytest.mark.long
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1200)
 @pytest.mark.parametrize(
     ("fault", "lost"),
     [("kill:server1,step=4", {"server1"}), ("cut:600s,step=4", {"server0", "server1"})],
@@ -299,7 +299,7 @@ def test_a_restart_uses_a_spare_server(
     command += ["--parallel", "dp=2,sdp=2", "--max-restarts", "1", "--spare", "server4"]
     command += ["--fault", fault, "--", str(script), str(STEPS)]
     command += [str(script.parent / "checkpoints-{run}")]
-    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=600)
+    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=1100)
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     assert found["comparison"]["different"] == []
