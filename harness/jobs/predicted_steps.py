@@ -13,7 +13,7 @@ import math
 import os
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from statistics import fmean
 from typing import Any, NamedTuple
@@ -90,6 +90,29 @@ def fitted_line(sizes: Sequence[float], times: Sequence[float], least: float) ->
     byte = max(both / spread if spread else 0.0, least)
     latency = time - byte * size
     return Line(latency, byte) if latency >= 0 or not size else Line(0.0, time / size)
+
+
+def same_amounts(
+    ranks: Sequence[Sequence[RecordedOperation]],
+) -> list[list[RecordedOperation]]:
+    """Return the operations with the largest amount of a collective's members for all of them.
+
+    Its argument is larger at the root of a scatter or a gather than elsewhere.
+    """
+    largest: dict[tuple[object, int], int] = defaultdict(int)
+    for _ in range(2):  # once to find them, once to state them
+        found: list[list[RecordedOperation]] = []
+        for operations in ranks:
+            counts: Counter[object] = Counter()
+            found.append([])
+            for one in operations:
+                group = (one.link, one.members)
+                key = group, counts[group]
+                counts[group] += not one.parts
+                largest[key] = max(largest[key], 0 if one.parts else one.amount)
+                alike = one if one.parts else replace(one, amount=largest[key])
+                found[-1].append(alike)
+    return found
 
 
 def fitted_lines(ranks: Sequence[Sequence[RecordedOperation]], rate: float) -> dict[Kind, Line]:

@@ -11,6 +11,7 @@ from lightrig.harness.jobs.predicted_steps import (
     fitted_line,
     fitted_lines,
     predicted_step,
+    same_amounts,
     simulated_steps,
 )
 from lightrig.harness.jobs.recorded_steps import RecordedOperation
@@ -194,6 +195,16 @@ def test_operations_without_a_pattern_are_predicted_by_their_times() -> None:
     named = [[replace(one, kind="gather") for one in operations] for operations in ranks]
     lines = fitted_lines(named, 8e12)
     assert simulated_steps(named, [[(0, 1), (1, 2)]] * 2, [0, 0], lines) == [79, 79]
+
+
+def test_members_of_a_collective_have_its_largest_amount() -> None:
+    """A scatter of 400 bytes at its root and 100 elsewhere; messages stay as they are."""
+    scatter = [RecordedOperation("scatter", (0, 1), amount, 0, 9) for amount in (100, 400)]
+    send = RecordedOperation("send", (0, 1), 70, 10, 12, "s")
+    again = [replace(one, amount=one.amount // 4) for one in scatter]
+    ranks = [[one, send, two] for one, two in zip(scatter, again, strict=True)]
+    found = same_amounts(ranks)
+    assert [[one.amount for one in of] for of in found] == [[400, 70, 100]] * 2
 
 
 def test_ranks_that_wait_for_each_other_end_the_simulation() -> None:

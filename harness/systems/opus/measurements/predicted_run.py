@@ -9,6 +9,7 @@ from lightrig.harness.jobs.predicted_steps import (
     PredictedStep,
     fitted_lines,
     predicted_step,
+    same_amounts,
     simulated_steps,
 )
 from lightrig.harness.jobs.recorded_steps import RecordedOperation
@@ -40,7 +41,7 @@ def predicted(
     ring: the run on the ring of all ranks. rate: of a link, in bit/s. switching: what a change of
     circuits takes until links are back, in ns; None where none was timed.
     """
-    ranks = [_operations(job, ring, rank) for rank in range(len(tables))]
+    ranks = same_amounts([_operations(job, ring, rank) for rank in range(len(tables))])
     bounds = [_bounds(of, table) for of, table in zip(ranks, tables, strict=True)]
     count = min(map(len, bounds))
     if count < 2:
