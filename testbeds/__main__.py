@@ -9,7 +9,7 @@ import json
 import sys
 
 from lightrig.testbeds.baselines import baselines_schema
-from lightrig.testbeds.exceptions import exceptions_schema
+from lightrig.testbeds.exceptions_document import exceptions_schema
 from lightrig.testbeds.references import references_schema
 from lightrig.testbeds.schema import json_schema
 

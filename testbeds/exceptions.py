@@ -17,11 +17,8 @@ import uuid
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from pydantic import Field
-
-from lightrig.testbeds.base import Part, schema_of
 from lightrig.testbeds.errors import LightrigError
 from lightrig.testbeds.escaping import escape_line
 from lightrig.testbeds.exception_entry import Entry
@@ -29,13 +26,12 @@ from lightrig.testbeds.findings import Findings, did_you_mean
 from lightrig.testbeds.model import Testbed
 from lightrig.testbeds.parsing import read_as
 from lightrig.testbeds.plans import Port
-from lightrig.testbeds.references import Day
 from lightrig.testbeds.yaml_positions import MOST_FILE_BYTES
 
-Section: TypeAlias = Literal["out", "known"]
+if TYPE_CHECKING:
+    from lightrig.testbeds.exceptions_document import EntryPart, ExceptionsDocument
 
-MOST_ENTRIES = 10_000
-"""Of one section."""
+Section: TypeAlias = Literal["out", "known"]
 
 _HEAD = """\
 # Written by `lightrig out`, `in` and `known`, and read as a run starts.
@@ -53,37 +49,6 @@ class Exceptions:
     path: Path
     out: Mapping[str, Entry]
     known: Mapping[str, Entry]
-
-
-Because = Annotated[
-    str,
-    Field(min_length=1, max_length=500, description="The reason", examples=["LAB-123"]),
-]
-
-
-class EntryPart(Part):
-    """Why something is excepted, and until when."""
-
-    because: Because
-    until: Day = Field(description="Last day; afterwards it is reported, and still holds")
-    who: str = Field("", max_length=200, description="Account and host that made it")
-    at: str = Field("", max_length=40, description="When, in UTC")
-
-
-class ExceptionsDocument(Part):
-    """Exceptions of one testbed."""
-
-    out: dict[str, EntryPart] = Field(
-        default_factory=dict,
-        max_length=MOST_ENTRIES,
-        description="Out of service, by port of a NIC or switch, label of a fiber, NIC or server",
-        examples=[{"server3.nic0.p1": {"because": "LAB-123", "until": "2026-12-12"}}],
-    )
-    known: dict[str, EntryPart] = Field(
-        default_factory=dict,
-        max_length=MOST_ENTRIES,
-        description="Cards of nights that are known, by the name that is printed on them",
-    )
 
 
 def exceptions_path(testbed_path: Path) -> Path:
@@ -196,6 +161,9 @@ def _content(testbed: Testbed, path: Path, descriptor: int) -> bytes:
 def _parsed(testbed: Testbed, path: Path, content: bytes) -> Exceptions:
     if not content.strip():  # made for its lock, by a writer that was killed
         return Exceptions(path, {}, {})
+    # Most testbeds have no such file, and no command should load its schema then.
+    from lightrig.testbeds.exceptions_document import ExceptionsDocument  # noqa: PLC0415
+
     document, located, findings = read_as(ExceptionsDocument, path, content)
     sections: dict[Section, dict[str, Entry]] = {"out": {}, "known": {}}
     parts: dict[Section, dict[str, EntryPart]] = {"out": document.out, "known": document.known}
@@ -306,8 +274,3 @@ def _replace(path: Path, content: bytes, mode: int) -> None:
     except OSError:
         draft.unlink(missing_ok=True)
         raise
-
-
-def exceptions_schema() -> dict[str, Any]:
-    """Return the JSON Schema of an exceptions file, which `exceptions.schema.json` holds."""
-    return schema_of(ExceptionsDocument, "Lightrig exceptions")

@@ -6,6 +6,7 @@ community, TL1's ACT-USER) or by their form (the prefixes that GitHub, AWS and o
 tokens so that they can be found, PEM, crypt(3)).
 """
 
+import functools
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -26,49 +27,46 @@ _VALUE = (
     rf"|(?P<bare>{_BARE}))"
 )
 
-_PLACES = tuple(
-    re.compile(pattern, re.IGNORECASE)
-    for pattern in (
-        # Addresses with a login.
-        r"://[^\s/:@\"'<>]*:(?P<secret>[^\s/@\"'<>*]+)@",
-        # Names before = or :, in files, environments, JSON, HTTP headers and gRPC metadata.
-        rf"(?<![A-Za-z:]){_NAME}\\?[\"']?\s*(?:=>|:=|[:=])\s*{_STATED}{_VALUE}",
-        rf"[\w.-]+[-_.]{_NAME}\\?[\"']?\s*(?:=>|:=|[:=])\s*{_STATED}{_VALUE}",
-        rf"\b\w+(?:password|passwd|passphrase|secret|token)={_STATED}{_VALUE}",
-        rf"\bauthorization[\"']?\s*[:=]\s*\\?[\"']?(?:(?:basic|bearer|digest|token)\s+)?+{_VALUE}",
-        r"\bbearer\s+(?P<secret>[\w.~+/-]{8,}=*)",
-        r"\b(?:set-)?cookie:\s*[\w.-]+=(?P<secret>[^\s;,\"']+)",
-        rf"[\"']{_NAME}[\"'],\s*{_VALUE}",
-        # XML, as of NETCONF.
-        rf"<(?:[\w-]+:)?(?:[\w-]+-)?(?:{_NAME}|key)(?:\s[^<>]*)?>(?P<secret>[^<>]+)</",
-        # Command lines of programs.
-        rf"(?<!\S)--?{_NAME}[= ]\s*{_VALUE}",
-        rf"\bsshpass\s+-p\s*{_VALUE}",
-        rf"\bsnmp\w+\s[^\r\n]*?-[cAX]\s*{_VALUE}",
-        rf"\bcurl\s[^\r\n]*?(?:-u|--user)[= ]?\s*[\"']?[^\s:]+:{_VALUE}",
-        rf"\bipmitool\s[^\r\n]*?-P\s*{_VALUE}",
-        # Command lines of switches.
-        rf"\b(?:snmp-server\s+|snmp\s+|set\s+snmp\s+)?(?:ro|rw)?community\s+(?:[0-9]\s+)?+(?=\S*[\d_@!#$%^+-]){_VALUE}",
-        rf"\bsnmp(?:-server|d)?\s+(?:ro|rw|trap)?community\s+(?:string\s+)?{_VALUE}",
-        rf"\b(?:ro|rw|tr)community6?\s+{_VALUE}",
-        rf"\busername\s+\S+\s+(?:privilege\s+\d+\s+)?+(?:password|secret)\s+(?:[0-9]\s+)?+{_VALUE}",
-        rf"\b(?:enable\s+)?(?:password|secret)\s+[0-9]\s+{_VALUE}",
-        rf"\benable\s+(?:password|secret)\s+{_VALUE}",
-        rf"\b(?:password|secret|passphrase|token)\s+(?=\S*\d)(?=\S*[A-Za-z]){_VALUE}",
-        rf"\bneighbor\s+\S+\s+password\s+(?:[0-9]\s+)?+{_VALUE}",
-        rf"\b(?:radius|tacacs)(?:-server)?\s[^\r\n]*?\bkey\s+(?:[0-9]\s+)?+{_VALUE}",
-        rf"\b(?:key-string|pre-shared-key|authentication-key|wpa-psk)\s+(?:[0-9]\s+)?+{_VALUE}",
-        # Instruments: TL1's logins and changes of passwords, SCPI's SYSTem:PASSword.
-        rf"\bACT-USER:[^:;]*:[^:;]*:[^:;]*:[^:;]*:{_UNMASKED}(?P<secret>[^:;\s*]+)",
-        rf"\b(?:ENT|ED)-USER-SECU:[^:;]*:[^:;]*:[^:;]*:[^:;]*:{_UNMASKED}(?P<secret>[^:;\s*]+)",
-        rf"\bED-PID:[^:;]*:[^:;]*:[^:;]*:[^:;]*:{_UNMASKED}(?P<secret>[^:;\s*]+)",
-        rf":PASS(?:WORD)?(?::\w+)*\s+{_VALUE}",
-        # A login as one text, user:password.
-        rf"\blogin[=: ]\s*{_STATED}[\"']?[\w.-]+:{_VALUE}",
-    )
+_PLACES = (
+    # Addresses with a login.
+    r"://[^\s/:@\"'<>]*:(?P<secret>[^\s/@\"'<>*]+)@",
+    # Names before = or :, in files, environments, JSON, HTTP headers and gRPC metadata.
+    rf"(?<![A-Za-z:]){_NAME}\\?[\"']?\s*(?:=>|:=|[:=])\s*{_STATED}{_VALUE}",
+    rf"[\w.-]+[-_.]{_NAME}\\?[\"']?\s*(?:=>|:=|[:=])\s*{_STATED}{_VALUE}",
+    rf"\b\w+(?:password|passwd|passphrase|secret|token)={_STATED}{_VALUE}",
+    rf"\bauthorization[\"']?\s*[:=]\s*\\?[\"']?(?:(?:basic|bearer|digest|token)\s+)?+{_VALUE}",
+    r"\bbearer\s+(?P<secret>[\w.~+/-]{8,}=*)",
+    r"\b(?:set-)?cookie:\s*[\w.-]+=(?P<secret>[^\s;,\"']+)",
+    rf"[\"']{_NAME}[\"'],\s*{_VALUE}",
+    # XML, as of NETCONF.
+    rf"<(?:[\w-]+:)?(?:[\w-]+-)?(?:{_NAME}|key)(?:\s[^<>]*)?>(?P<secret>[^<>]+)</",
+    # Command lines of programs.
+    rf"(?<!\S)--?{_NAME}[= ]\s*{_VALUE}",
+    rf"\bsshpass\s+-p\s*{_VALUE}",
+    rf"\bsnmp\w+\s[^\r\n]*?-[cAX]\s*{_VALUE}",
+    rf"\bcurl\s[^\r\n]*?(?:-u|--user)[= ]?\s*[\"']?[^\s:]+:{_VALUE}",
+    rf"\bipmitool\s[^\r\n]*?-P\s*{_VALUE}",
+    # Command lines of switches.
+    rf"\b(?:snmp-server\s+|snmp\s+|set\s+snmp\s+)?(?:ro|rw)?community\s+(?:[0-9]\s+)?+(?=\S*[\d_@!#$%^+-]){_VALUE}",
+    rf"\bsnmp(?:-server|d)?\s+(?:ro|rw|trap)?community\s+(?:string\s+)?{_VALUE}",
+    rf"\b(?:ro|rw|tr)community6?\s+{_VALUE}",
+    rf"\busername\s+\S+\s+(?:privilege\s+\d+\s+)?+(?:password|secret)\s+(?:[0-9]\s+)?+{_VALUE}",
+    rf"\b(?:enable\s+)?(?:password|secret)\s+[0-9]\s+{_VALUE}",
+    rf"\benable\s+(?:password|secret)\s+{_VALUE}",
+    rf"\b(?:password|secret|passphrase|token)\s+(?=\S*\d)(?=\S*[A-Za-z]){_VALUE}",
+    rf"\bneighbor\s+\S+\s+password\s+(?:[0-9]\s+)?+{_VALUE}",
+    rf"\b(?:radius|tacacs)(?:-server)?\s[^\r\n]*?\bkey\s+(?:[0-9]\s+)?+{_VALUE}",
+    rf"\b(?:key-string|pre-shared-key|authentication-key|wpa-psk)\s+(?:[0-9]\s+)?+{_VALUE}",
+    # Instruments: TL1's logins and changes of passwords, SCPI's SYSTem:PASSword.
+    rf"\bACT-USER:[^:;]*:[^:;]*:[^:;]*:[^:;]*:{_UNMASKED}(?P<secret>[^:;\s*]+)",
+    rf"\b(?:ENT|ED)-USER-SECU:[^:;]*:[^:;]*:[^:;]*:[^:;]*:{_UNMASKED}(?P<secret>[^:;\s*]+)",
+    rf"\bED-PID:[^:;]*:[^:;]*:[^:;]*:[^:;]*:{_UNMASKED}(?P<secret>[^:;\s*]+)",
+    rf":PASS(?:WORD)?(?::\w+)*\s+{_VALUE}",
+    # A login as one text, user:password.
+    rf"\blogin[=: ]\s*{_STATED}[\"']?[\w.-]+:{_VALUE}",
 )
 
-_FORMS = re.compile(
+_FORMS = (
     r"(?:gh[pousr]_\w{20,}|github_pat_\w{20,}|glpat-[\w-]{16,}|xox[abeoprs]-[\w-]{10,}"
     r"|(?:AKIA|ASIA)[A-Z0-9]{16}|AIza[\w-]{30,}|ya29\.[\w-]{20,}|[rs]k_(?:live|test)_\w{16,}"
     r"|npm_\w{30,}|pypi-[\w-]{30,}|hf_\w{20,}|dckr_pat_[\w-]{20,}|sk-[\w-]{20,}"
@@ -78,22 +76,23 @@ _FORMS = re.compile(
     r"|\$(?:1|2[abxy]|5|6|7|y|gy)\$[^\s:\"'<>]{8,})"
 )
 
-_PEM = re.compile(
-    r"(-----BEGIN [A-Z ]*PRIVATE KEY-----)(.+?)(?=-----END|\Z)", re.DOTALL | re.IGNORECASE
-)
+_PEM = r"(-----BEGIN [A-Z ]*PRIVATE KEY-----)([\s\S]+?)(?=-----END|\Z)"
 
-_PROTOBUF = re.compile(
-    r"(?:password|passwd|secret|token|authorization)[\x12\x1a]([\x01-\x7f])", re.IGNORECASE
-)
+_PROTOBUF = r"(?:password|passwd|secret|token|authorization)[\x12\x1a]([\x01-\x7f])"
 """A map's entry, or a name and a value, whose value has its length before it."""
 
-_HINT = re.compile(
+_HINT = (
     r"pass|pwd|secret|token|credential|community|psk|key|auth|bearer|cookie|://|snmp|curl|ipmitool"
     r"|act-user|-user-secu|ed-pid|login|gh[pousr]_|_pat_|glpat|xox|akia|asia|aiza|ya29|k_live|k_test"
-    r"|npm_|pypi-|hf_|sk-|sg\.|hvs\.|eyj|slack|\$",
-    re.IGNORECASE,
+    r"|npm_|pypi-|hf_|sk-|sg\.|hvs\.|eyj|slack|\$"
 )
 """Without any of these in a text no pattern above matches; most texts have none."""
+
+
+@functools.cache
+def _compiled(pattern: str, flags: int = re.IGNORECASE) -> re.Pattern[str]:
+    """Compile a pattern when it is first needed: most commands mask nothing."""
+    return re.compile(pattern, flags)
 
 
 def mask_secrets(text: str) -> str:
@@ -101,12 +100,12 @@ def mask_secrets(text: str) -> str:
 
     At least three, which `lightrig replay` takes for any text.
     """
-    if _HINT.search(text) is None:
+    if _compiled(_HINT).search(text) is None:
         return text
-    text = _PEM.sub(lambda found: found[1] + re.sub(r"[^\s]", "*", found[2]), text)
-    text = _FORMS.sub(lambda found: asterisks(found[0]), text)
+    text = _compiled(_PEM).sub(lambda found: found[1] + re.sub(r"[^\s]", "*", found[2]), text)
+    text = _compiled(_FORMS, 0).sub(lambda found: asterisks(found[0]), text)
     for place in _PLACES:
-        text = place.sub(_masked, text)
+        text = _compiled(place).sub(_masked, text)
     return _mask_protobuf(text)
 
 
@@ -138,7 +137,7 @@ def _masked(found: re.Match[str]) -> str:
 
 
 def _mask_protobuf(text: str) -> str:
-    for found in reversed(list(_PROTOBUF.finditer(text))):
+    for found in reversed(list(_compiled(_PROTOBUF).finditer(text))):
         first, length = found.end(), ord(found[1])
         text = text[:first] + "*" * len(text[first : first + length]) + text[first + length :]
     return text

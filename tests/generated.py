@@ -32,7 +32,7 @@ from lightrig.instruments.core.models import models, shipped_drivers
 from lightrig.instruments.core.registry import driver
 from lightrig.testbeds import json_schema
 from lightrig.testbeds.baselines import baselines_schema
-from lightrig.testbeds.exceptions import exceptions_schema
+from lightrig.testbeds.exceptions_document import exceptions_schema
 from lightrig.testbeds.references import references_schema
 
 ROOT = Path(__file__).parents[1]

@@ -1,6 +1,6 @@
 """Declarations of many quantities as a table."""
 
-import shlex
+import re
 from typing import Any, get_args
 
 from lightrig.harness.quantities.quantity import (
@@ -44,12 +44,19 @@ def table(text: str) -> tuple[Quantity, ...]:
             continue
         if line.startswith("["):
             section, _, common = line[1:].partition("]")
-            shared = shlex.split(common)
+            shared = _parts(common)
         elif line.startswith("    "):
             found.append(_quantity(name, line.strip(), section, [*shared, *options]))
         else:
-            name, *options = shlex.split(line)
+            name, *options = _parts(line)
     return tuple(found)
+
+
+def _parts(line: str) -> list[str]:
+    """Split a line at spaces that are not in double quotes; `shlex` takes ten times as long."""
+    if line.count('"') % 2:
+        raise QuantityDeclarationError(f"found a quote without its second in {line!r}")
+    return [found.replace('"', "") for found in re.findall(r'(?:"[^"]*"|[^"\s])+', line)]
 
 
 def _quantity(name: str, meaning: str, section: str, options: list[str]) -> Quantity:

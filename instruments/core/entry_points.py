@@ -4,15 +4,21 @@ import functools
 import sys
 from collections.abc import Mapping
 from importlib.metadata import EntryPoint, entry_points
+from typing import Any
 
 
 def entries(group: str) -> Mapping[str, EntryPoint]:
     """Return the entry points of `group` by name, in alphabetic order."""
-    return _read(group, tuple(sys.path))
+    return _of_group(group, tuple(sys.path))
 
 
-# Reading them parses the metadata of every installed package, for each instrument that is opened.
 @functools.cache
-def _read(group: str, path: tuple[str, ...]) -> Mapping[str, EntryPoint]:
-    """Read a group's entry points; another search path may have other packages."""
-    return {entry.name: entry for entry in sorted(entry_points(group=group))}
+def _of_group(group: str, path: tuple[str, ...]) -> Mapping[str, EntryPoint]:
+    return {entry.name: entry for entry in sorted(_installed(path).select(group=group))}
+
+
+# Reading them parses the metadata of every installed package: once, for all groups.
+@functools.cache
+def _installed(path: tuple[str, ...]) -> Any:
+    """Read all entry points, whose class Python 3.12 changed; `path` may have other packages."""
+    return entry_points()

@@ -10,12 +10,12 @@ import socket
 import struct
 import threading
 from collections import deque
+from collections.abc import Callable
 from typing import Any, Protocol
 
 from lightrig.instruments.clock import Clock
 from lightrig.instruments.core.errors import UnreachableError
 from lightrig.instruments.read_loop import ReadLoop
-from lightrig.instruments.wire.tls import TlsSocket
 
 PLACEHOLDER_DOMAIN = ".invalid"
 """Domain of the placeholder names in example files; they are never looked up."""
@@ -44,6 +44,22 @@ class Listener(Protocol):
 
     def disconnected(self, reason: str) -> None:
         """Take the end of the connection."""
+
+
+class EncryptedSocket(socket.socket):
+    """A socket that decrypts what it reads: what this module has to know of `tls`.
+
+    Only wires with TLS load that module, and with it OpenSSL.
+
+    Attributes:
+        read_encrypted: reads encrypted bytes, in place of the socket's own method.
+    """
+
+    read_encrypted: Callable[[int], bytes]
+
+    def drained(self) -> bool:
+        """Whether everything that was read has been handed out."""
+        raise NotImplementedError
 
 
 def is_placeholder(host: str) -> bool:
@@ -107,7 +123,7 @@ class TcpConnection:
         self._ended = threading.Event()
         # An encrypted one has a thread for itself: a TLS record may come in parts, and its reader
         # waits for the rest; a gRPC connection also writes while it reads.
-        self._loop = ReadLoop() if isinstance(connection, TlsSocket) else _LOOP
+        self._loop = ReadLoop() if isinstance(connection, EncryptedSocket) else _LOOP
         self._loop.add(self)
 
     @property
@@ -204,7 +220,7 @@ class StampedReceiver:
         self._offset = clock.realtime_offset()
         self._asked = clock.now()
         # What is decrypted comes out of buffers: its bound is that of the encrypted bytes.
-        self._encrypted = connection if isinstance(connection, TlsSocket) else None
+        self._encrypted = connection if isinstance(connection, EncryptedSocket) else None
         self._bounds = Arrivals()
         if self._offset is not None:
             if self._encrypted is not None:

@@ -3,30 +3,28 @@
 import socket
 import ssl
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from lightrig.instruments.clock import boot_time
 from lightrig.instruments.core.errors import UnreachableError
+from lightrig.instruments.wire.tcp import EncryptedSocket
 
 _CHUNK = 1 << 16
 
 
-class TlsSocket(socket.socket):
+class TlsSocket(EncryptedSocket):
     """The part of a socket that sessions use, encrypted.
 
     An `ssl.SSLSocket` must not be read and written at the same time; here only the state of the
     TLS connection is locked, and reading waits outside of the lock.
-
-    Attributes:
-        read_encrypted: reads encrypted bytes, in place of the socket's own method.
     """
 
     def __init__(
         self, connection: socket.socket, host: str, context: ssl.SSLContext, timeout: float
     ) -> None:
         super().__init__(fileno=connection.detach())
-        self.read_encrypted: Callable[[int], bytes] = super().recv
+        self.read_encrypted = super().recv
         self.settimeout(timeout)
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._tls = context.wrap_bio(self._incoming, self._outgoing, server_hostname=host)

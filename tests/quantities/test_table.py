@@ -46,3 +46,8 @@ def test_a_quantity_has_the_options_of_its_section_and_its_own():
 def test_an_unknown_option_is_named(option):
     with pytest.raises(QuantityDeclarationError, match=f"launched: found the option '{option}'"):
         table(TEXT.replace("minimum=5", option))
+
+
+def test_a_quote_without_its_second_is_named():
+    with pytest.raises(QuantityDeclarationError, match='title="power launched aliases'):
+        table(TEXT.replace('launched" aliases', "launched aliases"))

@@ -17,10 +17,10 @@ from lightrig.testbeds.exceptions import (
     UnknownPartError,
     change_exceptions,
     exceptions_path,
-    exceptions_schema,
     load_exceptions,
     ports_named,
 )
+from lightrig.testbeds.exceptions_document import exceptions_schema
 
 MINE = """\
 name: mine
