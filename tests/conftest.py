@@ -18,7 +18,7 @@ from hypothesis.internal import entropy
 from hypothesis.internal.conjecture import engine, providers
 
 from lightrig.harness.bench import Bench, bind
-from lightrig.harness.bench.garbage import exclude_present
+from lightrig.harness.garbage import exclude_present
 from lightrig.harness.signals import ENDING
 from lightrig.instruments.clock import Clock, SystemClock
 from lightrig.instruments.clock.virtual import VirtualClock

@@ -198,7 +198,7 @@ def _preload() -> None:
         if name.startswith("lightrig.harness.plugin") or name in PACKAGES:
             module.__doc__ = f"{module.__doc__} PYTEST_DONT_REWRITE"
     # For good: a run's own exclusion would end with it, and pytest then looks for garbage twice.
-    importlib.import_module("lightrig.harness.bench.garbage").exclude_present()
+    importlib.import_module("lightrig.harness.garbage").exclude_present()
     gc.enable()
 
 

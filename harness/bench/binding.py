@@ -16,11 +16,11 @@ from lightrig.harness.bench.absent_server import AbsentServer
 from lightrig.harness.bench.assembly import Assembly, Clocks, open_server, spec_of
 from lightrig.harness.bench.bench import Bench, close_newest_first
 from lightrig.harness.bench.descriptors import HARDWARE, allow_open_files
-from lightrig.harness.bench.garbage import exclude_present
 from lightrig.harness.bench.labgrid_lease import LabgridPlace
 from lightrig.harness.bench.lease import Claimant, Lease, MachineLocks, address_keys, identity_key
 from lightrig.harness.bench.saved_state import SavedStates
 from lightrig.harness.bench.shared_lease import SharedFolder
+from lightrig.harness.garbage import exclude_present
 from lightrig.harness.machine_folder import machine_folder
 from lightrig.harness.modes import Mode
 from lightrig.instruments.clock import Clock, SystemClock

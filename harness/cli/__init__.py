@@ -10,6 +10,7 @@ import sys
 import warnings
 from collections.abc import Mapping, Sequence
 
+from lightrig.harness.garbage import paused
 from lightrig.harness.machine_folder import VARIABLE, stated_folder
 from lightrig.packs import Command, packs
 
@@ -168,18 +169,16 @@ def _run(name: str, arguments_given: list[str]) -> None:
             f"lightrig {name}: {VARIABLE} names {folder}, which is no folder; runs make it\n"
         )
         raise SystemExit(BAD_USE)
-    # What libraries make while they are imported lives on: no use in looking for garbage there.
-    gc.disable()
-    from lightrig.harness.cli.app import application  # noqa: PLC0415 - loads the command's libraries
-    from lightrig.testbeds.errors import LightrigError, PackError  # noqa: PLC0415 - as above
+    with paused():
+        from lightrig.harness.cli.app import application  # noqa: PLC0415 - loads its libraries
+        from lightrig.testbeds.errors import LightrigError, PackError  # noqa: PLC0415 - as above
 
-    _refuse_missing(name)
-    try:
-        app = application(name)
-    except LightrigError as error:  # such as an installed system that cannot be loaded
-        sys.stderr.write(f"lightrig {name}: {error}\n")
-        raise SystemExit(BAD_USE) from error
-    gc.enable()
+        _refuse_missing(name)
+        try:
+            app = application(name)
+        except LightrigError as error:  # such as an installed system that cannot be loaded
+            sys.stderr.write(f"lightrig {name}: {error}\n")
+            raise SystemExit(BAD_USE) from error
     shown_before, warnings.formatwarning = warnings.formatwarning, _sentence
     if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
         # What a terminal of another encoding cannot show is escaped, as on standard error.

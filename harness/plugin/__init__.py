@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from lightrig.harness.garbage import paused
 from lightrig.harness.modes import MODES, SAMPLES
 from lightrig.harness.plugin.keys import FILES, NO_TESTBED
 
@@ -211,9 +212,10 @@ def pytest_configure(config: pytest.Config) -> None:
         config.option.instruments = "auto" if by_person else "simulated"
     if files:
         config.stash[FILES] = files
-        for part in PARTS:
-            config.pluginmanager.import_plugin(part)
-        load_fixtures(config)
+        with paused():
+            for part in PARTS:
+                config.pluginmanager.import_plugin(part)
+            load_fixtures(config)
 
 
 def load_fixtures(config: pytest.Config) -> None:

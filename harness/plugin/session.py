@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from lightrig.harness.bench.garbage import exclude_present
 from lightrig.harness.bench.lab_folder import LabFolderError, make_stated_folder
 from lightrig.harness.bench.restoring import NOT_AS_FOUND
+from lightrig.harness.garbage import exclude_present, paused
 from lightrig.harness.plugin.collection import DESELECTED
 from lightrig.harness.plugin.ending import EndShield
 from lightrig.harness.plugin.events import Events
@@ -185,6 +185,13 @@ def pytest_runtestloop(session: pytest.Session) -> Generator[None, object, objec
         if (shield := session.config.stash.get(SHIELD, None)) is not None:
             shield.begin()
         raise
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Collect tests, and no garbage meanwhile: what is made lives as long as the session."""
+    with paused():
+        return (yield)
 
 
 @pytest.hookimpl(trylast=True)

@@ -7,7 +7,7 @@ from functools import partial
 
 import pytest
 
-from lightrig.harness.bench.garbage import exclude_present
+from lightrig.harness.garbage import exclude_present, paused
 
 
 class Node:
@@ -45,3 +45,20 @@ def test_only_the_outer_exclusion_holds_garbage(alone: Callable[[], Callable[[],
     assert not collected(first)
     include_first()
     assert collected(first)
+
+
+def test_a_pause_leaves_collection_as_it_was() -> None:
+    was_enabled = gc.isenabled()
+    gc.enable()
+    try:
+        with paused():
+            with paused():
+                assert not gc.isenabled()
+            assert not gc.isenabled()
+        assert gc.isenabled()
+        with pytest.raises(KeyError), paused():
+            raise KeyError
+        assert gc.isenabled()
+    finally:
+        if not was_enabled:
+            gc.disable()
