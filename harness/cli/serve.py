@@ -3,6 +3,8 @@
 Servers that are namespaces are served by their own sshd (docs/lab-in-a-box.md).
 """
 
+from __future__ import annotations
+
 import contextlib
 import itertools
 import json
@@ -10,7 +12,7 @@ import os
 import sys
 from collections.abc import Collection
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.table import Table
@@ -19,13 +21,14 @@ from lightrig.harness.cli import SUITES
 from lightrig.harness.cli.carrier_command import CarrierCommand
 from lightrig.harness.cli.common import BAD_INPUT, LAB_ERROR, AsJson, File, give_up, load_testbed
 from lightrig.harness.cli.lab import lab
-from lightrig.harness.cli.served_lab import ServedLab, servers_elsewhere
 from lightrig.harness.cli.terminal import err, out, print_folded, print_table
 from lightrig.harness.signals import ended_by_signal
 from lightrig.testbeds import InstrumentSpec, ServerSpec, SwitchSpec, Testbed
 from lightrig.testbeds.credentials import CredentialError, look_up
-from lightrig.testbeds.readdressing import readdressed
 from lightrig.testbeds.references import references_path
+
+if TYPE_CHECKING:
+    from lightrig.harness.cli.served_lab import ServedLab
 
 LOGIN = "LIGHTRIG_SERVED"
 """The variable that a served testbed's file names for the login."""
@@ -75,6 +78,9 @@ def serve(
     stored beside FILE.
     """
     testbed = load_testbed(file)
+    # The simulated world, with SSH servers: not for help and not for errors in the file.
+    from lightrig.harness.cli.served_lab import ServedLab, servers_elsewhere  # noqa: PLC0415
+
     if write is not None and write.resolve() == file.resolve():
         give_up(f"{write} is the file to be served; write to another one", BAD_INPUT)
     elsewhere = {server.name for server in servers_elsewhere(testbed)}
@@ -128,6 +134,8 @@ def stated_logins(testbed: Testbed) -> dict[str, tuple[str, str]]:
 
 
 def _write(testbed: Testbed, target: Path, served: ServedLab, stated: Collection[str]) -> None:
+    from lightrig.testbeds.readdressing import readdressed  # noqa: PLC0415 - loads ruamel.yaml
+
     known_hosts = target.with_name(f"{target.stem}.known_hosts")
     certificates = target.with_name(f"{target.stem}.certificates")
     addresses = {name: service.address for name, service in served.services.items()}

@@ -5,13 +5,18 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from lightrig.testbeds.errors import LightrigError
+from lightrig.harness.statistics.sample_checks import SampleError, check_confidence, check_share
+
+__all__ = [
+    "SampleError",
+    "Samples",
+    "as_intervals",
+    "as_samples",
+    "check_confidence",
+    "check_share",
+]
 
 Samples: TypeAlias = npt.NDArray[Any]
-
-
-class SampleError(LightrigError):
-    """Samples, a share or a confidence that no statistic can be computed from."""
 
 
 def as_samples(name: str, values: npt.ArrayLike) -> Samples:
@@ -44,15 +49,3 @@ def as_intervals(earliest: npt.ArrayLike, latest: npt.ArrayLike) -> tuple[Sample
         at = int(np.argmax(low > high))
         raise SampleError(f"index {at}: earliest {low[at]} is after latest {high[at]}")
     return low, high
-
-
-def check_share(name: str, share: float) -> None:
-    """Raise `SampleError` unless `share` and what it leaves lie between 0 and 1."""
-    if not 0 < 1 - share < 1:
-        raise SampleError(f"{name}: found {share}, expected a share between 0 and 1")
-
-
-def check_confidence(confidence: float) -> None:
-    """Raise `SampleError` unless `confidence` is at least 0.5 and below 1."""
-    if not 0.5 <= confidence < 1:
-        raise SampleError(f"confidence: found {confidence}, expected 0.5 to below 1")

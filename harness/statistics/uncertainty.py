@@ -5,17 +5,18 @@ their degrees of freedom, those that were stated (type B) with none to count (in
 are independent unless a correlation is stated.
 """
 
+from __future__ import annotations
+
 import functools
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
-import numpy as np
-import numpy.typing as npt
-import scipy
+from lightrig.harness.statistics.sample_checks import SampleError, check_confidence
 
-from lightrig.harness.statistics.samples import SampleError, check_confidence
+if TYPE_CHECKING:
+    import numpy.typing as npt
 
 Distribution: TypeAlias = Literal["normal", "rectangular"]
 
@@ -121,6 +122,8 @@ def en_number(difference: float, expanded: float, reference_expanded: float) -> 
 @functools.lru_cache(maxsize=4096)
 def coverage_factor(degrees: float, confidence: float = 0.95) -> float:
     """By how many standard uncertainties a value is surrounded, two-sided."""
+    import scipy  # noqa: PLC0415 - interlocks load this module, and most changes need no budget
+
     # Beyond this Student's t and the normal distribution are the same.
     return float(scipy.special.stdtrit(min(degrees, 1e9), (1 + confidence) / 2))
 
@@ -130,6 +133,8 @@ def pooled(groups: Iterable[npt.ArrayLike], name: str) -> Component:
 
     Raises `SampleError` where no group has two samples.
     """
+    import numpy as np  # noqa: PLC0415 - as scipy above
+
     squares, degrees = 0.0, 0
     for group in groups:
         samples = np.asarray(group, dtype=np.float64)
