@@ -1,5 +1,6 @@
 """Runs of relocks in simulated labs: each stage against the world's truth, and what is told."""
 
+import re
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
@@ -15,9 +16,10 @@ from lightrig.harness.measure.recording import Recording
 from lightrig.harness.measure.relock import MARKS, STAGES, condition_ended
 from lightrig.harness.measure.relock_turns import RelockTurns
 from lightrig.harness.record import Row
-from lightrig.instruments.simulated.hosts.module_models import MODELS
+from lightrig.instruments.simulated.hosts.cmis_module import CmisModule
+from lightrig.instruments.simulated.hosts.module_models import CMIS, MODELS, SFF_8636
 from lightrig.instruments.simulated.world.randomness import Stream
-from lightrig.testbeds import Port
+from lightrig.testbeds import Delay, Port
 
 LAB = """
 name: small
@@ -297,6 +299,80 @@ def test_firmware_that_begins_the_module_anew_is_named(ran):
     (found,) = [note for note in run.notes if "data paths" in note]
     assert "server0.nic0.p0's transceiver left DPActivated: DPTxTurnOff" in found
     assert "loop" not in found
+
+
+def test_a_module_that_answers_in_300_ms_is_named_and_bounds_hold(ran):
+    slow = CMIS._replace(answer=Delay(300_000_000, 20_000_000))
+
+    def plug(bench: Bench, number: int) -> None:
+        assert bench.world is not None
+        port = bench.world.roster[Port("server0", "nic0.p0")]
+        if number == 0:
+            port.model = slow
+
+    run = ran("400G", 4, meanwhile=plug)
+    (note,) = [note for note in run.notes if "answers in" in note]
+    assert re.search(r"the transceiver of server0\.nic0\.p0 answers in [23]\d\d ms only", note)
+    moments = [row for row in run.of("relock.moment") if row.subject == "server0.nic0.p0"]
+    assert moments
+    for part in run.of("relock.between"):
+        assert part.lower is not None
+        assert part.lower >= 0
+    wholes = [row for row in run.of("relock.whole") if row.conditions["source"] != "none"]
+    for whole in (row for row in wholes if row.subject == "server0.nic0.p0"):
+        true = run.marks_at(whole.subject, whole.time_ns)
+        for row in run.rows:
+            if row.conditions.get("event") == whole.conditions["event"] and (
+                row.subject == whole.subject and row.quantity in SINGLE
+            ):
+                left, right = SINGLE[row.quantity]
+                assert contains(row, true[right] - true[left])
+
+
+SINGLE = {
+    "relock.signal_detection": ("signal recovered", "signal detected"),
+    "relock.clock_recovery": ("signal detected", "lock"),
+    "relock.module_output": ("lock", "output valid"),
+}
+
+
+def test_a_module_that_is_changed_between_two_readings_is_named(ran):
+    """Another model, without the page that is read: its readings fail, and none is invented."""
+
+    def change(bench: Bench, number: int) -> None:
+        assert bench.world is not None
+        port = bench.world.roster[Port("server0", "nic0.p0")]
+        if number == 2:
+            before.append(port.module)
+            at = bench.clock.now() + 2_500_000_000  # behind what is read before an event
+            bench.clock.schedule(at, "a person", lambda: setattr(port, "model", SFF_8636))
+
+    before: list[CmisModule] = []
+    run = ran("400G", 3, meanwhile=change)
+    assert any("server0.nic0.p0: " in n and "Input/output error" in n for n in run.notes)
+    rows = [row for row in run.rows if row.subject == "server0.nic0.p0"]
+    assert all(row.lower is None or row.lower >= 0 for row in rows)
+    (whole,) = [
+        row for row in rows if (row.quantity, row.conditions.get("event")) == ("relock.whole", 2)
+    ]
+    light = before[0].history[-1]
+    assert light.lit
+    assert run.bench.truth is not None
+    carrier = run.bench.truth.first(whole.subject, "carrier", up=True, since=whole.time_ns)
+    assert carrier is not None
+    assert contains(whole, carrier.earliest - light.at)
+
+
+def test_an_end_without_tools_is_named_and_the_other_is_divided(simulated):
+    lab = LAB.format(rate="400G", transceiver=", transceiver: fr")
+    lab += "simulation: {faults: [{fault: missing tool, at: [server1], tool: mlxlink}]}\n"
+    run = Run(simulated(lab, 3), lambda bench, _: force(bench))
+    run.measure(6)
+    told = {row.subject for row in run.of("relock.phy")}
+    assert told == {"server0.nic0.p0", "server0.nic0.p1"}
+    untold = [note for note in run.notes if "tells no durations: " in note]
+    assert len(untold) == 2
+    assert all("server1" in note and "mlxlink" in note for note in untold)
 
 
 SHARED = {
