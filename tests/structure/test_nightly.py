@@ -24,7 +24,7 @@ EXPRESSION = re.compile(r"\$\{\{ *matrix\.(\w+) *\}\}")
 
 def commands(workflow_name: str = "nightly.yml") -> list[str]:
     """Return every command of a workflow, for each value of its matrix."""
-    workflow = YAML(typ="safe").load(ROOT / ".github" / "workflows" / workflow_name)
+    workflow = YAML(typ="safe", pure=True).load(ROOT / ".github" / "workflows" / workflow_name)
     found = []
     for job in workflow["jobs"].values():
         matrix: dict[str, Any] = job.get("strategy", {}).get("matrix", {})
@@ -85,7 +85,7 @@ def test_every_testbed_that_a_claim_names_is_run() -> None:
     marks = re.findall(r"mark\.of_testbed\((.*?)\)", claims)
     named = {name for mark in marks for name in re.findall(r'"(.+?)"', mark)}
     files = re.findall(r"--testbed (testbeds/\S+)", (ROOT / "Makefile").read_text())
-    run = {YAML(typ="safe").load(ROOT / file)["name"] for file in files}
+    run = {YAML(typ="safe", pure=True).load(ROOT / file)["name"] for file in files}
     assert {"acos-train4", "mixnet6", "mixnet8", "rails4"} <= named <= run
 
 
@@ -128,7 +128,7 @@ def test_the_page_of_campaigns_is_made_of_their_files(
 
 
 def test_the_page_shows_each_campaign_of_the_night() -> None:
-    workflow = YAML(typ="safe").load(ROOT / ".github" / "workflows" / "nightly.yml")
+    workflow = YAML(typ="safe", pure=True).load(ROOT / ".github" / "workflows" / "nightly.yml")
     jobs = workflow["jobs"]["reliability"]["strategy"]["matrix"]["job"]
     assert {*jobs} == {*campaigns.NAMES}
     assert all(
