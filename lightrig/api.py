@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from lightrig.harness.findings import Finding
     from lightrig.harness.measure.measured import Measured
     from lightrig.harness.measure.recording import Recording
+    from lightrig.harness.measure.setting_trials import TrialResult
     from lightrig.harness.notebook.lab import Lab, LabClosedError, LabOpenError, open_lab
     from lightrig.harness.record import Results, Row
     from lightrig.harness.report.plots import bit_error_curve, latency, loss_matrix
@@ -69,6 +70,7 @@ __all__ = [
     "Server",
     "Span",
     "Testbed",
+    "TrialResult",
     "bit_error_curve",
     "declare",
     "latency",
@@ -88,6 +90,7 @@ _LOADED_AT_FIRST_USE = {
     "Measured": "lightrig.harness.measure.measured",
     "open_lab": "lightrig.harness.notebook.lab",
     "Recording": "lightrig.harness.measure.recording",
+    "TrialResult": "lightrig.harness.measure.setting_trials",
     "Results": "lightrig.harness.record",
     "Finding": "lightrig.harness.findings",
     "Row": "lightrig.harness.record",

@@ -46,7 +46,8 @@ class TrialRequest:
         str,
         typer.Option(
             metavar="QUANTITY",
-            help="optical_power, relock, or a duration such as reconfiguration.carrier_up.",
+            help="optical_power, relock, its stage such as relock.phy, or a duration such as "
+            "reconfiguration.carrier_up.",
         ),
     ]
     at: Annotated[str, typer.Option(metavar="SUBJECT", help="Where: a port or channel.")] = ""

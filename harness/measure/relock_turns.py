@@ -44,6 +44,18 @@ from lightrig.testbeds import LightrigError, Plan, Port
 Source: TypeAlias = Literal["none", "module", "firmware"]
 """What is read beside the links in an event; the firmware's timers with the modules too."""
 
+SOURCE_OF: Mapping[str, Source] = {
+    **dict.fromkeys(
+        ("relock.signal_detection", "relock.clock_recovery", "relock.module_output"), "module"
+    ),
+    **dict.fromkeys(
+        ("relock.nic_input", "relock.phy", "relock.firmware", "relock.driver"), "firmware"
+    ),
+    "relock.carrier": "none",
+    "relock.whole": "none",
+}
+"""What is to be read for a stage to be told apart."""
+
 TURNS: tuple[Source, ...] = ("none", "none", "module", "module", "firmware", "firmware")
 """Sources by event: pairs, since every other event goes the same way between two plans."""
 
@@ -95,6 +107,7 @@ class RelockTurns:
     settings: Mapping[str, Any] = field(default_factory=dict)
     found: dict[Source, list[_Found]] = field(default_factory=lambda: defaultdict(list))
     _number: int = 0
+    _has_begun: bool = False
     _has_ended: bool = False
     _untimed: set[Port] = field(default_factory=set)
 
@@ -104,9 +117,17 @@ class RelockTurns:
         Raises as `measure_reconfiguration` does.
         """
         source = TURNS[self._number % len(TURNS)]
-        if self._number == 0:
-            self.fabric.bench.kernel.read()
         self._number += 1
+        self.divided(plan, source)
+
+    def divided(self, plan: Plan, source: Source) -> dict[Port, Relock]:
+        """Apply a plan as `event` does, and read a source; return each port's relock.
+
+        Empty where the event was set aside. Raises as `measure_reconfiguration` does.
+        """
+        if not self._has_begun:
+            self.fabric.bench.kernel.read()
+            self._has_begun = True
         shown: dict[Port, ModuleLights] = {}
         before = self._timers() if source != "none" else {}
         readers = self._begin() if source == "module" else {}
@@ -118,7 +139,7 @@ class RelockTurns:
                 shown |= {port: read[dev] for dev, port in self._ports(name) if dev in read}
         after = self._timers() if source != "none" else {}
         if event.set_aside or event.late_monitors:
-            return
+            return {}
         lines = self._driver_lines(event.sent.earliest)
         began = min(
             (seen.at.earliest for seen in event.seen if seen.stage == LOS.name),
@@ -134,6 +155,9 @@ class RelockTurns:
                 self._untold(port, before.get(port), after[port])
             self._note(event, source, port, known, durations, shown.get(port))
         self._add_ends(event, source, plan)
+        number = self.recording.events - 1
+        found = self.found[source]
+        return {one.port: one.relock for one in found if one.conditions["event"] == number}
 
     def _timers(self) -> dict[Port, LinkUpTimes]:
         """Return the firmware's timers of all ports that have them; say why others have none."""
@@ -373,6 +397,13 @@ def _moments(found: _Found) -> Iterator[Row]:
     return moment_rows(*of_port, found.conditions)
 
 
+def quantity_of(part: RelockPart) -> str:
+    """Return the quantity of a part: that of its stage, or `relock.between` of several."""
+    if len(part.stages) > 1:
+        return "relock.between"
+    return f"relock.{part.stages[0].lower().replace(' ', '_')}"
+
+
 def _rows(found: _Found, *, stages: bool) -> list[Row]:
     """Return the rows of one port in one event: the whole, and with `stages` its parts."""
 
@@ -387,10 +418,8 @@ def _rows(found: _Found, *, stages: bool) -> list[Row]:
     if not stages or found.conditions["source"] == "none":
         return rows
     for part in (*relock.parts, *relock.after):
-        if len(part.stages) == 1:
-            name, more = f"relock.{part.stages[0].lower().replace(' ', '_')}", dict[str, Scalar]()
-        else:
-            name = "relock.between"
+        more: dict[str, Scalar] = {}
+        if len(part.stages) > 1:
             more = {"stages": ", ".join(part.stages), "between": " and ".join(part.between)}
-        rows.append(row(name, part.length, part.point, more))
+        rows.append(row(quantity_of(part), part.length, part.point, more))
     return rows

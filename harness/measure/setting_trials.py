@@ -23,6 +23,7 @@ from lightrig.harness.measure.insertion_loss.readings import DARK_DBM
 from lightrig.harness.measure.measured import NothingMeasuredError
 from lightrig.harness.measure.power import POWER, measure_power
 from lightrig.harness.measure.reconfiguration import measure_reconfiguration
+from lightrig.harness.measure.relock_turns import SOURCE_OF, RelockTurns, quantity_of
 from lightrig.harness.measure.stages import rows
 from lightrig.harness.quantities.registry import quantity
 from lightrig.harness.record import Row
@@ -36,7 +37,6 @@ from lightrig.harness.statistics.trials import (
     orders,
     planned_blocks,
 )
-from lightrig.instruments.core.stages import CARRIER_UP, SIGNAL_RECOVERED
 from lightrig.testbeds import plan_pairs
 from lightrig.testbeds.quantities import QuantityError, format_duration
 
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from lightrig.testbeds import PlanPair
 
 RELOCK = "relock"
-"""From the last light of a change to its last carrier."""
+"""Short for `relock.whole`, from light to carrier at a port."""
 
 MOST_BLOCKS = 400
 MATTERS: Mapping[Scale, float] = {"ratio": 0.02, "difference": 0.1}
@@ -113,7 +113,7 @@ class MeasuredChanges:
     Args:
         fabric, links, recording: of the open testbed.
         pair: the plans.
-        name: a quantity of events, such as `reconfiguration.carrier_up`, or `relock`.
+        name: a quantity of events, such as `reconfiguration.carrier_up`.
         at: the port, where not the event as a whole.
     """
 
@@ -151,19 +151,50 @@ class MeasuredChanges:
         for row in rows(event, self._fabric, 0):
             if not self._at or row.subject == self._at:
                 of_event.setdefault(row.quantity, []).append(row.value)
-        if self.name == RELOCK:
-            ends = [
-                of_event.get(f"reconfiguration.{stage.name}")
-                for stage in (SIGNAL_RECOVERED, CARRIER_UP)
-            ]
-            if ends[0] and ends[1]:
-                return max(ends[1]) - max(ends[0])
-        elif values := of_event.get(self.name):
+        if values := of_event.get(self.name):
             return min(values) if quantity(self.name).reduction() == "min" else max(values)
         where = f" at {self._at}" if self._at else ""
         raise SubjectError(
             f"a change to {plan.name} has shown no {self.name}{where}; it has shown "
             f"{', '.join(sorted(of_event)) or 'nothing'}"
+        )
+
+
+class MeasuredRelock(MeasuredChanges):
+    """A stage between light and carrier, as a run with `--relock` divides it.
+
+    A value is the mean of one change each way; of each change the longest of all ports, or that of
+    the port `at`. Only what tells this stage is read, in every event: what reading costs is in all
+    values of the setting alike.
+
+    Args:
+        as `MeasuredChanges`; name: of `SOURCE_OF`, or `RELOCK`.
+    """
+
+    def __init__(self, *of_changes: Any) -> None:
+        super().__init__(*of_changes)
+        self._quantity = "relock.whole" if self.name == RELOCK else self.name
+        self._turns = RelockTurns(self._fabric, self._links, self._recording)
+
+    def _duration(self, plan: Any) -> float | None:
+        found = self._turns.divided(plan, SOURCE_OF[self._quantity])
+        self._turns.found.clear()  # it records its own rows only
+        if not found:
+            return None
+        values, others = [], set[str]()
+        for port, relock in found.items():
+            if self._at in ("", str(port)):
+                if self._quantity == "relock.whole":
+                    values.append(sum(part.point for part in relock.parts))
+                of_port = [p.point for p in relock.parts if quantity_of(p) == self._quantity]
+                values += of_port
+                others |= {str(part) for part in relock.parts}
+        if values:
+            return max(values)
+        where = f" at {self._at}" if self._at else ""
+        raise SubjectError(
+            f"a change to {plan.name} has not told {self._quantity} apart{where}; it has told "
+            f"{'; '.join(sorted(others)) or 'the relocks of ' + ', '.join(map(str, found))}"
         )
 
 
@@ -199,12 +230,17 @@ def subject_of(
         if not at:
             raise SubjectError(f"{POWER} is measured at a port or channel: state which")
         return MeasuredPower(fabric.bench, recording, at)
-    if name != RELOCK and (unit := quantity(name).unit) != MeasuredChanges.unit:
+    is_relock = name == RELOCK or name in SOURCE_OF
+    if name.startswith("relock.") and not is_relock:
+        known = ", ".join(SOURCE_OF)
+        raise SubjectError(f"{name} is no stage of a relock that a trial measures: {known}")
+    if not is_relock and (unit := quantity(name).unit) != MeasuredChanges.unit:
         raise SubjectError(f"{name} is in {unit}: it is no duration of a change of circuits")
     pairs = plan_pairs(fabric.testbed)
     if not pairs:
         raise SubjectError(f"{fabric.testbed.path} has no two plans to change between")
-    return MeasuredChanges(fabric, links(), recording, pairs[0], name, at)
+    kind = MeasuredRelock if is_relock else MeasuredChanges
+    return kind(fabric, links(), recording, pairs[0], name, at)
 
 
 @dataclass(frozen=True)

@@ -334,8 +334,9 @@ class Lab:
             vary: a setting by its name, such as "voa.1.attenuation".
             values: two or more, with units; the others are compared with the first.
             measure: "optical_power" at a port or channel, a duration of changes between the first
-                two plans, such as "reconfiguration.carrier_up" or "relock" (from the last light to
-                the last carrier), or a function that returns a number.
+                two plans, such as "reconfiguration.carrier_up", "relock" (from light to carrier,
+                the longest of all ports) or a stage of it such as "relock.phy", or a function that
+                returns a number.
             at: port or channel that is measured.
             matters: the smallest effect that matters, by default "2%", or "0.1dB" of a power.
             hold: other settings that are set for the trial, by name, with their values.

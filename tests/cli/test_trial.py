@@ -335,3 +335,43 @@ def test_the_effect_of_a_function_by_its_world(fabric):
         assert found.quantity == "level"
         assert "+4.00 %" in str(found)
         assert lamp.read_settings([1])["emission 1"] is False
+
+
+LINKS = """
+name: small
+switches: {ocs: {model: polatis, address: "tl1://ocs.invalid", login: env:X, size: 4x4}}
+servers:
+  server[0-1]: {address: "ssh://{name}.invalid", nics: {nic0: {
+    netdev: "ens1f{p}", rdma: "mlx5_{p}", ports: 2, rate: 400G, transceiver: fr}}}
+transceivers:
+  fr: {wavelength: 1310 nm, launch: {min: -4 dBm, max: 4 dBm}, receive: {min: -10 dBm, max: 4 dBm}}
+fibers: ["server[0-1].nic0.p[0-1] <-> ocs"]
+plans:
+  straight: [server0.nic0.p0 <-> server1.nic0.p0, server0.nic0.p1 <-> server1.nic0.p1]
+  crossed: [server0.nic0.p0 <-> server1.nic0.p1, server0.nic0.p1 <-> server1.nic0.p0]
+"""
+
+
+@pytest.fixture
+def links(tmp_path, monkeypatch):
+    """Links whose transceivers and firmware tell their stages, in virtual time."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "small.yaml").write_text(LINKS)
+    return tmp_path / "small.yaml"
+
+
+def test_a_stage_that_nothing_tells_apart_is_named_with_what_is(links):
+    """The firmware's timers start anew only with a forced speed."""
+    result = run(
+        links, "--vary", "*.fec=rs,off", "--measure", "relock.phy", "--instruments", "simulated"
+    )
+    assert result.exit_code == 2, result.output
+    assert "has not told relock.phy apart" in result.stderr
+    assert "NIC input, PHY, firmware, driver (between " in " ".join(result.stderr.split())
+
+
+@pytest.mark.parametrize("name", ["relock.price", "relock.between", "relock.nothing"])
+def test_what_is_no_stage_is_refused_before_anything_is_varied(links, name):
+    result = run(links, "--vary", "*.fec=rs,off", "--measure", name, "--instruments", "simulated")
+    assert result.exit_code == 2
+    assert f"{name} is no stage of a relock" in " ".join(result.stderr.split())
