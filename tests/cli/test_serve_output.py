@@ -55,7 +55,7 @@ class Served:
 def served(monkeypatch: pytest.MonkeyPatch) -> Served:
     made = Served()
     handlers: dict[int, Any] = {}
-    monkeypatch.setattr(COMMAND, "ServedLab", made.made)
+    monkeypatch.setattr("lightrig.harness.cli.served_lab.ServedLab", made.made)
     monkeypatch.setattr(signal, "signal", handlers.__setitem__)
 
     class Event:

@@ -66,7 +66,7 @@ def test_serve_prints_names_and_addresses_whole(run, monkeypatch, tmp_path):
         interfaces_pid=None,
     )  # fmt: skip
     module = importlib.import_module("lightrig.harness.cli.serve")
-    monkeypatch.setattr(module, "ServedLab", lambda *_: lab)
+    monkeypatch.setattr("lightrig.harness.cli.served_lab.ServedLab", lambda *_: lab)
     monkeypatch.setattr(module, "LOOK_AGAIN_S", 0.01)
     monkeypatch.setattr(module, "stated_logins", lambda _: {NAME: ("user", "secret")})
     place = tmp_path / ("a checkout whose path is longer than a terminal is wide " * 2)
