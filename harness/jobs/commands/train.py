@@ -227,12 +227,12 @@ def _predicted(script: str, file: Path | None, as_json: bool, step: PredictedSte
     if isinstance(step, str):
         echo(f"predicted nothing: {step}", err=as_json)
         return
-    echo(f"predicted {step.step}, computed from the run on the ring of all ranks", err=as_json)
     if file is not None:
         try:
             step.store(file, script)
         except OSError as error:
             raise TrainingRequestError(f"--store-prediction {file}: {error.strerror}") from error
+    echo(f"predicted {step.step}, computed from the run on the ring of all ranks", err=as_json)
 
 
 def _write_traces(report: TrainingReport, prefix: Path) -> None:
