@@ -15,6 +15,7 @@ from lightrig.harness.measure.reconfiguration import reconfigure
 from lightrig.harness.measure.recording import Recording
 from lightrig.harness.measure.relock import MARKS, STAGES, condition_ended
 from lightrig.harness.measure.relock_turns import RelockTurns
+from lightrig.harness.measure.setting_trials import subject_of
 from lightrig.harness.record import Row
 from lightrig.instruments.simulated.hosts.cmis_module import CmisModule
 from lightrig.instruments.simulated.hosts.module_models import CMIS, MODELS, SFF_8636
@@ -373,6 +374,29 @@ def test_an_end_without_tools_is_named_and_the_other_is_divided(simulated):
     untold = [note for note in run.notes if "tells no durations: " in note]
     assert len(untold) == 2
     assert all("server1" in note and "mlxlink" in note for note in untold)
+
+
+def test_a_trial_measures_a_stage_of_a_port_by_the_worlds_truth(simulated):
+    """A value is the mean of a change each way; a duration of firmware is known to 1 ms."""
+    bench = simulated(LAB.format(rate="400G", transceiver=", transceiver: fr"), 3)
+    run = Run(bench, lambda _bench, _number: None)
+    force(bench)
+    at = "server1.nic0.p1"
+    found = {}
+    for name in ("relock.phy", "relock"):
+        subject = subject_of(name, at, run.fabric, lambda: run.links, run.recording)
+        subject.prepare()
+        began = bench.clock.now()
+        found[name] = subject.measure()
+        first = run.marks_at(at, began)
+        second = run.marks_at(at, first["first datagram"])
+        left, right = (
+            ("NIC signal", "PHY up") if "phy" in name else ("signal recovered", "carrier up")
+        )
+        true = [each[right] - each[left] for each in (first, second)]
+        assert true[0] != true[1]
+        # A point and the truth are within the same interval: of 2 ms, or of two readings of light.
+        assert found[name] == pytest.approx(sum(true) / 2, abs=40e6 if name == "relock" else 2e6)
 
 
 SHARED = {
