@@ -181,20 +181,20 @@ class MeasuredRelock(MeasuredChanges):
         self._turns.found.clear()  # it records its own rows only
         if not found:
             return None
-        values, others = [], set[str]()
+        values, apart = [], set[str]()
         for port, relock in found.items():
             if self._at in ("", str(port)):
                 if self._quantity == "relock.whole":
                     values.append(sum(part.point for part in relock.parts))
                 of_port = [p.point for p in relock.parts if quantity_of(p) == self._quantity]
                 values += of_port
-                others |= {str(part) for part in relock.parts}
+                apart |= {str(part) for part in relock.parts}
         if values:
             return max(values)
         where = f" at {self._at}" if self._at else ""
         raise SubjectError(
             f"a change to {plan.name} has not told {self._quantity} apart{where}; it has told "
-            f"{'; '.join(sorted(others)) or 'the relocks of ' + ', '.join(map(str, found))}"
+            f"{'; '.join(sorted(apart)) or 'the relocks of ' + ', '.join(map(str, found))}"
         )
 
 

@@ -246,7 +246,8 @@ def test_moments_of_both_ends_hold_the_truth_and_name_the_other_end(ran):
     run = ran("400G", 4)
     moments = run.of("relock.moment")
     truths = {"signal recovered": "at", "signal detected": "signal", "lock": "lock"}
-    truths |= {"output valid": "output", "carrier up": "carrier"}
+    truths |= {"output valid": "output", "driver's line": "carrier", "carrier up": "carrier"}
+    truths["first datagram"] = "datagram"
     seen = set()
     for row in moments:
         of = row.conditions
