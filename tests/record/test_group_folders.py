@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from bench.accounts import ANN, BEN, GROUP, needs_accounts, reachable_folder
-from record.recorded import record
+from record.recorded import description, record
 
 from lightrig.harness.record import Results
 from lightrig.harness.record.compaction import compact
@@ -53,8 +53,10 @@ def acts(account: int, umask: int, work: Callable[[], object], group: int = GROU
 
 
 @pytest.fixture
-def results():
+def results(monkeypatch):
     with reachable_folder() as folder:
+        # Other accounts may not reach this checkout.
+        monkeypatch.setattr("record.recorded.OPUS", description(folder))
         # Modules that are loaded late: other accounts may not reach this Python.
         record(folder / "first", ANNS, NIGHT, rows=3)
         assert len(Results(folder / "first").frame()) == 3
