@@ -6,7 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from lightrig.harness.orchestration.orchestrator import Orchestrator
+from lightrig.harness.orchestration.switch_sessions import SimulatedSwitches
 from lightrig.harness.systems.acos.generator import render
+from lightrig.harness.systems.acos.runtime.rack_layout import RackLayout
+from lightrig.testbeds import load
 from tests.orchestration.selecting_hosts import Cluster, Rank
 
 SUBMIT = {"do": "submit", "job": "llm", "shape": {"tp": 8}}
@@ -53,6 +57,24 @@ def test_ranks_select_at_each_collective_and_past_a_failed_node(cluster: Cluster
     refused = cluster.select(("node3", "gpu0"), "TP")
     assert refused.status_code == 400
     assert "found TP for gpu0 of node3, which may select none" in refused.text
+
+
+def test_a_rank_waits_for_no_link_to_another_pipeline(tmp_path: Path) -> None:
+    """Eight stages are a ring of two pipelines, whose ranks communicate at different times."""
+    (tmp_path / "acos.yaml").write_text(render(144, 2))
+    testbed = load(tmp_path / "acos.yaml")
+    layout, switches = RackLayout(testbed), SimulatedSwitches(testbed)
+    service = Orchestrator(testbed, layout, switches, tmp_path / "state.json")
+    service.start()
+    service.request({"do": "submit", "job": "llm", "shape": {"tp": 8, "pp": 4}})
+    (job,) = service.wanted.jobs
+    (group,) = job.groups
+    choices, nodes = layout.choices(job), group.nodes
+    for pipeline in groups_of_144(nodes)["PP"]:
+        counts = [len(choices[node][nic]["PP"].ports) for node, nic in pipeline]
+        assert counts == [1, 2, 2, 1], pipeline
+    for ring in groups_of_144(nodes)["TP"]:
+        assert [len(choices[node][nic]["TP"].ports) for node, nic in ring] == [2] * 8
 
 
 @pytest.mark.long

@@ -141,17 +141,26 @@ class RackLayout:
         return self._circuits(job.shape["dimension"], *self._stated(job, group))
 
     def choices(self, job: Job) -> Mapping[str, Choices]:
-        """Return, by node and by GPU, the circuits of the GPU's switches in each topology."""
+        """Return, by node and by GPU, the circuits of the GPU's switches in each topology.
+
+        The links between pipelines are waited for by nobody: the GPUs there select at other times.
+        """
         (group,) = job.groups
         if group is None:
             return {}
         plan, fabric = self._plan(*self._stated(job, group)), self._rack.fabric
         lanes = range(fabric.lanes)
+        senders = np.repeat(np.flatnonzero(_with_task(plan)), fabric.lanes)
         found: dict[str, Choices] = {node: {} for node in group.nodes}
         for topology, choice in plan.choice.items():
             arrives = fabric.trace(selected(fabric, plan.states, choice)).arrives
+            receivers = arrives[_with_task(plan)].reshape(-1)
+            joined = receivers >= 0
+            if topology == "PP":
+                for ranks in (plan.ranks["TP"], plan.ranks["DP"]):
+                    joined &= ranks[senders] == ranks[receivers // fabric.lanes]
             lit = np.zeros(arrives.size, dtype=bool)
-            lit[arrives[_with_task(plan)][arrives[_with_task(plan)] >= 0]] = True
+            lit[receivers[joined]] = True
             for gpu in np.flatnonzero(_with_task(plan)):
                 node, nic = self._nics[int(gpu)]
                 branch = choice[gpu].tolist()
