@@ -7,7 +7,7 @@ from functools import partial
 
 import pytest
 
-from lightrig.harness.garbage import exclude_present, paused
+from lightrig.harness.garbage import ALLOCATED, exclude_present, paused
 
 
 class Node:
@@ -45,6 +45,20 @@ def test_only_the_outer_exclusion_holds_garbage(alone: Callable[[], Callable[[],
     assert not collected(first)
     include_first()
     assert collected(first)
+
+
+def test_young_garbage_is_looked_for_less_often_meanwhile(
+    alone: Callable[[], Callable[[], None]],
+) -> None:
+    thresholds = gc.get_threshold()
+    gc.set_threshold(123, 4, 5)
+    try:
+        include = alone()
+        assert gc.get_threshold() == (ALLOCATED, 4, 5)
+        include()
+        assert gc.get_threshold() == (123, 4, 5)
+    finally:
+        gc.set_threshold(*thresholds)
 
 
 def test_a_pause_leaves_collection_as_it_was() -> None:
