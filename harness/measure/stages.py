@@ -20,7 +20,7 @@ from lightrig.harness.measure.closure import closure_row
 from lightrig.harness.measure.loss_windows import LossWindow, SteadyLoss
 from lightrig.harness.measure.measured import Measured, NothingMeasuredError
 from lightrig.harness.quantities.declarations import PORT_EXCESS
-from lightrig.harness.record import Row, Scalar
+from lightrig.harness.record import Row, Scalar, SharedConditions
 from lightrig.harness.statistics.binomial import clopper_pearson
 from lightrig.harness.statistics.closure import judge_bounds
 from lightrig.harness.statistics.unlike_ports import by_event_and_port, unlike_ports
@@ -299,14 +299,17 @@ class Outage(NamedTuple):
 
 def rows(event: Reconfiguration, fabric: Fabric, number: int) -> Iterator[Row]:
     """The event as rows: each stage as a whole, each subject's own, and the outages."""
-    time, conditions = event.sent.earliest, event.conditions(number)
+    time, conditions = event.sent.earliest, SharedConditions(event.conditions(number))
+    by_flaps: dict[int | None, SharedConditions] = {None: conditions}
 
     def row(
         subject: str, quantity: str, span: Span, flaps: int | None = None, point: int | None = None
     ) -> Row:
-        middle = (span.earliest + span.latest) // 2 if point is None else point
-        of_this = conditions if flaps is None else {**conditions, "flaps": flaps}
-        return Row(subject, quantity, middle, span.earliest, span.latest, "ns", time, of_this)
+        earliest, latest = span
+        middle = (earliest + latest) // 2 if point is None else point
+        if flaps is not None and flaps not in by_flaps:
+            by_flaps[flaps] = SharedConditions({**conditions, "flaps": flaps})
+        return Row(subject, quantity, middle, earliest, latest, "ns", time, by_flaps[flaps])
 
     points = event.points()
     for stage, span in event.stages().items():

@@ -30,6 +30,7 @@ from lightrig.harness.record.row import (
     Row,
     RowError,
     Scalar,
+    SharedConditions,
     TestOutcome,
 )
 from lightrig.harness.record.run_folder import (
@@ -63,6 +64,7 @@ __all__ = [
     "RunFacts",
     "RunRecord",
     "Scalar",
+    "SharedConditions",
     "TestOutcome",
     "load_descriptions",
     "load_quantities",

@@ -42,6 +42,7 @@ from lightrig.harness.record.row import (
     Row,
     RowError,
     Scalar,
+    SharedConditions,
     TestOutcome,
     check_text,
 )
@@ -201,6 +202,13 @@ def renumbered(line: bytes, context: int) -> bytes:
 
 def conditions_text(conditions: Mapping[str, Scalar]) -> str:
     """Write checked conditions as JSON."""
+    if type(conditions) is SharedConditions:
+        conditions.text = conditions.text or _conditions_text(conditions)
+        return conditions.text
+    return _conditions_text(conditions)
+
+
+def _conditions_text(conditions: Mapping[str, Scalar]) -> str:
     written = ""
     for name in sorted(conditions):
         value = conditions[name]

@@ -82,6 +82,24 @@ BESIDE_VALUES = COUNTERS | {
 """Conditions that were counted or measured beside a value: rows of a case differ in them."""
 
 
+class SharedConditions(dict[str, Scalar]):
+    """Conditions that many rows have, such as those of one event: checked, and written, once.
+
+    Nobody changes them: a row that has others has a copy. Raises `RowError` for what no record may
+    hold.
+
+    Attributes:
+        text: as the journal writes them; empty before the first.
+    """
+
+    __slots__ = ("text",)
+
+    def __init__(self, conditions: Mapping[str, Scalar]) -> None:
+        check_scalars("conditions", conditions)
+        super().__init__(conditions)
+        self.text = ""
+
+
 @dataclass(frozen=True, slots=True)
 class Row:
     """One value of one quantity of one subject.
@@ -128,9 +146,12 @@ class Row:
             self._check_numbers()
         if type(self.time_ns) is not int or not -_MOST <= self.time_ns <= _MOST:
             raise RowError(f"time_ns: found {self.time_ns!r}, expected integer nanoseconds")
-        if self.conditions or type(self.conditions) is not dict:
-            check_scalars("conditions", self.conditions)
-            object.__setattr__(self, "conditions", dict(self.conditions))
+        conditions = self.conditions
+        if type(conditions) is SharedConditions:
+            return
+        if conditions or type(conditions) is not dict:
+            check_scalars("conditions", conditions)
+            object.__setattr__(self, "conditions", dict(conditions))
 
     def _check_numbers(self) -> None:
         value, lower, upper = self.value, self.lower, self.upper

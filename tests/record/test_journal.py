@@ -23,6 +23,7 @@ from lightrig.harness.record import (
     RecordError,
     Row,
     RowError,
+    SharedConditions,
     TestOutcome,
     read_journal,
 )
@@ -96,6 +97,17 @@ def test_the_order_of_conditions_does_not_matter(row):
     one = dataclasses.replace(row, conditions={"a": 1, "b": 2})
     two = dataclasses.replace(row, conditions={"b": 2, "a": 1})
     assert row_line(0, one) == row_line(0, two)
+
+
+def test_conditions_of_many_rows_are_written_as_those_of_each(row):
+    """Two events, and values that compare as equal, each in the form that JSON has for it."""
+    for conditions in ({"event": 1, "flaps": True}, {"event": True, "flaps": 1}, {"after": "ü"}):
+        alone = dataclasses.replace(row, conditions=conditions)
+        shared = dataclasses.replace(row, conditions=SharedConditions(conditions))
+        for _ in range(2):
+            assert row_line(3, shared) == row_line(3, alone)
+    with pytest.raises(RowError, match=r"conditions\.loss: found nan"):
+        SharedConditions({"loss": float("nan")})
 
 
 def test_numpy_floats_are_written_as_numbers(row):
