@@ -166,10 +166,13 @@ class LightWatch:
             spans[port] = self.between(without, last + 2 if fell else last + 1, sent)
         return spans
 
-    def loss_points(self, sent: Span) -> dict[int, int]:
-        """Moment of each loss of signal by averaged power; ports where that is open are absent."""
+    def loss_points(self, losses: Mapping[int, Span]) -> dict[int, int]:
+        """Moment of each loss of signal by averaged power; ports where that is open are absent.
+
+        losses: what `losses_of_signal` returned.
+        """
         points = {}
-        for port, bounds in self.losses_of_signal(sent).items():
+        for port, bounds in losses.items():
             levels, same = self._levels(port), self._last_alike(port, STEADY_DB / 2)
             shown, then = levels[same + 1], (*levels[same + 2 :], levels[-1])[0]
             if shown <= NO_LIGHT_DBM:
@@ -182,10 +185,13 @@ class LightWatch:
             points[port] = min(max(at, bounds.earliest), bounds.latest)
         return points
 
-    def recovery_points(self, sent: Span) -> dict[int, int]:
-        """Moment of each signal recovery by averaged power; ports where that is open are absent."""
+    def recovery_points(self, recoveries: Mapping[int, Span]) -> dict[int, int]:
+        """Moment of each signal recovery by averaged power; ports where that is open are absent.
+
+        recoveries: what `recoveries` returned.
+        """
         points = {}
-        for port, bounds in self.recoveries(sent).items():
+        for port, bounds in recoveries.items():
             levels = self._levels(port)
             last = max(n for n, one in enumerate(levels) if abs(one - levels[-1]) > STEADY_DB / 2)
             # Old light in the same window is ruled out by less than all of it in the one before.

@@ -284,9 +284,10 @@ def reconfigure(
 
     seen = [Seen(name, "acknowledged", at) for name, at in acknowledged.items()]
     for name, watch in watches.items():
+        losses_of_signal, recoveries = watch.losses_of_signal(sent), watch.recoveries(sent)
         for stage, found, points in (
-            (LOS, watch.losses_of_signal(sent), watch.loss_points(sent)),
-            (SIGNAL_RECOVERED, watch.recoveries(sent), watch.recovery_points(sent)),
+            (LOS, losses_of_signal, watch.loss_points(losses_of_signal)),
+            (SIGNAL_RECOVERED, recoveries, watch.recovery_points(recoveries)),
         ):
             seen += [
                 Seen(f"{name}.{egress}", stage.name, at, points.get(egress))

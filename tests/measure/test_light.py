@@ -301,7 +301,10 @@ def test_points_within_the_bounds_are_not_biased() -> None:
             monitor.now += window + draws.randrange(MS)
         command = Span(sent, sent)
         lost, back_in = watch.losses_of_signal(command)[7], watch.recoveries(command)[7]
-        points = watch.loss_points(command)[7], watch.recovery_points(command)[7]
+        points = (
+            watch.loss_points(watch.losses_of_signal(command))[7],
+            watch.recovery_points(watch.recoveries(command))[7],
+        )
         assert inside(lost, points[0])
         assert inside(back_in, points[1])
         off["gone"].append((points[0] - gone) / MS)
@@ -336,8 +339,8 @@ def test_a_window_with_old_and_new_light_has_no_point() -> None:
     for monitor.now in range(sent, sent + 6 * window, window):
         watch.take()
     assert set(watch.losses_of_signal(Span(sent, sent))) == {7}
-    assert watch.loss_points(Span(sent, sent)) == {}
-    assert watch.recovery_points(Span(sent, sent)) == {}
+    assert watch.loss_points(watch.losses_of_signal(Span(sent, sent))) == {}
+    assert watch.recovery_points(watch.recoveries(Span(sent, sent))) == {}
 
 
 def test_the_latency_of_a_monitor_is_in_its_bounds_and_points() -> None:
@@ -353,7 +356,7 @@ def test_the_latency_of_a_monitor_is_in_its_bounds_and_points() -> None:
         for monitor.now in range(sent, sent + 6 * window, window):
             watch.take()
         spans[stated] = watch.losses_of_signal(Span(sent, sent))[7]
-        points[stated] = watch.loss_points(Span(sent, sent))[7]
+        points[stated] = watch.loss_points(watch.losses_of_signal(Span(sent, sent)))[7]
     assert not inside(Span(sent + 11 * MS, sent + 20 * MS), gone)
     assert points == {0: gone + latency, latency: gone + latency // 2, 2 * latency: gone}
     assert inside(spans[latency], gone)
@@ -458,7 +461,10 @@ def test_bounds_and_points_by_hand(
 
     assert watch.losses_of_signal(sent) == expected(loss)
     assert watch.recoveries(sent) == expected(recovery)
-    points_of = (watch.loss_points(sent), watch.recovery_points(sent))
+    points_of = (
+        watch.loss_points(watch.losses_of_signal(sent)),
+        watch.recovery_points(watch.recoveries(sent)),
+    )
     for points, at in zip(points_of, (at_loss, at_recovery), strict=True):
         assert points == ({} if at is None else {7: pytest.approx(at * MS, abs=1)})
 

@@ -77,3 +77,23 @@ def watch(certain: int, latest: int | None = None) -> Watch:
 def test_a_stage_is_within_the_watch(stage: EventStage, until: Watch, expected: list[int]) -> None:
     found = flapping().moments_of(stage, "server0.nic0", until)
     assert [moment.earliest // MS for moment in found] == expected
+
+
+@pytest.mark.parametrize(
+    ("since", "latest", "expected"),
+    [
+        (250, 1_500, [340]),
+        (5, 1_500, [200, 340]),
+        (250, 9_000, [340, 2_000]),
+        (341, 9_000, [2_000]),  # the last alone, as of an event that is judged once it is over
+        (341, 1_999, []),
+        (2_001, 9_000, []),
+    ],
+)
+def test_all_moments_lie_between_the_command_and_the_end(
+    since: int, latest: int, expected: list[int]
+) -> None:
+    moments = flapping().all_moments(
+        "carrier", "server0.nic0", Watch(since * MS, Span(latest * MS, latest * MS)), up=True
+    )
+    assert [moment.earliest // MS for moment in moments] == expected

@@ -109,6 +109,7 @@ class _Line:
         self._count = len(self._stamps)
         self._deciding: dict[int, Mapping[int, _Deciding]] = {}
         self._known: Mapping[int, dict[int, int]] = {-1: {}, 1: {}}
+        self._placed: tuple[int | None, int, int] = (None, 0, 0)
 
     @classmethod
     def of(cls, exchanges: Sequence[_Exchange], slews: Slews | None) -> "_Line":
@@ -148,8 +149,11 @@ class _Line:
         interval serve for all stamps in it: the intervals between the stamps of exchanges, and
         outside of them ones that double with the distance.
         """
-        at, doubt = self.place(stamp)
         # Some hundreds an event: all is written out, and what decides in an interval is known.
+        placed = self._placed
+        if placed[0] != stamp:  # of half of the stamps both bounds are asked for
+            self._placed = placed = (stamp, *self.place(stamp))
+        _, at, doubt = placed
         interval = bisect_right(self._stamps, at)
         if interval == self._count:
             interval += (at - self._stamps[-1]).bit_length()
@@ -159,17 +163,17 @@ class _Line:
         points, pair, sign = both[side]
         least = math.inf
         if pair is not None:
-            one, two = pair
-            first, second = one.at - at, two.at - at
+            (one, least_of_one), (two, least_of_two) = pair
+            first, second = one - at, two - at
             near = (first if first > 0 else -first) * 1e-9
             far = (second if second > 0 else -second) * 1e-9
-            near = one.least + near * (_WALK * math.sqrt(near) + _RAMP * near)
-            far = two.least + far * (_WALK * math.sqrt(far) + _RAMP * far)
+            near = least_of_one + near * (_WALK * math.sqrt(near) + _RAMP * near)
+            far = least_of_two + far * (_WALK * math.sqrt(far) + _RAMP * far)
             least = (second * near - sign * first * far) / (second - first)
-        for point in points:
-            distance = point.at - at if point.at > at else at - point.at
+        for there, least_there in points:
+            distance = there - at if there > at else at - there
             seconds = distance * 1e-9
-            alone = point.least + MAXIMUM_RATE * distance
+            alone = least_there + MAXIMUM_RATE * distance
             alone += seconds * (_WALK * math.sqrt(seconds) + _RAMP * seconds)
             if alone < least:  # noqa: PLR1730  # a call each would be some hundreds an event
                 least = alone

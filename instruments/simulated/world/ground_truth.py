@@ -70,10 +70,13 @@ class _Moments:
         """Return those that may have been after `since` and until `until`."""
         if self.dropped is not None:
             self.check(since)
-        begin = bisect_left(self.latest, since)
-        end = bisect_right(self.earliest, until)
-        if end - begin == 1:  # as good as always
-            return (_new_tuple(Span, (self.earliest[begin], self.latest[begin])),)
+        earliest, latest = self.earliest, self.latest
+        # An event is judged as soon as it is over: as good as always the last moment is in question
+        # alone, and no search finds it sooner.
+        if len(latest) > 1 and latest[-2] < since <= latest[-1] and earliest[-1] <= until:
+            return (_new_tuple(Span, (earliest[-1], latest[-1])),)
+        begin = bisect_left(latest, since)
+        end = bisect_right(earliest, until)
         return tuple([self.span(index) for index in range(begin, end)])
 
 

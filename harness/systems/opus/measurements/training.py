@@ -363,7 +363,7 @@ class LitFabric(Fabric):
         transition.verify()
         for name, watch in watches.items():
             lost, back = watch.losses_of_signal(sent), watch.recoveries(sent)
-            lost_at, back_at = watch.loss_points(sent), watch.recovery_points(sent)
+            lost_at, back_at = watch.loss_points(lost), watch.recovery_points(back)
             for egress, until in back.items():
                 since = lost_at.get(egress, sum(lost.get(egress, sent)) // 2)
                 end = back_at.get(egress, sum(until) // 2)
