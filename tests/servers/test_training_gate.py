@@ -190,6 +190,31 @@ def test_what_ran_last_is_reported_when_the_script_has_ended(deciding: Rank) -> 
     assert len(deciding.events) == 2
 
 
+@pytest.mark.parametrize("decides", [False, True])
+def test_a_result_is_handed_over_before_its_end_is_reported(decides: bool) -> None:
+    """A report wakes the harness; the script would wait for it as if it computed."""
+    phases = {"first": [["data", True, 1], ["pipeline", True, 1]], "then": []}
+    rank, reported = Rank(phases=phases if decides else None), []
+    number = rank.gate.begin("allreduce", (0, 1), 4)
+
+    def hand_over() -> None:
+        reported.append(len(rank.events))
+        assert rank.gate.operations[number][6]  # it has ended
+
+    rank.gate.done(number, hand_over)
+    assert reported == [1]  # what was wanted
+    assert set(rank.events[1]) == {"ran" if decides else "ended"}
+
+
+def test_a_script_that_goes_on_at_once_wants_after_what_has_ended() -> None:
+    """It may begin its next operation before the thread that hands results over reports."""
+    phases = {"first": [["data", True, 1], ["pipeline", True, 1]], "then": []}
+    rank = Rank(phases=phases)
+    gate = rank.gate
+    gate.done(gate.begin("allreduce", (0, 1), 4), lambda: gate.begin("send", (0, 2), 4))
+    assert [next(iter(event)) for event in rank.events] == ["wants", "ran", "wants"]
+
+
 def test_messages_are_joined_as_both_ranks_agreed() -> None:
     """Three of the pair are one operation, whatever the script waits for between them."""
     phases = {"first": [["pipeline", True, 3], ["pipeline", True, 1]], "then": []}

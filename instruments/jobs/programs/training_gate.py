@@ -73,6 +73,7 @@ class Gate:
         self._begun = 0
         self._in_flight: set[int] = set()
         self._unreported: list[list[Any]] = []
+        self._ends: list[int | None] = []  # to report; None where all that is unreported is due
         self.operations: list[list[Any]] = []
         self.front_end: list[list[Any]] = []
         self._collectives: Counter[str] = Counter()
@@ -88,6 +89,7 @@ class Gate:
             self._optimizer = optimizer if self._optimizer is None else self._optimizer
             if optimizer is self._optimizer:
                 self.steps.append(len(self.operations))
+                self._report_ends()
                 self._report()  # a rank that asks no more would report at its end alone
                 self._emit({"stepped": len(self.steps)})
 
@@ -186,11 +188,13 @@ class Gate:
                 self._joined = group, number
             operation = [group, index, kind, size]
             if self._granted and not self._asks(number, group):
+                self._report_ends()
                 self._unreported.append(["began", number, operation, asked, asked])
                 self._begin(number)
                 return number
             allowed = self._waiting[number] = threading.Event()
             if self._gated:
+                self._report_ends()
                 self._report()
                 self._emit({"wants": number, "operation": operation})
         if self._gated:
@@ -233,6 +237,7 @@ class Gate:
     def finish(self) -> None:
         """Report what has begun and ended since the last report: the script has ended."""
         with self._lock:
+            self._report_ends()
             self._report()
 
     def go(self, number: int, refused: str | None) -> None:
@@ -247,12 +252,29 @@ class Gate:
             joined = self._joined is not None and self._joined[1] == number
             if joined and self._phases is None:
                 self._leave_joined()
+                self._report_ends()
 
-    def done(self, number: int) -> None:
-        """Note that a part of an operation has ended on this rank."""
+    def done(self, number: int, then: Callable[[], object] = lambda: None) -> None:
+        """Note that a part of an operation has ended on this rank.
+
+        then: hands its result to the script, which need not wait until the end is reported: that
+        wakes the harness, which may take this processor, and is no part of the script's time.
+        """
         with self._lock:
             self._running[number] -= 1
             self._end(number)
+        then()
+        with self._lock:
+            self._report_ends()
+
+    def _report_ends(self) -> None:
+        """Report the ends that are noted, before anything that follows them."""
+        ends, self._ends = self._ends, []
+        for number in ends:
+            if number is None:
+                self._report()
+            else:
+                self._emit({"ended": number})
 
     def _leave_joined(self) -> None:
         joined, self._joined = self._joined, None
@@ -269,6 +291,6 @@ class Gate:
                 self._unreported.append(["ended", number, ended])
                 if not self._in_flight and self._asks(self._begun):
                     self._granted = False
-                    self._report()
+                    self._ends.append(None)
             elif self._gated:
-                self._emit({"ended": number})
+                self._ends.append(number)

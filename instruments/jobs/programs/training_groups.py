@@ -11,6 +11,7 @@ import queue
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 from lightrig.instruments.jobs.programs.training_front_end import FrontEnd
@@ -71,11 +72,9 @@ def _follow(torch: Any, gate: Gate, started: queue.SimpleQueue[Any], accelerated
             else:
                 work.wait()
         except Exception as error:  # of any type: the script gets it
-            gate.done(number)
-            future.set_exception(error)
+            gate.done(number, partial(future.set_exception, error))
         else:
-            gate.done(number)
-            future.set_result(result)
+            gate.done(number, partial(future.set_result, result))
 
 
 class _Works:
