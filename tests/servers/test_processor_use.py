@@ -93,3 +93,35 @@ def test_two_ranks_on_one_processor_wait_for_each_other(programs: list[Program])
         pytest.skip("the kernel does not count how long threads wait")
     assert waited > 200 * MS
     assert found["waited"] == pytest.approx(waited, rel=0.1, abs=20 * MS)
+
+
+WAKES = """
+import json, sys, time
+sys.stdin.readline()
+for _ in range(300):
+    time.sleep(0.001)
+with open("/proc/thread-self/schedstat") as file:
+    print(json.dumps(list(map(int, file.read().split()[1:]))), flush=True)
+sys.stdin.readline()
+"""
+
+
+def test_a_thread_that_wakes_often_does_not_wait_because_of_that() -> None:
+    """By its own count it waited at most so long more than 0.1 ms at each of its wake-ups."""
+    pipe = subprocess.PIPE
+    command = [sys.executable, "-c", WAKES]
+    program = subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, start_new_session=True)
+    assert program.stdin is not None
+    assert program.stdout is not None
+    use = ProcessorUse()
+    use.look([], [program.pid])
+    program.stdin.write("\n")
+    program.stdin.flush()
+    waited, begun = json.loads(program.stdout.readline())
+    found = use.look([], [program.pid])
+    program.communicate()
+    assert found is not None
+    if found["waited"] is None:
+        pytest.skip("the kernel does not count how long threads wait")
+    assert begun >= 300
+    assert found["waited"] <= max(0, waited - 300 * MS // 10) + MS
