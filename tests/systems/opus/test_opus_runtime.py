@@ -345,7 +345,23 @@ def test_lost_ranks_begin_nothing() -> None:
     made = ranks_of(control, [])
     made.lose()
     made.begin()
-    assert (control.heard, made.found) == (["all wait", "waited"], {})
+    assert control.heard[-1] == "waited"
+    assert set(control.heard) == {"all wait", "waited"}
+    assert made.found == {}
+    assert not made.await_first_step()
+
+
+def test_the_first_step_has_ended_once_all_ranks_have_ended_it() -> None:
+    """A second one of the first rank says nothing of the other."""
+    control = Control()
+    made = ranks_of(control, [])
+    made.stepped(0, Span(5, 6))
+    made.stepped(0, Span(7, 8))
+    assert control.heard == []
+    made.stepped(1, Span(9, 10))
+    assert control.heard == ["all wait"]
+    assert made.await_first_step()
+    assert made.steps == {0: [Span(5, 6), Span(7, 8)], 1: [Span(9, 10)]}
 
 
 class Table:

@@ -189,10 +189,16 @@ def _trained(
 
 
 def _time_of(trained: Trained) -> Span:
-    """Return when the first operation began, and when the last one ended."""
+    """Return when the first step ended, or the first operation began, and when the last ended."""
     every = [done for operations in trained.operations.values() for done in operations]
     begins, ends = [done.asked.earliest for done in every], [done.ended.latest for done in every]
-    return Span(min(begins, default=0), max(ends, default=0))
+    first = [
+        trained.operations[rank][steps[0] - 1].ended.latest
+        for rank, steps in trained.steps.items()
+        if steps and steps[0]
+    ]
+    begin = max(first) if len(first) == len(trained.operations) else min(begins, default=0)
+    return Span(begin, max([begin, *ends]))
 
 
 def _profiled(

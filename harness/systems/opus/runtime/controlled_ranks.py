@@ -8,6 +8,7 @@ from lightrig.harness.systems.opus.planning.operations import Operation
 from lightrig.harness.systems.opus.planning.schedule import PhaseTable
 from lightrig.harness.systems.opus.planning.shim import ScheduleError
 from lightrig.harness.systems.opus.runtime.rails import Rails, RailsLostError
+from lightrig.instruments.clock import Span
 from lightrig.instruments.jobs.traffic.training import (
     LocalBegin,
     LocalEnd,
@@ -52,6 +53,7 @@ class ControlledRanks(PrintedLines):
         self._granted: dict[int, int] = {}
         self._first: list[tuple[int, int, Wanted]] = []
         self._all_waiting = rails.clock.event()
+        self._stepping = rails.clock.event()
         self._lost = self._begun = False
         self._turn = threading.Lock()
 
@@ -70,6 +72,12 @@ class ControlledRanks(PrintedLines):
         """A rank is lost: those that have not begun never will."""
         self._lost = True
         self._all_waiting.set()
+        self._stepping.set()
+
+    def await_first_step(self) -> bool:
+        """Wait until all ranks have ended a step; False where they end before that."""
+        self._stepping.wait()
+        return not self._lost
 
     def unfinished(self) -> dict[int, str]:
         """Return the first operation of each rank that has not ended, as far as is known."""
@@ -87,6 +95,12 @@ class ControlledRanks(PrintedLines):
                     self._all_waiting.set()
                 return
         self._announce(rank, number, operation)
+
+    def stepped(self, rank: int, at: Span) -> None:
+        """Keep the end of a step."""
+        super().stepped(rank, at)
+        if len(self.steps) == self.count:
+            self._stepping.set()
 
     def ended(self, rank: int, number: int) -> None:
         """Report the end of an operation to the rails."""

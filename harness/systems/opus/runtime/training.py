@@ -313,11 +313,18 @@ class TrainingJob:
     def lateness(self, between: Span) -> list[HostLateness]:
         """Return how late hosts woke a rank that does nothing, and a task of the harness.
 
-        Between two moments of the last run; and how its hosts' processors were used in all of it.
+        Between two moments of the last run; and how its hosts' processors were used in all of it,
+        or from the end of its first step on: in that one all ranks load their libraries at once.
         """
         assert self._idle is not None
         hosts = self._idle.lateness(between, self._process_groups())
         return [*hosts, *self._task.lateness(between)]
+
+    def _begin_steps(self, ranks: ControlledRanks) -> None:
+        """Count the use of processors from the end of all ranks' first step on."""
+        assert self._idle is not None
+        if ranks.await_first_step():
+            self._idle.begin(self._process_groups())
 
     def _process_groups(self) -> dict[str, list[int]]:
         """Return the process groups of the ranks on each server."""
@@ -368,7 +375,8 @@ class TrainingJob:
         attempt = None
         if controlled is not None:
             attempt = self.attempt = Attempt(controlled, over)
-            beside += [controlled.begin, *self.beside(attempt)]
+            beside += [controlled.begin, partial(self._begin_steps, controlled)]
+            beside += self.beside(attempt)
         running = set(range(len(self.ranks)))
 
         def ended(rank: int) -> None:
