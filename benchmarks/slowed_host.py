@@ -1,14 +1,17 @@
 """A training job beside busy loops on its host: what the answer of `lightrig train` states.
 
-    python -m benchmarks.slowed_host [--steps 12] [--loops 2]
+    python -m benchmarks.slowed_host [--steps 24] [--loops 2] [--width 32] [--layers 2]
+        [--length 16]
 
 `lightrig train testbeds/rails4.yaml -- examples/train_llama.py` runs twice as a person starts it,
 on four namespaces with real packets and a simulated switch: alone, and with as many busy loops as
-stated from its start to its end. The slowed answer must name the host as the slow part, and the
-quiet one must not; its intervals of switch, light and link must hold the quiet run's values and be
-at most `WIDER` times as wide; and more than `SHARE` of what the step grew by must stand under
-control or computing, where waits for the ranks that compute longer count as computing. Ends with
-status 1 where one of these is not so. Below six minutes on two processors that do nothing else.
+stated from its start to its end. The model is small, so that two processors have room for all four
+ranks: in the example's own size they wait for one another also where nothing else runs. The slowed
+answer must name the host as the slow part, and the quiet one must not; its intervals of switch,
+light and link must hold the quiet run's values and be at most `WIDER` times as wide; and more than
+`SHARE` of what the step grew by must stand under control or computing, where waits for the ranks
+that compute longer count as computing. Ends with status 1 where one of these is not so. Below six
+minutes on two processors that do nothing else.
 """
 
 import argparse
@@ -27,6 +30,7 @@ ROOT = Path(__file__).parents[1]
 OF_CIRCUITS = ("switch", "light", "link")
 OF_PROCESSORS = ("computes", "waits for other ranks", "control")
 WIDER, SHARE = 3.0, 0.5
+SIZES = {"steps": 24, "width": 32, "layers": 2, "length": 16}
 LOOP = [sys.executable, "-c", "while True: pass"]
 
 
@@ -42,11 +46,13 @@ def busy(loops: int) -> Iterator[None]:
             loop.wait()
 
 
-def answered(steps: int) -> dict[str, Any]:
+def answered(options: argparse.Namespace) -> dict[str, Any]:
     """Run the job; return its answer."""
     command = [sys.executable, "-c", "from lightrig.harness.cli import main; main()", "train"]
     command += ["testbeds/rails4.yaml", "--instruments", "simulated", "--json", "--"]
-    command += ["examples/train_llama.py", "--steps", str(steps)]
+    command += ["examples/train_llama.py"]
+    for name in SIZES:
+        command += [f"--{name}", str(getattr(options, name))]
     begun = time.monotonic()
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     if done.returncode:
@@ -81,12 +87,13 @@ def wrong(quiet: Mapping[str, Any], slowed: Mapping[str, Any]) -> Iterator[str]:
 def main(arguments: Sequence[str] = ()) -> int:
     """Print both answers' parts beside each other; return the exit status."""
     parser = argparse.ArgumentParser(prog="benchmarks.slowed_host")
-    parser.add_argument("--steps", type=int, default=12)
+    for name, value in SIZES.items():
+        parser.add_argument(f"--{name}", type=int, default=value)
     parser.add_argument("--loops", type=int, default=2)
     options = parser.parse_args(arguments)
-    quiet = answered(options.steps)
+    quiet = answered(options)
     with busy(options.loops):
-        slowed = answered(options.steps)
+        slowed = answered(options)
     print(f"{'ms of a step':<24}{'quiet':>34}{f'beside {options.loops} loops':>34}")
     for name in ("step", *quiet["shares"]):
         cells = []
