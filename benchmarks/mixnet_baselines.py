@@ -1,6 +1,7 @@
 """Steps of experts on MixNet and on four networks of the same cost, with real packets.
 
     python -m benchmarks.mixnet_baselines [--servers 6] [--gpus 2] [--steps 7] [--rate 4] [--at 400]
+        [--keep FILE] [--networks NAME,NAME]
 
 Servers are namespaces with two NICs on circuits and one on Ethernet; examples/train_moe.py runs
 unchanged, with Gloo, on all of them. `--rate`, in Mbit/s, stands for `--at`, in Gbit/s, of the
@@ -17,13 +18,20 @@ NICs at another rate, which is printed (§7.1, §7.2):
 
 Times are medians with their 95 % intervals, without the first step: of steps, and of the
 all-to-alls of a step together. All networks must print the same losses, to the last bit.
+
+A network takes minutes. `--keep` names a file that keeps each as soon as it has run: a later call
+with the same options runs what the file lacks, and prints all. `--networks` names those to run, of
+"MixNet", "fat tree", "3:1", "rails" and "TopoOpt"; MixNet comes first.
 """
 
 import argparse
+import json
+import sys
 import tempfile
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -110,9 +118,15 @@ def main(arguments: Sequence[str] = ()) -> None:
         parser.add_argument(f"--{name}", type=int, default=value)
     parser.add_argument("--rate", type=float, default=4.0)
     parser.add_argument("--at", type=float, default=400.0, choices=[float(each) for each in PRICES])
+    parser.add_argument("--keep", type=Path)
+    parser.add_argument("--networks", default="", help="comma-separated; by default all")
     options = parser.parse_args(arguments)
-    losses: list[tuple[int, str]] = []
-    first: TrainedExperts | None = None
+    every = networks(options.at)
+    wanted = [name.strip() for name in options.networks.split(",") if name.strip()]
+    names = [network.name for network in every]
+    if unknown := set(wanted) - set(names):
+        sys.exit(f"there is no network {', '.join(sorted(unknown))}, only {', '.join(names)}")
+    kept = _Kept(options)
     print(
         f"{options.servers} servers of {options.gpus} GPUs, {OPTICAL} NICs on circuits and "
         f"{PACKET} on Ethernet; {options.rate:g} Mbit/s are {options.at:g} Gbit/s"
@@ -122,17 +136,55 @@ def main(arguments: Sequence[str] = ()) -> None:
         f"{'by MixNet':>10}  {'all-to-alls':<26}{'by MixNet':>10}  losses",
         flush=True,
     )
-    for network in networks(options.at):
-        trained = _train(network, options, first)
-        first = first or trained
-        losses = losses or trained.losses()
-        equal = bool(losses) and trained.losses() == losses
-        print(_line(network, trained, first, equal=equal), flush=True)
+    for network in every:
+        if network.name not in kept.runs:
+            if wanted and network.name not in wanted:
+                continue
+            if network.name != names[0] and names[0] not in kept.runs:
+                sys.exit(f"{names[0]} has not run, and all others are compared with it")
+            first = kept.runs.get(names[0])
+            kept.add(network.name, _train(network, options, first))
+        print(_line(network, kept.runs[network.name], kept.runs[names[0]]), flush=True)
 
 
-def _train(
-    network: Network, options: argparse.Namespace, first: TrainedExperts | None
-) -> TrainedExperts:
+@dataclass(frozen=True)
+class Run:
+    """What the table needs of a run on a network.
+
+    Attributes:
+        steps: time of each step but the first, in ns. exchanges: of its all-to-alls together.
+        losses: the lines with a step's loss that each rank printed.
+        demand: between servers, in bytes a layer, as a mean over all.
+    """
+
+    steps: Sequence[int]
+    exchanges: Sequence[int]
+    losses: Sequence[Sequence[Any]]
+    demand: Sequence[Sequence[float]]
+
+
+class _Kept:
+    """The runs of a file that was made with these options, if there is one, and further ones."""
+
+    def __init__(self, options: argparse.Namespace) -> None:
+        self._file: Path | None = options.keep
+        names = ("servers", "gpus", "steps", "seed", "rate", "at")
+        self._options = {name: getattr(options, name) for name in names}
+        self.runs: dict[str, Run] = {}
+        if self._file is not None and self._file.exists():
+            found = json.loads(self._file.read_text("utf-8"))
+            if found["options"] != self._options:
+                sys.exit(f"{self._file} was made with {found['options']}")
+            self.runs = {name: Run(**run) for name, run in found["runs"].items()}
+
+    def add(self, name: str, run: Run) -> None:
+        self.runs[name] = run
+        if self._file is not None:
+            runs = {name: asdict(run) for name, run in self.runs.items()}
+            self._file.write_text(json.dumps({"options": self._options, "runs": runs}), "utf-8")
+
+
+def _train(network: Network, options: argparse.Namespace, first: Run | None) -> Run:
     source = (ROOT / "examples" / "train_moe.py").read_text("utf-8")
     source = source.replace("import torch\n", "import torch\ntorch.set_num_threads(1)\n", 1)
     arguments = (
@@ -155,10 +207,16 @@ def _train(
                 plan = fabric.plans["packet" if network.plan == "packet" else "uniform"]
                 if network.plan == "mean":
                     assert first is not None
-                    demand = _mean_demand(first, training)
+                    demand = np.array(first.demand)
                     plan = plan_testbed(fabric.testbed, demand, "mean demand")
-                return training.train(
-                    script, LAYERS, plan, None if network.plan else "predict", count=True
+                predict = None if network.plan else "predict"
+                trained = training.train(script, LAYERS, plan, predict, count=True)
+                figures = step_figures(trained)
+                return Run(
+                    list(figures.steps),
+                    list(figures.exchanges),
+                    [list(each) for each in trained.losses()],
+                    _mean_demand(trained, training).tolist(),
                 )
             finally:
                 training.close()
@@ -172,13 +230,13 @@ def _mean_demand(trained: TrainedExperts, training: ExpertTraining) -> Matrix:
     return server_demand(traffic, training.placement)
 
 
-def _line(network: Network, trained: TrainedExperts, first: TrainedExperts, *, equal: bool) -> str:
-    mine, reference = step_figures(trained), step_figures(first)
+def _line(network: Network, run: Run, first: Run) -> str:
+    equal = bool(first.losses) and run.losses == first.losses
     circuits = "-" if network.optical is None else f"{network.optical:.0f} G"
     third = "" if network.uplinks == 1 else " / 3"
     cells = [f"{network.name:<10}", f"{network.cost:>11,.0f}", f"{circuits:>10}"]
     cells.append(f"{network.packet:>10.1f} G{third or '  '}  ")
-    for found, base in ((mine.steps, reference.steps), (mine.exchanges, reference.exchanges)):
+    for found, base in ((run.steps, first.steps), (run.exchanges, first.exchanges)):
         ratio = median_ratio(found, base)
         by = "-" if isinstance(ratio, NotEnough) else f"{ratio.value:.2f}"
         middle = sorted(found)[len(found) // 2] / sorted(base)[len(base) // 2]
@@ -195,6 +253,4 @@ def _median(found: Sequence[int]) -> str:
 
 
 if __name__ == "__main__":
-    import sys
-
     main(sys.argv[1:])
