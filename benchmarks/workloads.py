@@ -14,7 +14,8 @@ from benchmarks.figures import beside_limit
 from lightrig.harness.systems.opus.planning.archived_simulation import on_demand, packet
 from lightrig.harness.systems.opus.planning.simulated_control import controlled
 from lightrig.harness.workloads.collectives import Timing
-from lightrig.harness.workloads.transformer import Model, Parallelism, workload
+from lightrig.harness.workloads.transformer import workload
+from lightrig.harness.workloads.transformer_sizes import Model, Parallelism
 from lightrig.suites.claims.opus.simulated_steps import (
     DEVICES,
     Result,

@@ -8,7 +8,8 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from lightrig.harness.workloads.graph import Device, Workload, WorkloadError
-from lightrig.harness.workloads.transformer import Model, Parallelism, workload
+from lightrig.harness.workloads.transformer import workload
+from lightrig.harness.workloads.transformer_sizes import Model, Parallelism
 from lightrig.testbeds.base import Part, schema_of
 from lightrig.testbeds.parsing import read_as
 

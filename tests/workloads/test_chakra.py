@@ -14,7 +14,8 @@ from lightrig.harness.workloads.collectives import Timing
 from lightrig.harness.workloads.graph import Device, Kind, WorkloadError
 from lightrig.harness.workloads.networks import DedicatedLinks
 from lightrig.harness.workloads.simulator import Simulator
-from lightrig.harness.workloads.transformer import Model, Parallelism, workload
+from lightrig.harness.workloads.transformer import workload
+from lightrig.harness.workloads.transformer_sizes import Model, Parallelism
 
 BANDWIDTHS = {"dp": 50.0, "pp": 50.0, "tp": 450.0}
 

@@ -16,7 +16,8 @@ from lightrig.harness.workloads.collectives import Timing
 from lightrig.harness.workloads.graph import Device, Kind, Pattern
 from lightrig.harness.workloads.networks import DedicatedLinks
 from lightrig.harness.workloads.simulator import Simulator
-from lightrig.harness.workloads.transformer import Model, Parallelism, workload
+from lightrig.harness.workloads.transformer import workload
+from lightrig.harness.workloads.transformer_sizes import Model, Parallelism
 
 LAYERS, WIDTH, HIDDEN, VOCABULARY, TOKENS = 6, 256, 1024, 48, 8 * 4 * 2 * 96
 MODEL = Model(LAYERS, WIDTH, HIDDEN, VOCABULARY, heads=8, kv_heads=2)

@@ -27,7 +27,8 @@ from lightrig.harness.workloads.fabrics import Rates
 from lightrig.harness.workloads.graph import Device, Group, Node, Workload
 from lightrig.harness.workloads.networks import DedicatedLinks
 from lightrig.harness.workloads.simulator import Simulator
-from lightrig.harness.workloads.transformer import Model, Parallelism, workload
+from lightrig.harness.workloads.transformer import workload
+from lightrig.harness.workloads.transformer_sizes import Model, Parallelism
 
 GPUS = 8
 OPTICAL, PACKET = 6, 2

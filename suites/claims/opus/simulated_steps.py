@@ -24,7 +24,8 @@ from lightrig.harness.systems.opus.planning.archived_simulation import (
 from lightrig.harness.systems.opus.planning.simulated_control import controlled, profiled
 from lightrig.harness.workloads.collectives import Timing
 from lightrig.harness.workloads.graph import Device, Workload
-from lightrig.harness.workloads.transformer import Model, Parallelism, workload
+from lightrig.harness.workloads.transformer import workload
+from lightrig.harness.workloads.transformer_sizes import Model, Parallelism
 
 RESULTS = Path(__file__).parents[3] / "testbeds" / "opus" / "recordings" / "simulated_steps.csv"
 UNUSABLE = {

@@ -16,7 +16,8 @@ from lightrig.harness.workloads.collectives import Timing
 from lightrig.harness.workloads.graph import Device, Group, Kind
 from lightrig.harness.workloads.networks import DedicatedLinks
 from lightrig.harness.workloads.simulator import Simulator
-from lightrig.harness.workloads.transformer import Model, Parallelism, workload
+from lightrig.harness.workloads.transformer import workload
+from lightrig.harness.workloads.transformer_sizes import Model, Parallelism
 
 PEAK, UTILIZATION, MEMORY = 312e3, 0.4, 2039.0
 """Operations and bytes a nanosecond of an A100 (BF16), and the share that is reached: a guess."""
