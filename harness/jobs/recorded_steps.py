@@ -44,7 +44,8 @@ class RecordedOperation:
 
     members: ranks of its group, the two ends of sends and receives. amount: bytes of its largest
     argument. parts: directions, s or r, of the sends and receives that it joins; empty for others.
-    link: the kind of links that carry it.
+    link: the kind of links that carry it. took: ns of data once all ranks are there, of each part,
+    where they are known.
     """
 
     kind: str
@@ -54,6 +55,7 @@ class RecordedOperation:
     ended: int
     parts: str = ""
     link: str = "dp"
+    took: tuple[int, ...] = ()
 
     @property
     def nodes(self) -> int:
@@ -65,14 +67,12 @@ def recorded_step(
     ranks: Sequence[Sequence[RecordedOperation]],
     begun: Sequence[int],
     stages: Sequence[int],
-    *,
-    timed: bool = False,
 ) -> Workload:
     """Return the step of each rank's operations, in the order in which they were wanted.
 
-    begun: when each rank's step began, in ns. stages: the stage of the pipeline of each. timed:
-    whether the network knows by names what operations take, so that any of them is simulated.
-    Raises `WorkloadError` for operations that no simulated collective is.
+    begun: when each rank's step began, in ns. stages: the stage of the pipeline of each.
+    Raises `WorkloadError` for operations that no simulated collective is, unless what they took is
+    known.
     """
     groups: list[dict[str, Group]] = [{} for _ in ranks]
     graphs = []
@@ -95,7 +95,7 @@ def recorded_step(
                     name="compute",
                 )
             )
-            for node in _nodes(rank, operation, before, tags, groups[rank], timed=timed):
+            for node in _nodes(rank, operation, before, tags, groups[rank]):
                 nodes.append(node)
                 running.append((operation.ended, len(nodes) - 1))
         graphs.append(Graph.of(nodes, f"rank {rank}"))
@@ -116,8 +116,6 @@ def _nodes(
     before: int,
     tags: dict[tuple[int, int], int],
     groups: dict[str, Group],
-    *,
-    timed: bool,
 ) -> list[Node]:
     """Return an operation's nodes: one of a collective, one of each send and receive."""
     members, size = operation.members, len(operation.members)
@@ -143,7 +141,7 @@ def _nodes(
             tags[ends] += 1
         return found
     pattern = _PATTERNS.get(operation.kind.strip("_").removesuffix("_coalesced"))
-    if pattern is None and timed:
+    if pattern is None and operation.took:
         pattern = Pattern.BROADCAST
     if pattern is None:
         raise WorkloadError(f"rank {rank}: {operation.kind} is not simulated")
@@ -151,7 +149,8 @@ def _nodes(
     amount = operation.amount // size if pattern is Pattern.ALL_GATHER else operation.amount
     name = f"{operation.link} {'-'.join(map(str, members))}"
     groups[name] = Group(operation.link, tuple(members), size)
-    return [Node(Kind.COLLECTIVE, (before,), 0, pattern, amount, name, name=operation.kind)]
+    took = sum(operation.took)
+    return [Node(Kind.COLLECTIVE, (before,), took, pattern, amount, name, name=operation.kind)]
 
 
 def median_step(lengths: Mapping[int, int]) -> int:

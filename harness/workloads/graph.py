@@ -57,8 +57,9 @@ class Device:
 class Node(NamedTuple):
     """A node. `needs`: nodes that end before it starts.
 
-    nanoseconds: of compute. amount: bytes of communication. group: name of a collective's group.
-    peer: of a send or receive, how many simulated ranks further it is. tag: pairs them.
+    nanoseconds: of compute, and of a collective that has been recorded. amount: bytes of
+    communication. group: name of a collective's group. peer: of a send or receive, how many
+    simulated ranks further it is. tag: pairs them.
     operations, written: of compute, multiplications with their additions, and bytes of the result.
     """
 

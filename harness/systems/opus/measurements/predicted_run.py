@@ -7,9 +7,8 @@ from collections.abc import Callable, Sequence
 from lightrig.harness.jobs.predicted_steps import (
     Controlled,
     PredictedStep,
-    fitted_lines,
+    matched,
     predicted_step,
-    same_amounts,
     simulated_steps,
 )
 from lightrig.harness.jobs.recorded_steps import RecordedOperation
@@ -22,7 +21,7 @@ from lightrig.harness.workloads.graph import FRONT_END, Kind, Workload, Workload
 from lightrig.harness.workloads.networks import DedicatedLinks
 from lightrig.harness.workloads.simulator import Control, Simulator
 from lightrig.instruments.jobs.traffic.training import Done
-from lightrig.testbeds import format_duration, format_rate
+from lightrig.testbeds import format_duration
 
 _FRONT_END = "front end "
 """How groups of operations begin that no rail carries; behind it are the ranks."""
@@ -33,15 +32,14 @@ def predicted(
     ring: Trained,
     tables: Sequence[PhaseTable],
     mode: Mode,
-    rate: float,
     switching: int | None,
 ) -> PredictedStep | str:
     """Return the predicted mean step on circuits, or why there is none.
 
-    ring: the run on the ring of all ranks. rate: of a link, in bit/s. switching: what a change of
-    circuits takes until links are back, in ns; None where none was timed.
+    ring: the run on the ring of all ranks. switching: what a change of circuits takes until links
+    are back, in ns; None where none was timed.
     """
-    ranks = same_amounts([_operations(job, ring, rank) for rank in range(len(tables))])
+    ranks = matched([_operations(job, ring, rank) for rank in range(len(tables))])
     bounds = [_bounds(of, table) for of, table in zip(ranks, tables, strict=True)]
     count = min(map(len, bounds))
     if count < 2:
@@ -56,14 +54,10 @@ def predicted(
     ]
     controlled = None if still else _controlled(job, mode, switching or 0)
     try:
-        lines = fitted_lines(ranks, rate)
-        steps = simulated_steps(ranks, bounds, job.stage_of, lines, controlled)
+        steps = simulated_steps(ranks, bounds, job.stage_of, controlled)
     except WorkloadError as error:
         return str(error)
-    assumed = [
-        "ranks compute, and data move, as on the ring of all ranks, by links of "
-        f"{format_rate(rate)}"
-    ]
+    assumed = ["ranks compute, and data move, as long as on the ring of all ranks"]
     if not still:
         assumed.append(
             f"each change of circuits takes {format_duration(switching or 0)}, as that to the ring "

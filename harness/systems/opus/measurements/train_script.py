@@ -150,7 +150,7 @@ def _trained(
             for end in nic.ports
         }
         took = running.circuits.took
-        step = predicted(job, ring, tables, request.mode, min(rates.values()), took)
+        step = predicted(job, ring, tables, request.mode, took)
         request.predicted(step)
         if request.max_restarts or faults:
             _check_restartable(request, tables, len(ring.steps[0]))
