@@ -8,7 +8,12 @@ from typing import Protocol
 
 from lightrig.harness.workloads.collectives import Timing
 from lightrig.harness.workloads.graph import Workload
-from lightrig.harness.workloads.networks import DedicatedLinks, SelectedLinks, Switching
+from lightrig.harness.workloads.networks import (
+    DedicatedLinks,
+    PhasedLinks,
+    SelectedLinks,
+    Switching,
+)
 from lightrig.harness.workloads.shared_links import SharedLinks
 from lightrig.harness.workloads.simulator import Simulator, StepTimes
 from lightrig.testbeds import LightrigError, Testbed
@@ -160,11 +165,12 @@ class Rates:
 
 @dataclass(frozen=True, slots=True)
 class Selected:
-    """Links that each rank selects for a kind of communication, all of its rate at a time.
+    """Links that are selected for a kind of communication, all of a rank's rate at a time.
 
-    divided: parts of the rate for kinds that have links of their own, in modes but "selected" and
-    "packet". exchanges: of a mode, the time of an all-to-all of so many over that of an even one
-    through a switch. notes: what else the answer of a mode rests on.
+    Each rank selects by itself ("selected"), or all together ("phases"). divided: parts of the rate
+    for kinds that have links of their own, in modes but these and "packet". exchanges: of a mode,
+    the time of an all-to-all of so many over that of an even one through a switch; "phases" have
+    none. notes: what else the answer of a mode rests on.
     """
 
     rates: Rates
@@ -174,18 +180,20 @@ class Selected:
     notes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def folds(self, mode: str) -> bool:
-        """Ranks select one by one."""
-        return mode != "selected"
+        """Ranks select one by one, or wait for all others."""
+        return not self.changes(mode)
 
     def changes(self, mode: str) -> bool:
         """Whether the switching time matters."""
-        return mode == "selected"
+        return mode in {"selected", "phases"}
 
     def assumptions(self, mode: str) -> tuple[str, ...]:
         """Return how links are used."""
         how = {
             "selected": "a rank's rate out of its server is of one kind of communication at a "
             "time, and each rank selects as it needs; within servers links are always there",
+            "phases": "ranks' rates out of their servers are all of one kind of communication at a "
+            "time, and change together while nothing runs; within servers links are always there",
             "divided": "links are divided among kinds by their traffic, and never change",
             "packet": "packet switches give each kind of link its full rate at once",
         }
@@ -210,6 +218,8 @@ class Selected:
         exchange = self.exchanges.get(mode)
         if mode == "selected":
             network: DedicatedLinks = SelectedLinks(bandwidths, timing, switching, exchange)
+        elif mode == "phases":
+            network = PhasedLinks(bandwidths, timing, switching)
         else:
             if mode != "packet" and self.divided is not None:
                 for kind, part in self.divided(workload).items():

@@ -189,6 +189,90 @@ class SelectedLinks(DedicatedLinks):
         simulator.at(simulator.now + wish.took, over)
 
 
+class PhasedLinks(DedicatedLinks):
+    """A network whose links out of servers are all of one kind at a time, those of all ranks.
+
+    One `LinkSelection` decides for the job, as switches of rails serve all of its ranks: what is
+    wanted by all of its ranks starts in that order, together with others of the same kind, and
+    another kind begins `switching` after nothing runs any more. Links within servers ("tp") are
+    always there.
+    """
+
+    def __init__(
+        self, bandwidths: Mapping[str, float], timing: Timing, switching: Switching
+    ) -> None:
+        super().__init__(bandwidths, timing)
+        self._switching = switching
+        self._phases: LinkSelection | None = None
+        self._wishes: dict[Hashable, Callable[[], None]] = {}
+        self._wanted, self._changed = 0, 0
+
+    def begin_collective(
+        self, simulator: Simulator, group: Group, node: Node, end: Callable[[], None]
+    ) -> None:
+        """Begin in a phase of the group's kind."""
+        begin = super().begin_collective
+        if group.kind == "tp":
+            begin(simulator, group, node, end)
+            return
+        waiting = {group.kind: group.members}
+        self._want(simulator, group.kind, waiting, partial(begin, simulator, group, node), end)
+
+    def begin_message(
+        self, simulator: Simulator, source: int, target: int, amount: int, end: Callable[[], None]
+    ) -> None:
+        """Send in a phase of links between stages."""
+        begin = partial(super().begin_message, simulator, source, target, amount)
+        self._want(simulator, "pp", {"send": [source], "receive": [target]}, begin, end)
+
+    def _want(
+        self,
+        simulator: Simulator,
+        kind: str,
+        waiting: Mapping[str, Sequence[int]],
+        begin: Callable[[Callable[[], None]], None],
+        end: Callable[[], None],
+    ) -> None:
+        number, self._wanted = self._wanted, self._wanted + 1
+        since = simulator.now
+
+        def start() -> None:
+            # What is waited for before a change begins is data of others.
+            if (changed := max(since, self._changed)) < simulator.now:
+                for cause, ranks in waiting.items():
+                    simulator.circuits_came(ranks, cause, changed)
+            begin(partial(self._ended, simulator, number, end))
+
+        self._wishes[number] = start
+        phases = LinkSelection(selected=kind) if self._phases is None else self._phases
+        self._phases = phases.wants(number, kind)
+        self._next(simulator)
+
+    def _next(self, simulator: Simulator) -> None:
+        """Start what is due, or change to the kind that is wanted first."""
+        assert self._phases is not None
+        while self._phases.due == "start":
+            number = self._phases.waiting[0][0]
+            self._phases = self._phases.start()
+            self._wishes.pop(number)()
+        if self._phases.due == "select":
+            self._phases = self._phases.begin()
+            self.changes, self._changed = self.changes + 1, simulator.now
+            took = self._switching if isinstance(self._switching, int) else self._switching()
+            simulator.at(simulator.now + took, partial(self._selected, simulator))
+
+    def _selected(self, simulator: Simulator) -> None:
+        assert self._phases is not None
+        self._phases = self._phases.over()
+        self._next(simulator)
+
+    def _ended(self, simulator: Simulator, number: int, end: Callable[[], None]) -> None:
+        assert self._phases is not None
+        end()
+        self._phases = self._phases.end(number)
+        self._next(simulator)
+
+
 class Circuits(DedicatedLinks):
     """Links that exist while a controller has their circuits made. What needs a line waits for it.
 

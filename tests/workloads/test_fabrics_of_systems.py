@@ -53,10 +53,10 @@ def test_ports_of_railx_are_divided_by_traffic(job):
     assert divided["receive"] - divided["dp"] == pytest.approx(4 * messages, rel=1e-3)
 
 
-@pytest.mark.parametrize("name", ["acos", "railx"])
-def test_selections_that_nothing_hides_add_up(job, name):
+@pytest.mark.parametrize(("name", "mode"), [("acos", "selected"), ("railx", "phases")])
+def test_selections_that_nothing_hides_add_up(job, name, mode):
     """A step that only communicates waits for whole selections, one after another."""
-    mode = ["--mode", "selected"]
+    mode = ["--mode", mode]
     found = document(job, name, *mode, "--switching-time", "0..10s")
     slope = (found["curve"][-1]["step_s"] - found["curve"][-2]["step_s"]) / 9
     assert slope == pytest.approx(round(slope), rel=1e-6)

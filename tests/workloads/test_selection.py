@@ -1,9 +1,9 @@
-"""Links that ranks select by themselves: every order of events, and steps by hand."""
+"""Links that ranks select, by themselves or together: every order of events, and steps by hand."""
 
 from lightrig.harness.systems.acos.planning.selection_control import start_times
 from lightrig.harness.workloads.collectives import Timing
 from lightrig.harness.workloads.graph import Graph, Group, Kind, Node, Pattern, Workload
-from lightrig.harness.workloads.networks import SelectedLinks
+from lightrig.harness.workloads.networks import PhasedLinks, SelectedLinks
 from lightrig.harness.workloads.selection import LinkSelection
 from lightrig.harness.workloads.simulator import Simulator
 
@@ -100,3 +100,31 @@ def test_servers_start_when_the_closed_form_has_it():
     # of them before the other one wants the collective, where the simulator has both want it first.
     assert expected[0][-1] == 300 + 900 + 700 + 400 + 4 * 2000
     assert step.step == expected[0][-1] - 2000
+
+
+def test_a_phase_is_that_of_all_ranks():
+    """Two rings run beside each other until 510 and 910, and then a message and a third ring.
+
+    Rank 0 wants to send from 510 on. Links between stages are there at 910 + 300, so it has sent
+    100 bytes at 1,320; the ring that ranks 1 and 3 want from 910 on waits behind it, for a second
+    change, and takes 200 + 10.
+    """
+    first, second = (
+        Node(Kind.COLLECTIVE, (), 0, Pattern.BROADCAST, size, "ring") for size in (500, 900)
+    )
+    third = Node(Kind.COLLECTIVE, (0,), 0, Pattern.BROADCAST, 200, "third")
+    send, receive = (Node(kind, (0,), amount=100, peer=peer)
+                     for kind, peer in ((Kind.SEND, 2), (Kind.RECEIVE, -2)))  # fmt: skip
+    rings = [{"ring": Group("dp", members, 2)} for members in ((0, 1), (2, 3))]
+    behind = {"third": Group("dp", (1, 3), 2)}
+    workload = Workload(
+        tuple(map(Graph.of, ([first, send], [first, third], [second, receive], [second, third]))),
+        (0, 1, 2, 3),
+        (rings[0], rings[0] | behind, rings[1], rings[1] | behind),
+    )
+    network = PhasedLinks({"dp": 1.0, "pp": 1.0}, Timing(latency=10), 300)
+    step = Simulator(workload, network).run()
+    assert step.ends == [1320, 1320 + 300 + 210, 1320, 1320 + 300 + 210]
+    assert step.changes == 2
+    # Of 800 in which rank 1 waits for its second ring, what ranks send is no wait for circuits.
+    assert step.waits[0]["circuits"] == 300

@@ -9,7 +9,12 @@ from slept_clock import SleptClock
 from lightrig.harness.jobs.bench.collectives import NoCollectivesError
 from lightrig.harness.systems.railx.planning.physical import RailFabric, RailPort, RailxError
 from lightrig.harness.systems.railx.runtime import rails
-from lightrig.harness.systems.railx.runtime.rails import NotDrainedError, NotRestoredError, Rails
+from lightrig.harness.systems.railx.runtime.rails import (
+    NotDrainedError,
+    NotRestoredError,
+    Rails,
+    RailsInUseError,
+)
 from lightrig.instruments.jobs.traffic.mpi import NoMpiError
 from lightrig.testbeds import Link, Port
 
@@ -64,13 +69,24 @@ class Row:
             only_local_namespaces=True, servers=nodes, path="row.yaml", links=lambda _: [a, b]
         )
         self.bench: Any = SimpleNamespace(testbed=testbed, clock=self.clock)
+        self.circuits: dict[str, str] = {"ocs": "none"}
         self.fabric: Any = SimpleNamespace(
-            bench=self.bench, links=lambda _: [a, b],
-            apply=lambda plan: self.order.append(("apply", plan)),
+            bench=self.bench, links=lambda _: [a, b], apply=self._apply,
+            present=lambda name: (self.circuits[name], frozenset()),
         )  # fmt: skip
 
     def open(self) -> Rails:
         return Rails(self.bench, self._lanes, self._ranks, self._routes)
+
+    def _apply(self, plan: Any) -> None:
+        self.order.append(("apply", plan.name))
+        self.circuits.update(plan.circuits)
+
+    def applied(self) -> list[str]:
+        """Return the plans that have been set since the last call."""
+        found = [each[1] for each in self.order if each[0] == "apply"]
+        self.order.clear()
+        return found
 
     def _lanes(self, bench: Any, count: int, settings: Any) -> Any:
         self.order.append(("lanes", count))
@@ -122,14 +138,71 @@ def test_rails_are_drained_before_circuits_move_and_led_after(
     monkeypatch.setattr(rails, "unacknowledged", lambda *_: row.order.append("drained?") or 0)
     row.order.clear()
     row.dark = [{Port("n1", "x0.plus")}, set()]
-    plan: Any = "plan"
-    made.apply(row.fabric, plan)
+    made.apply(row.fabric, phase("rings"))
     ends = ["n0.x0.plus", "n1.x0.minus", "n1.x0.plus", "n2.x0.minus"]
     pairs = [(f"n{a}", f"n{b}") for a in range(3) for b in range(3) if a != b]
     assert row.order == [
-        *["drained?"] * 3, ("apply", "plan"), ("dark", ends), ("dark", ends),
+        *["drained?"] * 3, ("apply", "rings"), ("dark", ends), ("dark", ends),
         ("route", [sorted(pairs)]),
     ]  # fmt: skip
+
+
+def phase(name: str) -> Any:
+    """Return a plan that sets one switch."""
+    return SimpleNamespace(name=name, circuits={"ocs": name})
+
+
+@pytest.fixture
+def undrained(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """What is not acknowledged by each node at each look, the last one for ever."""
+    left = [0]
+    monkeypatch.setattr(
+        rails, "unacknowledged", lambda *_: left.pop(0) if len(left) > 1 else left[0]
+    )
+    return left
+
+
+def test_exchanges_of_a_phase_share_its_circuits(row: Row, undrained: list[int]) -> None:
+    made = row.open()
+    for name in ("rings", "rings", "all-to-all", "rings"):
+        with made.phase(row.fabric, phase(name)):
+            row.order.append("exchange")
+    assert row.applied() == ["rings", "all-to-all", "rings"]
+    with made.phase(row.fabric, phase("rings")), made.phase(row.fabric, phase("rings")):
+        pass
+    assert row.applied() == []
+
+
+def test_no_phase_begins_amid_an_exchange_of_another(row: Row, undrained: list[int]) -> None:
+    made = row.open()
+    with made.phase(row.fabric, phase("rings")):
+        with pytest.raises(RailsInUseError, match="all-to-all: an exchange in another phase"):
+            made.apply(row.fabric, phase("all-to-all"))
+        assert row.circuits == {"ocs": "rings"}
+    made.apply(row.fabric, phase("all-to-all"))
+    assert row.circuits == {"ocs": "all-to-all"}
+
+
+def test_a_phase_that_failed_is_begun_anew(row: Row, undrained: list[int]) -> None:
+    """Once while bytes are under way, which leaves circuits alone; then all is as at first."""
+    made = row.open()
+    made.apply(row.fabric, phase("rings"))
+    undrained[:] = [7]
+    with pytest.raises(NotDrainedError):
+        made.apply(row.fabric, phase("all-to-all"))
+    assert row.applied() == ["rings"]
+    undrained[:] = [0]
+    made.apply(row.fabric, phase("rings"))
+    made.apply(row.fabric, phase("all-to-all"))
+    assert row.applied() == ["rings", "all-to-all"]
+
+
+def test_circuits_that_something_else_has_set_are_set_again(row: Row, undrained: list[int]) -> None:
+    made = row.open()
+    made.apply(row.fabric, phase("rings"))
+    row.circuits["ocs"] = "other"
+    made.apply(row.fabric, phase("rings"))
+    assert row.applied() == ["rings", "rings"]
 
 
 def test_draining_waits_for_acknowledgements_for_ten_seconds(

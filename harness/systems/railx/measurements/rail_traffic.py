@@ -65,12 +65,12 @@ class RailTraffic:
     _record: Callable[[Iterable[Row]], None]
 
     def apply(self, plan: Plan) -> None:
-        """Set `plan`, wait for its carriers and lead packets by rail; see `Rails.apply`."""
+        """Have the rails in the phase of `plan`; see `Rails.apply`."""
         self._links.pause()
         self.rails.apply(self._fabric, plan)
 
     def exchange(self, plan: Plan, pattern: Pattern, size: int, iterations: int) -> RailExchange:
-        """Run `pattern` over `plan`, which is applied first, and record every operation.
+        """Run `pattern` in the phase of `plan`, and record every operation.
 
         size: bytes from each node to each of its peers; in "rings", to each neighbour on each rail.
 
@@ -79,16 +79,17 @@ class RailTraffic:
             CollectiveFailedError: it ended with an error, or did not end.
             WrongRailTrafficError: values came out wrong.
         """
-        self.apply(plan)
         lanes = self.rails.lanes(plan)
         shares = (
             lanes.all_to_all(size)
             if pattern == "all-to-all"
             else lanes.rings(size, plus_only=pattern == "one-way rings")
         )
-        found = self.rails.runner.exchange(
-            Exchange(self.rails.nodes, shares), warm_up=1, iterations=iterations
-        )
+        self._links.pause()
+        with self.rails.phase(self._fabric, plan):
+            found = self.rails.runner.exchange(
+                Exchange(self.rails.nodes, shares), warm_up=1, iterations=iterations
+            )
         if found.wrong:
             raise WrongRailTrafficError(
                 f"{found.wrong} values of {pattern} over {plan.name} came out wrong ({found.tool})"

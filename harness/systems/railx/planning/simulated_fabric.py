@@ -10,8 +10,8 @@ from lightrig.harness.workloads.graph import Workload
 def rails(options: Options) -> Selected:
     """Return the fabric of `railx:ports=8,...`: ports of a rank, of equal parts of its rate.
 
-    They are divided as whole numbers so that the sum of times is least (section 3.3.4), or all are
-    switched from one communication to the next (section 5.2).
+    They are divided as whole numbers so that the sum of times is least (section 3.3.4), or those of
+    all ranks are switched together from one communication to the next (section 5.2).
     """
     ports = int(options.number("ports", 8, 2))
 
@@ -28,6 +28,6 @@ def rails(options: Options) -> Selected:
         parts = split_ports(one, two, ports, "sum")
         return {first: parts[0] / ports, second: parts[1] / ports}
 
-    found = Selected(Rates.of(options), divided, ("divided", "selected", "packet"))
+    found = Selected(Rates.of(options), divided, ("divided", "phases", "packet"))
     options.end()
     return found

@@ -1,6 +1,8 @@
 """The nodes of one row as namespaces, whose packets are led by rail."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 
 from lightrig.harness.bench import Bench, Fabric
@@ -8,6 +10,7 @@ from lightrig.harness.jobs.bench.collectives import NoCollectivesError
 from lightrig.harness.jobs.bench.lanes import Lanes
 from lightrig.harness.measure.links import await_carriers
 from lightrig.harness.systems.railx.planning.rail_lanes import RailLanes
+from lightrig.harness.workloads.selection import LinkSelection
 from lightrig.instruments.jobs.traffic.mpi import MpiRunner, NoMpiError
 from lightrig.instruments.jobs.traffic.server_routes import ServerRoutes
 from lightrig.instruments.jobs.traffic.tcp_queues import unacknowledged
@@ -38,6 +41,10 @@ class NotDrainedError(LightrigError):
     """Bytes of an exchange that has ended are not acknowledged."""
 
 
+class RailsInUseError(LightrigError):
+    """Rails are to change to a phase while an exchange runs in another one."""
+
+
 class Rails:
     """An address for each rail of each node, and ranks that exchange data over all of them.
 
@@ -65,6 +72,7 @@ class Rails:
         self._bench = bench
         self.nodes = tuple(testbed.servers)
         nics = {nic for server in testbed.servers.values() for nic in server.nics}
+        self._phases = LinkSelection()
         self._read_routes = read_routes or routes_of_servers
         self._found = self._read_routes(bench)
         self._lanes = open_lanes(bench, len(nics), _TCP)
@@ -86,17 +94,51 @@ class Rails:
         self._lanes.route(self.lanes(plan).routes())
 
     def apply(self, fabric: Fabric, plan: Plan) -> None:
-        """Drain the rails, set `plan`, wait for its carriers and lead packets over its links.
+        """Have the rails in the phase of `plan`, see `phase`, and leave them in it."""
+        with self.phase(fabric, plan):
+            pass
+
+    @contextmanager
+    def phase(self, fabric: Fabric, plan: Plan) -> Iterator[None]:
+        """Have all rails in the phase of `plan` while what is inside the `with` exchanges data.
+
+        One `LinkSelection` decides for the row, whose switches serve all of its nodes: another
+        phase waits until nothing runs any more. To change it is to drain the rails, set `plan`,
+        wait for its carriers and lead packets over its links.
 
         Raises:
             NotDrainedError: a server waits for acknowledgements.
             LinksDownError: a port gets no carrier.
+            RailsInUseError: what runs inside another phase has not ended.
         """
-        self.drain()
-        fabric.apply(plan)
-        ports = {port for link in fabric.links(plan) for port in (link.a, link.b)}
-        await_carriers(fabric.bench, self._lanes.dark, ports)
-        self.route(plan)
+        if self._phases.selected == plan.name and not _is_set(fabric, plan):
+            # Something else has changed the circuits since.
+            self._phases = replace(self._phases, selected=None)
+        exchange = object()
+        self._phases = self._phases.wants(exchange, plan.name)
+        if self._phases.due == "select":
+            self._change(fabric, plan)
+        if self._phases.due != "start":
+            self._phases = self._phases.refuse()
+            raise RailsInUseError(f"{plan.name}: an exchange in another phase has not ended")
+        self._phases = self._phases.start()
+        try:
+            yield
+        finally:
+            self._phases = self._phases.end(exchange)
+
+    def _change(self, fabric: Fabric, plan: Plan) -> None:
+        self._phases = self._phases.begin()
+        try:
+            self.drain()
+            fabric.apply(plan)
+            ports = {port for link in fabric.links(plan) for port in (link.a, link.b)}
+            await_carriers(fabric.bench, self._lanes.dark, ports)
+            self.route(plan)
+        except BaseException:
+            self._phases = self._phases.over(failed=True).refuse()
+            raise
+        self._phases = self._phases.over()
 
     def drain(self) -> None:
         """Wait until no server has bytes on a rail that are not acknowledged.
@@ -135,6 +177,11 @@ class Rails:
         finally:
             self._lanes.close()
         check_restored(self._found, self._read_routes(self._bench))
+
+
+def _is_set(fabric: Fabric, plan: Plan) -> bool:
+    """Return whether all switches of a plan report its circuits."""
+    return all(fabric.present(name)[0] == found for name, found in plan.circuits.items())
 
 
 def routes_of_servers(bench: Bench) -> dict[str, list[str]]:
