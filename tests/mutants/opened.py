@@ -18,7 +18,8 @@ VARIABLE = "READ_FILES"
 def note(root: str, log: str) -> None:
     """Add the name of each file below `root` that is read to `log`; a folder's ends with "/".
 
-    Not what is read or listed for tracebacks, by coverage.py, or by pytest as it looks for tests.
+    Not what is read or listed for tracebacks, by coverage.py, by pytest as it looks for tests, or for
+    versions of packages.
     """
     seen = set[object]()
 
@@ -45,7 +46,9 @@ def note(root: str, log: str) -> None:
             found = _source(found)
         elif event != "open":
             found += "/"
-            if any("/coverage/" in by for by in callers) or "/_pytest/" in callers[0]:
+            if any("/coverage/" in by or "/importlib/metadata/" in by for by in callers):
+                return
+            if "/_pytest/" in callers[0]:
                 return
         elif callers[0].endswith(("/linecache.py", "/tokenize.py")):
             return
