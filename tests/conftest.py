@@ -10,6 +10,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import worker_exit  # isort: skip - first, see there
 import hypothesis
 import pytest
 from hypothesis import HealthCheck
@@ -146,7 +147,13 @@ def simulated(tmp_path: Path) -> Iterator[Callable[..., Bench]]:
         yield bind_simulated
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
+    # Of all tests: a mark on each would stay in the memory of every worker.
+    if config.option.timeout is None:
+        config.option.timeout = TIMEOUT
+    if hasattr(config, "workerinput"):
+        worker_exit.end_at_once()
     # A shell starts a command in the background with SIGINT ignored, and programs that tests
     # start and interrupt would inherit it.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -183,14 +190,19 @@ def pytest_collection() -> Iterator[None]:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    # Marks are made once, not for each of thirteen thousand tests.
+    warned = pytest.mark.filterwarnings("error", _OF_HYPOTHESIS)
+    long = pytest.mark.timeout(LONG_TIMEOUT)
     for item in items:
-        item.add_marker(pytest.mark.filterwarnings("error", _OF_HYPOTHESIS), append=False)
-        if item.get_closest_marker("timeout") is None:
-            is_long = item.get_closest_marker("long") is not None
-            item.add_marker(pytest.mark.timeout(LONG_TIMEOUT if is_long else TIMEOUT))
+        item.add_marker(warned, append=False)
+        is_long = item.get_closest_marker("long") is not None
+        if is_long and item.get_closest_marker("timeout") is None:
+            item.add_marker(long)
 
 
 @pytest.hookimpl(trylast=True)
-def pytest_sessionfinish() -> None:
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    if hasattr(session.config, "workerinput"):
+        return  # ends at once
     for include_again in _include_again:
         include_again()  # DuckDB reports objects that are not collected
