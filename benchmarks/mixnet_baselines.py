@@ -126,7 +126,7 @@ def main(arguments: Sequence[str] = ()) -> None:
     names = [network.name for network in every]
     if unknown := set(wanted) - set(names):
         sys.exit(f"there is no network {', '.join(sorted(unknown))}, only {', '.join(names)}")
-    kept = _Kept(options)
+    stored = _Stored(options)
     print(
         f"{options.servers} servers of {options.gpus} GPUs, {OPTICAL} NICs on circuits and "
         f"{PACKET} on Ethernet; {options.rate:g} Mbit/s are {options.at:g} Gbit/s"
@@ -137,14 +137,14 @@ def main(arguments: Sequence[str] = ()) -> None:
         flush=True,
     )
     for network in every:
-        if network.name not in kept.runs:
+        if network.name not in stored.runs:
             if wanted and network.name not in wanted:
                 continue
-            if network.name != names[0] and names[0] not in kept.runs:
+            if network.name != names[0] and names[0] not in stored.runs:
                 sys.exit(f"{names[0]} has not run, and all others are compared with it")
-            first = kept.runs.get(names[0])
-            kept.add(network.name, _train(network, options, first))
-        print(_line(network, kept.runs[network.name], kept.runs[names[0]]), flush=True)
+            first = stored.runs.get(names[0])
+            stored.add(network.name, _train(network, options, first))
+        print(_line(network, stored.runs[network.name], stored.runs[names[0]]), flush=True)
 
 
 @dataclass(frozen=True)
@@ -163,7 +163,7 @@ class Run:
     demand: Sequence[Sequence[float]]
 
 
-class _Kept:
+class _Stored:
     """The runs of a file that was made with these options, if there is one, and further ones."""
 
     def __init__(self, options: argparse.Namespace) -> None:

@@ -18,8 +18,8 @@ VARIABLE = "READ_FILES"
 def note(root: str, log: str) -> None:
     """Add the name of each file below `root` that is read to `log`; a folder's ends with "/".
 
-    Not what is read or listed for tracebacks, by coverage.py, by pytest as it looks for tests, or for
-    versions of packages.
+    Not what is read or listed for tracebacks, by coverage.py, by pytest as it looks for tests, or
+    for versions of packages.
     """
     seen = set[object]()
 
