@@ -1,5 +1,7 @@
 """The ports that a change of plan joins to others, and those that it darkens meanwhile."""
 
+from collections.abc import Iterable
+
 from lightrig.harness.bench import Fabric, Transition
 from lightrig.testbeds import Plan, Port, Testbed
 
@@ -15,14 +17,18 @@ def rising_ports(fabric: Fabric, transition: Transition) -> set[Port]:
     return {port for link in new_links for port in (link.a, link.b)}
 
 
-def darkened_ports(fabric: Fabric, transition: Transition) -> set[Port]:
+def darkened_ports(
+    fabric: Fabric, transition: Transition, rising: Iterable[Port] | None = None
+) -> set[Port]:
     """Return the ports of new links that lose their light meanwhile, and with it their carrier.
 
     A port that goes on receiving the same light loses none, whoever receives its own.
+
+    rising: what `rising_ports` returned; by default it is asked.
     """
     return {
         port
-        for port in rising_ports(fabric, transition)
+        for port in (rising_ports(fabric, transition) if rising is None else rising)
         if not _keeps_its_light(fabric.testbed, transition, port)
     }
 

@@ -323,7 +323,7 @@ def reconfigure(
         missing = dark + missing
     slow_ports = [s.port for s in fabric.testbed.working_ports if s.port.owner in observed.slow()]
     unseen += unseen_ports(rising, slow_ports, seen, missing, links.stages)
-    darkened = darkened_ports(fabric, transition)
+    darkened = darkened_ports(fabric, transition, rising)
     unseen += unnoticed_carriers(darkened, seen, [*missing, *unseen])
     before = plan_before(transition)
     tolerances = {name: watch.point_error for name, watch in watches.items()}

@@ -29,7 +29,10 @@ class ClockSlew(NamedTuple):
 
     def moved(self, at: int) -> int:
         """Return by how many ns the clock has been moved at a moment."""
-        return round(min(max(at - self.at, 0), self.lasting) * self.ppm / 1e6)
+        since = at - self.at
+        if since <= 0:
+            return 0
+        return round((since if since < self.lasting else self.lasting) * self.ppm / 1e6)
 
 
 class Discipline:
@@ -58,7 +61,7 @@ class Discipline:
         """Return by how many ns slews have moved the clock until a moment."""
         if not self._slew_ppm:
             return 0
-        number = max(at, 0) // _BETWEEN_SLEWS
+        number = at // _BETWEEN_SLEWS if at > 0 else 0
         while len(self._slews) <= number:
             slew = self._draw(len(self._slews) * _BETWEEN_SLEWS)
             self._slews.append(slew)
@@ -111,7 +114,9 @@ class SimulatedServerClock:
 
     def reads(self, at: int) -> int:
         """Return the server's time at a moment of the world, both in ns."""
-        reading = at + self._offset
+        reading = at + self._offset + self._discipline.moved(at)
+        if self._slews:
+            reading += sum(slew.moved(at) for slew in self._slews)
         if self._rate_ppm:
             reading += round(at * self._rate_ppm / 1e6)
         if self._wander_ppm:
@@ -119,20 +124,15 @@ class SimulatedServerClock:
         for step in self._steps:
             if at >= step.at:
                 reading += step.by
-        return reading + self._moved(at)
+        return reading
 
     def slewed(self, at: int) -> int:
         """Return by how many ns the server's kernel has slewed the clock until a moment.
 
         That is CLOCK_MONOTONIC less CLOCK_MONOTONIC_RAW, the correction of quartz among it.
         """
-        return self._moved(at) + self._discipline.corrected(at)
-
-    def _moved(self, at: int) -> int:
-        moved = self._discipline.moved(at)
-        for slew in self._slews:
-            moved += slew.moved(at)
-        return moved
+        moved = self._discipline.moved(at) + sum(slew.moved(at) for slew in self._slews)
+        return moved + self._discipline.corrected(at)
 
     def _wander(self, at: int) -> float:
         """Return what a random walk of the rate has added until a moment, in ns."""
