@@ -276,7 +276,7 @@ bench: $(READY)
 # Those whose ratios and counts have limits and that need nothing else; fails where one is beyond.
 bench-judged: $(READY)
 	$(BIN)/python -m benchmarks --judge startup collection plans notes port_counters acos \
-	    infinitehbd workloads
+	    infinitehbd workloads baseline
 
 clean:
 	rm -rf $(VENV) $(EXTRAS) $(CLIENTS) $(OBJECT_STORE) .audit build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

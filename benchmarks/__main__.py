@@ -14,6 +14,7 @@ NEEDS = {
     "queries": "pymeasure, qcodes as peers (LIGHTRIG_PEERS: the Python that has them)",
     "journal": "",
     "startup": "",
+    "baseline": "git history; LIGHTRIG_BASELINE (a commit), LIGHTRIG_REPETITIONS (5)",
     "collection": "LIGHTRIG_REPETITIONS (5)",
     "many_instruments": "LIGHTRIG_ROUNDS",
     "plans": "LIGHTRIG_REPETITIONS (3)",
@@ -48,6 +49,7 @@ NEEDS = {
 }
 """Settings from the environment with their defaults, and needs, of each."""
 APART = (
+    "baseline",
     "lab_in_a_box",
     "mixnet_training",
     "acos_actuation",
