@@ -1,7 +1,5 @@
 """Common bases of the models of all files, and their JSON Schema."""
 
-from __future__ import annotations
-
 import re
 from typing import Any, ClassVar, cast
 

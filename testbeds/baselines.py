@@ -3,8 +3,6 @@
 They stand in a file beside the testbed's own, `mine.baselines.yaml` beside `mine.yaml`.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import math
 import re
@@ -122,7 +120,7 @@ class Rule:
         if self.detect is not None and not self.detect > 0:
             raise RuleError(f"found a change of {self.detect:g}, expected one above zero", "detect")
 
-    def in_unit(self, unit: Unit) -> Rule:
+    def in_unit(self, unit: Unit) -> "Rule":
         """Return the rule with its effect settled: a difference in dB, dBm or °C, else a ratio.
 
         The change that must be seen before a night is called unchanged is then by default a factor

@@ -1,7 +1,5 @@
 """Format of an exceptions file: pydantic models, and the JSON Schema for editors."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any
 
 from pydantic import Field
@@ -31,13 +29,13 @@ class ExceptionsDocument(Part):
     """Exceptions of one testbed."""
 
     out: dict[str, EntryPart] = Field(
-        default_factory=dict,
+        {},
         max_length=MOST_ENTRIES,
         description="Out of service, by port of a NIC or switch, label of a fiber, NIC or server",
         examples=[{"server3.nic0.p1": {"because": "LAB-123", "until": "2026-12-12"}}],
     )
     known: dict[str, EntryPart] = Field(
-        default_factory=dict,
+        {},
         max_length=MOST_ENTRIES,
         description="Cards of nights that are known, by the name that is printed on them",
     )

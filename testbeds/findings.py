@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Hashable, Iterable
 
 from lightrig.testbeds.errors import Problem, TestbedError
@@ -65,6 +64,8 @@ class Findings:
 
 def did_you_mean(found: str, known: Iterable[str]) -> str:
     """Return "; did you mean 'x'?" or, without a similar name, the known names."""
+    import difflib  # noqa: PLC0415 - only for an error
+
     names = list(dict.fromkeys(known))
     near = difflib.get_close_matches(found, names, n=1)
     if near:

@@ -3,8 +3,6 @@
 The specs of `model` are these with their names and places, and what was read from templates.
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass, field
 from operator import attrgetter

@@ -12,7 +12,8 @@ from collections.abc import Callable, Mapping
 from decimal import Decimal
 from typing import Annotated, Any, NewType
 
-from pydantic import BeforeValidator, PlainSerializer, WithJsonSchema
+from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
+from pydantic_core import core_schema
 
 from lightrig.testbeds.errors import LightrigError
 
@@ -200,60 +201,82 @@ def _within(
     return read
 
 
-def _from_text(
-    parse: Callable[[str], Any], write: Callable[[Any], str], pattern: str, *examples: str
-) -> tuple[BeforeValidator, PlainSerializer, WithJsonSchema]:
-    schema = {"type": "string", "pattern": f"^{pattern}$", "examples": list(examples)}
-    return BeforeValidator(parse), PlainSerializer(write, when_used="json"), WithJsonSchema(schema)
+class _FromText:
+    """How a file writes a quantity: one annotation for pydantic in place of three, read faster."""
+
+    def __init__(
+        self,
+        parse: Callable[[str], Any],
+        write: Callable[[Any], str],
+        pattern: str,
+        *examples: str,
+    ) -> None:
+        self.parse = parse
+        self.write = write
+        self.schema = {"type": "string", "pattern": f"^{pattern}$", "examples": list(examples)}
+
+    def __get_pydantic_core_schema__(
+        self, source: Any, handler: GetCoreSchemaHandler
+    ) -> core_schema.CoreSchema:
+        return core_schema.no_info_before_validator_function(
+            self.parse,
+            handler(source),
+            serialization=core_schema.plain_serializer_function_ser_schema(
+                self.write, when_used="json"
+            ),
+        )
+
+    def __get_pydantic_json_schema__(
+        self, schema: core_schema.CoreSchema, handler: GetJsonSchemaHandler
+    ) -> dict[str, Any]:
+        return self.schema.copy()
 
 
 _PLAIN = r"[+-]?\d+(\.\d+)?([eE][+-]?\d+)?\s*"
 _TIME_PATTERN = rf"{_PLAIN}({'|'.join(_TIME)})"
 
-_duration = _from_text(_unsigned, format_duration, _TIME_PATTERN, "70 ms", "75 us", "3 s")
-_limit = _from_text(
+_duration = _FromText(_unsigned, format_duration, _TIME_PATTERN, "70 ms", "75 us", "3 s")
+_limit = _FromText(
     _within(parse_duration, format_duration, 10**6, 3600 * 10**9),
     format_duration,
     _TIME_PATTERN,
     "500 ms",
     "30 s",
 )
-_offset = _from_text(parse_duration, format_duration, _TIME_PATTERN, "-2 ms", "0 s")
-_decibels = _from_text(_within(parse_db, format_db, 0, 200), format_db, _PLAIN + "dB", "3 dB")
-_power = _from_text(
-    _within(parse_dbm, format_dbm, -100, 40), format_dbm, _PLAIN + "dBm", "-4.3 dBm"
-)
-_rate = _from_text(
+_offset = _FromText(parse_duration, format_duration, _TIME_PATTERN, "-2 ms", "0 s")
+_decibels = _FromText(_within(parse_db, format_db, 0, 200), format_db, _PLAIN + "dB", "3 dB")
+_power = _FromText(_within(parse_dbm, format_dbm, -100, 40), format_dbm, _PLAIN + "dBm", "-4.3 dBm")
+_rate = _FromText(
     _within(parse_rate, format_rate, 10**6, 10**14),
     format_rate,
     _PLAIN + r"([kMGT]|[kMGT]?(bit/s|b/s|bps))",
     "100G",
     "200 Mbit/s",
 )
-_share = _from_text(parse_share, format_share, _PLAIN + "%", "95 %")
-_celsius = _from_text(parse_celsius, format_celsius, _PLAIN + "°?C", "45 °C")
-_length = _from_text(
+_share = _FromText(parse_share, format_share, _PLAIN + "%", "95 %")
+_celsius = _FromText(parse_celsius, format_celsius, _PLAIN + "°?C", "45 °C")
+_length = _FromText(
     _within(parse_wavelength, format_wavelength, 400, 2500),
     format_wavelength,
     rf"{_PLAIN}({'|'.join(_LENGTH)})",
     "1310 nm",
 )
 
-Duration = Annotated[int, _duration[0], _duration[1], _duration[2]]
+Duration = Annotated[int, _duration]
 """A duration of zero or more, in ns."""
-TimeLimit = Annotated[int, _limit[0], _limit[1], _limit[2]]
+TimeLimit = Annotated[int, _limit]
 """A time limit of 1 ms to 1 h, in ns."""
-Offset = Annotated[int, _offset[0], _offset[1], _offset[2]]
+Offset = Annotated[int, _offset]
 """A duration with a sign, in ns."""
-Decibels = Annotated[float, _decibels[0], _decibels[1], _decibels[2]]
+Decibels = Annotated[float, _decibels]
 """A loss of zero or more, in dB."""
-PowerLevel = Annotated[Dbm, _power[0], _power[1], _power[2]]
+PowerLevel = Annotated[Dbm, _power]
 """A power, in dBm."""
-Celsius = Annotated[float, _celsius[0], _celsius[1], _celsius[2]]
+Celsius = Annotated[float, _celsius]
 """A temperature, in °C."""
-Rate = Annotated[int, _rate[0], _rate[1], _rate[2]]
+Rate = Annotated[int, _rate]
 """A rate, in bit/s."""
-Share = Annotated[float, _share[0], _share[1], _share[2]]
+Share = Annotated[float, _share]
 """A part of one."""
-Wavelength = Annotated[float, _length[0], _length[1], _length[2]]
+Wavelength = Annotated[float, _length]
 """A wavelength, in nm."""

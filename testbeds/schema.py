@@ -1,7 +1,5 @@
 """Format of a testbed file: pydantic models, and the JSON Schema for editors."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any
 
 from pydantic import (
@@ -60,7 +58,7 @@ class FiberPart(Part):
         examples=["F-[0117-0120]"],
     )
     via: list[str] = Field(
-        default_factory=list,
+        [],
         description="Ports of patch panels on the way, from left to right; ranges as for labels",
         examples=[["panel A3 port [12-15]"]],
     )
@@ -195,27 +193,25 @@ class Document(Part):
         examples=[{"columns": 64, "rows": 64, "mesh": 7, "ports": 9}],
     )
     switches: dict[str, SwitchPart]
-    servers: dict[str, ServerPart] = Field(
-        default_factory=dict, description="By name or range, e.g. server[0-3]"
-    )
-    instruments: dict[str, InstrumentPart] = Field(default_factory=dict)
-    transceivers: dict[str, TransceiverPart] = Field(default_factory=dict)
+    servers: dict[str, ServerPart] = Field({}, description="By name or range, e.g. server[0-3]")
+    instruments: dict[str, InstrumentPart] = Field({})
+    transceivers: dict[str, TransceiverPart] = Field({})
     fibers: list[FiberLine] = Field(
-        default_factory=list,
+        [],
         description="'A -> B' is one direction of light; 'A <-> ocs' takes the next free ports",
     )
     plans: dict[str, PlanPart] = Field(
-        default_factory=dict,
+        {},
         description="Lists of links 'A <-> B', which are both directions; or circuits by switch; "
         "or a map of a file",
     )
     soak: list[SoakTurn] = Field(
-        default_factory=list,
+        [],
         description="Plans that `pytest suites/test_soak.py --soak TIME` holds in turn; left out: "
         "the first plan, held throughout",
         examples=[[{"plan": "ring", "hold": "12 h"}, {"plan": "mesh", "hold": "30 min"}]],
     )
-    limits: dict[str, LimitPart] = Field(default_factory=dict)
+    limits: dict[str, LimitPart] = Field({})
     overrides: OverridesPart | None = None
     simulation: Simulation | None = None
 

@@ -3,8 +3,6 @@
 What a file leaves out has the default that its field states here.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
@@ -40,7 +38,7 @@ class Delay(Stated):
     per_pair: Duration = 0
     slow: Annotated[Slow | None, Field(description="What it is instead, now and then")] = None
 
-    def times(self, factor: float) -> Delay:
+    def times(self, factor: float) -> "Delay":
         """Return the delay with its mean and all that is added to it `factor` times as long."""
         mean, sd, per_pair = (round(factor * one) for one in (self.mean, self.sd, self.per_pair))
         return Delay(mean, sd, per_pair, self.slow)
