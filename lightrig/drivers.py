@@ -22,7 +22,6 @@ from lightrig.instruments.core.errors import (
 from lightrig.instruments.core.instrument import (
     Instrument,
     Option,
-    QueryInstrument,
     from_milliseconds,
     from_seconds,
     line_speed,
@@ -33,6 +32,7 @@ from lightrig.instruments.core.position_switch import (
     PositionSwitch,
     TextPositionSwitch,
 )
+from lightrig.instruments.core.query_instrument import QueryInstrument
 from lightrig.instruments.core.scpi_instrument import (
     ErrorMeanings,
     RestorableScpiInstrument,

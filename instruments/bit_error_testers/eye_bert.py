@@ -9,7 +9,8 @@ from lightrig.instruments.clock import Clock, Span
 from lightrig.instruments.core.capabilities import ErrorCount, Identity, PowerReading
 from lightrig.instruments.core.error_gate import SIGNAL_OPTIONS, prbs
 from lightrig.instruments.core.errors import NotDoneError
-from lightrig.instruments.core.instrument import QueryInstrument, line_speed
+from lightrig.instruments.core.instrument import line_speed
+from lightrig.instruments.core.query_instrument import QueryInstrument
 from lightrig.instruments.core.wire_facts import WireFact
 from lightrig.instruments.wire.session import Resync
 

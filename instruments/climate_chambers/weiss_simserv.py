@@ -6,7 +6,8 @@ from functools import partial
 
 from lightrig.instruments.core.capabilities import Identity
 from lightrig.instruments.core.errors import InstrumentError, NotDoneError
-from lightrig.instruments.core.instrument import Option, QueryInstrument
+from lightrig.instruments.core.instrument import Option
+from lightrig.instruments.core.query_instrument import QueryInstrument
 from lightrig.instruments.core.wire_facts import WireFact
 from lightrig.instruments.wire.framing import Lines
 

@@ -10,8 +10,9 @@ declare theirs as entry points (docs/drivers.md). No driver is imported before i
 import functools
 import importlib.resources
 import pkgutil
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from importlib.metadata import EntryPoint
+from types import MappingProxyType
 
 from lightrig.instruments.core.entry_points import entries
 
@@ -61,15 +62,16 @@ def modules(package: str) -> list[str]:
     return [module.name for module in pkgutil.iter_modules([str(folder)])]
 
 
-def shipped_drivers() -> dict[str, EntryPoint]:
+@functools.cache
+def shipped_drivers() -> Mapping[str, EntryPoint]:
     """Return the drivers that are part of Lightrig, by model."""
-    found = {}
+    found: dict[str, EntryPoint] = {}
     for kind in KINDS:
         for module in modules(kind):
             model = module.replace("_", "-")
             value = f"{_INSTRUMENTS}.{kind}.{module}:{class_name(model)}"
             found[model] = EntryPoint(model, value, DRIVERS)
-    return found
+    return MappingProxyType(found)
 
 
 def kind_of(model: str) -> str:
@@ -82,7 +84,7 @@ def models() -> dict[str, EntryPoint]:
 
     The driver of an installed package replaces Lightrig's for the same model.
     """
-    return dict(sorted((shipped_drivers() | installed(DRIVERS)).items()))
+    return dict(sorted({**shipped_drivers(), **installed(DRIVERS)}.items()))
 
 
 def simulated_models() -> dict[str, EntryPoint]:

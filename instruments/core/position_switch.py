@@ -9,7 +9,8 @@ from lightrig.instruments.clock import Clock, Span
 from lightrig.instruments.core.capabilities import Identity, Operation
 from lightrig.instruments.core.endpoint import Endpoint
 from lightrig.instruments.core.errors import GarbledError
-from lightrig.instruments.core.instrument import Option, QueryInstrument, from_milliseconds
+from lightrig.instruments.core.instrument import Option, from_milliseconds
+from lightrig.instruments.core.query_instrument import QueryInstrument
 from lightrig.testbeds import Circuit
 
 SIZE_ADVICE = "does `size:` in the testbed file say what it is?"

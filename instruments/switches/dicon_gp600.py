@@ -7,8 +7,8 @@ from typing import Any
 from lightrig.instruments.clock import Clock, Span
 from lightrig.instruments.core.capabilities import Identity, Operation
 from lightrig.instruments.core.endpoint import Endpoint
-from lightrig.instruments.core.instrument import QueryInstrument
 from lightrig.instruments.core.position_switch import SIZE_ADVICE, PendingMove
+from lightrig.instruments.core.query_instrument import QueryInstrument
 from lightrig.instruments.core.wire_facts import WireFact
 from lightrig.testbeds import Circuit
 

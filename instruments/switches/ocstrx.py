@@ -9,8 +9,9 @@ from typing import Any
 from lightrig.instruments.clock import Clock, Span
 from lightrig.instruments.core.capabilities import Identity, Operation, Telemetry
 from lightrig.instruments.core.endpoint import Endpoint
-from lightrig.instruments.core.instrument import Option, QueryInstrument, line_speed
+from lightrig.instruments.core.instrument import Option, line_speed
 from lightrig.instruments.core.position_switch import PendingMove
+from lightrig.instruments.core.query_instrument import QueryInstrument
 from lightrig.instruments.core.wire_facts import WireFact
 from lightrig.instruments.wire.framing import FramingError
 from lightrig.instruments.wire.session import Answer, Resync

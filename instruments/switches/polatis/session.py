@@ -3,13 +3,15 @@
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import ClassVar, NamedTuple, Protocol
+from typing import TYPE_CHECKING, ClassVar, NamedTuple, Protocol
 
 from lightrig.instruments.clock import Clock, Span
 from lightrig.instruments.core.capabilities import Identity, Operation
 from lightrig.instruments.core.errors import DeniedError, GarbledError
-from lightrig.instruments.wire.trace import Trace
 from lightrig.testbeds import Circuit
+
+if TYPE_CHECKING:  # `lightrig check` imports drivers, and needs none of their wires
+    from lightrig.instruments.wire.trace import Trace
 
 NAMESPACE = "http://www.polatis.com/yang/optical-switch"
 MODULE = "optical-switch"
@@ -195,7 +197,7 @@ class PolatisSession(Protocol):
     issue 3449)."""
 
     @property
-    def trace(self) -> Trace:
+    def trace(self) -> "Trace":
         """Trace of what went over the wire."""
 
     def identity(self) -> Identity:
@@ -249,7 +251,7 @@ UNSUPPORTED, of a port without a shutter, is not one of them.
 
 
 def garbled(
-    name: str, trace: Trace, answered: object, what: str, *details: tuple[str, str]
+    name: str, trace: "Trace", answered: object, what: str, *details: tuple[str, str]
 ) -> GarbledError:
     """Return the error of a reply that is no `what`."""
     return GarbledError(
