@@ -5,7 +5,7 @@ As with drivers, a new folder in a checkout is found without declaring it or ins
 
 import pkgutil
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib import import_module
 from importlib.metadata import EntryPoint
@@ -14,7 +14,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from lightrig.instruments.core.entry_points import entries
 from lightrig.packs import load_all, packs
-from lightrig.testbeds import LightrigError
+from lightrig.testbeds import LightrigError, SizesOnlyError, TestbedError, Vocabulary
 
 GROUP = "lightrig.systems"
 """Entry points of other packages in this group name a `System` each."""
@@ -152,6 +152,20 @@ def installed_systems() -> Mapping[str, System]:
     installed = [entry for entry in entries(GROUP).values() if not entry.value.startswith(_PACKAGE)]
     found = {entry.name: _load(entry) for entry in (*shipped, *installed)}
     return dict(sorted(found.items()))
+
+
+def structure_of(file: Path, found: SizesOnlyError, vocabulary: Vocabulary) -> SizedFabric:
+    """Read a file of which `load` raised `found`: the sizes of a fabric that a system builds.
+
+    Raises `TestbedError`.
+    """
+    system = installed_systems().get(found.system or "")
+    if system is None or system.structure is None:
+        (place,) = found.problems
+        problem = f"has the sizes of a fabric, which the system {found.system!r} does not build"
+        raise TestbedError([replace(place, message=problem)])
+    structure: SizedFabric = system.load("structure")(file, vocabulary)
+    return structure
 
 
 def installed_parts(part: str) -> Iterator[tuple[str, Any]]:

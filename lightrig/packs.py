@@ -157,11 +157,8 @@ def load_all(part: str) -> Iterator[tuple[Pack, "Any"]]:
 
 
 def _installed() -> Iterator[tuple[str, str, str]]:
-    """Yield name, package and folder of each pack of another distribution.
-
-    The texts of all entry points are searched first: parsing them takes as long as Python's start.
-    """
-    if not any(map(_names_packs, sys.path)):
+    """Yield name, package and folder of each pack of another distribution."""
+    if not declared(GROUP):
         return
     from importlib.metadata import entry_points  # noqa: PLC0415 - only where there is one
     from importlib.util import find_spec  # noqa: PLC0415 - as above
@@ -175,21 +172,34 @@ def _installed() -> Iterator[tuple[str, str, str]]:
         yield entry.name, entry.value, next(iter(spec.submodule_search_locations))
 
 
-def _names_packs(folder: str) -> bool:
-    """Whether a distribution that is installed in a folder names a pack."""
+_texts: dict[str, bytes] = {}
+
+
+def declared(group: str) -> bool:
+    """Whether a distribution on the search path declares entry points of a group.
+
+    The texts of all entry points are searched: parsing them takes as long as Python's start.
+    """
+    for folder in sys.path:
+        if folder not in _texts:
+            _texts[folder] = b"\n".join(_entry_points(folder))
+    heading = f"[{group}]".encode()
+    return any(heading in _texts[folder] for folder in sys.path)
+
+
+def _entry_points(folder: str) -> Iterator[bytes]:
+    """Yield the text of the entry points of each distribution that is installed in a folder."""
     try:
         entries = list(os.scandir(folder or "."))
     except OSError:  # a folder of the search path need not exist
-        return False
+        return
     for each in entries:
         if each.name.endswith((".dist-info", ".egg-info")):
             try:
                 with open(os.path.join(each.path, "entry_points.txt"), "rb") as file:
-                    if b"[lightrig.packs]" in file.read():
-                        return True
+                    yield file.read()
             except OSError:  # most distributions have none
                 continue
-    return False
 
 
 def _read(name: str, package: str, folder: str) -> Pack:

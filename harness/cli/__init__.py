@@ -3,12 +3,13 @@
 Exit status: 0 yes, 1 no, 2 bad use or input, 3 lab trouble.
 """
 
+import contextlib
 import gc
 import io
 import os
 import sys
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from lightrig.harness.garbage import paused
 from lightrig.harness.machine_folder import VARIABLE, stated_folder
@@ -23,6 +24,9 @@ _AFTER_RUNS = ("restore", "report", "results")
 SUITES = "pytest --pyargs lightrig.suites --testbed"
 """The command that runs the suites, in a checkout and without one; the testbed's file follows."""
 SUITES_RUN = f"Suites run with pytest:\n  {SUITES} FILE --instruments simulated"
+
+_READERS = ("check", "schema")
+"""Commands that only read, and end before garbage would matter."""
 
 _MEASURES = ("run", "measure", "test", "pytest", "suite", "suites")
 """What a user types first to measure, which is no command."""
@@ -137,7 +141,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     elif name in ("--install-completion", "--show-completion"):
         _completion(name, arguments_given[1:])
     elif name in known:
-        _run(name, arguments_given)
+        with paused() if name in _READERS else contextlib.nullcontext():
+            _run(name, arguments_given)
     elif not arguments_given:
         sys.stderr.write(help_text())
         raise SystemExit(BAD_USE)
@@ -169,13 +174,15 @@ def _run(name: str, arguments_given: list[str]) -> None:
             f"lightrig {name}: {VARIABLE} names {folder}, which is no folder; runs make it\n"
         )
         raise SystemExit(BAD_USE)
+    if name in _READERS:
+        # Pydantic would read the metadata of all installed packages for plugins of itself.
+        os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     with paused():
-        from lightrig.harness.cli.app import application  # noqa: PLC0415 - loads its libraries
-        from lightrig.testbeds.errors import LightrigError, PackError  # noqa: PLC0415 - as above
+        from lightrig.testbeds.errors import LightrigError, PackError  # noqa: PLC0415 - loads much
 
         _refuse_missing(name)
         try:
-            app = application(name)
+            command = _loaded(name, arguments_given)
         except LightrigError as error:  # such as an installed system that cannot be loaded
             sys.stderr.write(f"lightrig {name}: {error}\n")
             raise SystemExit(BAD_USE) from error
@@ -184,7 +191,7 @@ def _run(name: str, arguments_given: list[str]) -> None:
         # What a terminal of another encoding cannot show is escaped, as on standard error.
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
-        app(args=arguments_given, prog_name="lightrig")
+        command()
     except PackError as error:
         sys.stderr.write(f"lightrig {name}: {error}\n")
         raise SystemExit(BAD_USE) from error
@@ -203,10 +210,25 @@ def _run(name: str, arguments_given: list[str]) -> None:
         raise SystemExit(LAB_ERROR) from error
     finally:
         warnings.formatwarning = shown_before
-        if name in ("check", "schema"):
+        if name in _READERS:
             # Spare the collection at the interpreter's end, a sixth of these commands' time.
             # Others may have loaded DuckDB, which reports objects that are not collected.
             gc.freeze()
+
+
+def _loaded(name: str, arguments_given: list[str]) -> Callable[[], object]:
+    """Load a command; returns what runs it."""
+    if name == "check" and len(arguments_given) == 2:
+        file = arguments_given[1]
+        if file == "-" or not file.startswith("-"):
+            # No option is there to be read by Typer, whose import is a tenth of this command.
+            from lightrig.harness.cli.checked_file import check_only  # noqa: PLC0415 - as above
+
+            return lambda: check_only(file)
+    from lightrig.harness.cli.app import application  # noqa: PLC0415 - loads its libraries
+
+    app = application(name)
+    return lambda: app(args=arguments_given, prog_name="lightrig")
 
 
 def _flush(name: str, more: bytes = b"") -> None:

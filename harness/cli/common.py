@@ -1,14 +1,10 @@
 """Arguments, output and exit statuses that all commands share.
 
-Only light imports: `lightrig check` reads a file and prints a few lines, and each library
-that it does not need would double its time. Tables and colours: `harness.cli.terminal`.
+What needs no Typer is in `harness.cli.output`; tables and colours: `harness.cli.terminal`.
 """
 
-import json
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
@@ -16,16 +12,34 @@ import typer
 from typer.core import TyperGroup
 
 from lightrig.harness.cli import completion
+from lightrig.harness.cli.output import BAD_INPUT, LAB_ERROR, NO, echo, print_json
 from lightrig.harness.quantities.registry import names_in_files
-from lightrig.harness.system_registry import SizedFabric, installed_systems
-from lightrig.testbeds import Plan, SizesOnlyError, Testbed, TestbedError, Vocabulary, load
-from lightrig.testbeds.escaping import escape_control
+from lightrig.harness.system_registry import structure_of
+from lightrig.testbeds import Plan, Testbed, TestbedError, load
 from lightrig.testbeds.exceptions import ExceptionsError
 from lightrig.testbeds.out_of_service import with_exceptions
 
-NO = 1
-BAD_INPUT = 2
-LAB_ERROR = 3
+__all__ = [
+    "BAD_INPUT",
+    "LAB_ERROR",
+    "NO",
+    "RESULTS",
+    "AsJson",
+    "CommandGroup",
+    "File",
+    "echo",
+    "give_up",
+    "load_stated",
+    "load_testbed",
+    "load_whole_testbed",
+    "named_plan",
+    "print_json",
+    "readable",
+    "refuse_missing_results",
+    "structure_of",
+    "warn_renamed",
+]
+
 RESULTS = "results"
 """The folder of results where none is named."""
 
@@ -82,20 +96,6 @@ def readable(file: Path) -> Iterator[None]:
         give_up(f"{file}: {error.strerror}", BAD_INPUT)
 
 
-def structure_of(file: Path, found: SizesOnlyError, vocabulary: Vocabulary) -> SizedFabric:
-    """Read a file of which `load` raised `found`: the sizes of a fabric that a system builds.
-
-    Raises `TestbedError`.
-    """
-    system = installed_systems().get(found.system or "")
-    if system is None or system.structure is None:
-        (place,) = found.problems
-        problem = f"has the sizes of a fabric, which the system {found.system!r} does not build"
-        raise TestbedError([replace(place, message=problem)])
-    structure: SizedFabric = system.load("structure")(file, vocabulary)
-    return structure
-
-
 def refuse_missing_results(place: str) -> None:
     """End the command where a folder of results is named that is not there.
 
@@ -113,20 +113,9 @@ def named_plan(testbed: Testbed, name: str) -> Plan:
     return testbed.plans[name]
 
 
-def echo(text: str, *, nl: bool = True, err: bool = False) -> None:
-    """Print text with its control characters escaped, and a line feed."""
-    typer.echo(escape_control(text), nl=nl, err=err)
-
-
 def warn_renamed(old: str, new: str) -> None:
     """Warn on stderr that option `old` is deprecated in favour of `new`."""
     echo(f"{old} is deprecated; use {new}", err=True)
-
-
-def print_json(document: Any) -> None:
-    """Print one JSON document."""
-    json.dump(document, sys.stdout, indent=2)
-    sys.stdout.write("\n")
 
 
 def give_up(message: str, status: int) -> NoReturn:

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
+from lightrig.packs import declared
+
 
 def entries(group: str) -> Mapping[str, EntryPoint]:
     """Return the entry points of `group` by name, in alphabetic order."""
@@ -14,6 +16,8 @@ def entries(group: str) -> Mapping[str, EntryPoint]:
 
 @functools.cache
 def _of_group(group: str, path: tuple[str, ...]) -> Mapping[str, EntryPoint]:
+    if not declared(group):
+        return {}
     return {entry.name: entry for entry in sorted(_installed(path).select(group=group))}
 
 

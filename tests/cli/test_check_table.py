@@ -2,7 +2,7 @@
 
 import pytest
 
-from lightrig.harness.cli.check import parts_table
+from lightrig.harness.cli.checked_file import parts_table
 
 PARTS = [
     ("servers", 2, ["server0", "server1"]),
