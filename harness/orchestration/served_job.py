@@ -14,16 +14,16 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeVar
-
-import httpx
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from lightrig.harness.bench import bind_only
 from lightrig.harness.bench.bench import Bench
-from lightrig.harness.orchestration.listener_account import AccountTransport
 from lightrig.harness.signals import uninterrupted
 from lightrig.instruments.clock import boot_time
 from lightrig.testbeds import LightrigError, Testbed
+
+if TYPE_CHECKING:  # suites are collected without a client of HTTP
+    import httpx
 
 KEEP_ALIVE_S = 10.0
 """Time after which the service gives the servers of a killed process to others."""
@@ -64,7 +64,14 @@ class ServedJob:
         keep_alive_s: float = KEEP_ALIVE_S,
         away_s: float = AWAY_S,
     ) -> None:
+        import httpx  # noqa: PLC0415 - as above
+
+        from lightrig.harness.orchestration.listener_account import (  # noqa: PLC0415 - as above
+            AccountTransport,
+        )
+
         self.name, self._path, self._away_s = name, path, away_s
+        self._lost = httpx.TransportError, OSError
         self._shape, self._keep_alive_s = dict(shape), keep_alive_s
         self._client = httpx.Client(
             base_url="http://lightrig",
@@ -114,6 +121,8 @@ class ServedJob:
 
     def withdraw(self) -> None:
         """End the job, whose servers others may have then; a lost service ends it by itself."""
+        import httpx  # noqa: PLC0415 - as above
+
         self._over.set()
         with self._turn, closing(self._client), suppress(httpx.HTTPError, OSError):
             self._reach()
@@ -143,7 +152,7 @@ class ServedJob:
             try:
                 self._reach()
                 answered = self._client.post(path, json=content)
-            except (httpx.TransportError, OSError) as error:
+            except self._lost as error:
                 if boot_time() >= ends or self._over.is_set():
                     raise ServiceError(
                         f"no service at {self._path} ({error}): does `lightrig orchestrate` run "

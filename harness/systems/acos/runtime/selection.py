@@ -13,8 +13,6 @@ from dataclasses import dataclass
 from threading import Lock
 from typing import Protocol
 
-import networkx as nx
-
 from lightrig.harness.bench import Fabric
 from lightrig.harness.workloads.selection import LinkSelection
 from lightrig.instruments.clock import Clock, Event, Span
@@ -338,6 +336,8 @@ def central_part(testbed: Testbed, plan: Plan) -> Plan:
 
 def groups(testbed: Testbed, topologies: Collection[str]) -> dict[str, list[frozenset[str]]]:
     """Return the groups of servers that the links of each plan join, in the file's order."""
+    import networkx as nx  # noqa: PLC0415 - suites are collected without it
+
     found = {}
     for topology in topologies:
         graph = nx.Graph((link.a.owner, link.b.owner) for link in testbed.links(topology))

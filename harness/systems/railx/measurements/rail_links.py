@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-
-import networkx as nx
+from typing import TYPE_CHECKING
 
 from lightrig.harness.bench import Fabric
 from lightrig.harness.measure.stages import Reconfiguration
 from lightrig.harness.record import Row, Scalar
 from lightrig.testbeds import Plan
+
+if TYPE_CHECKING:
+    import networkx as nx
 
 
 def reported_plan(fabric: Fabric) -> Plan:
@@ -21,6 +23,8 @@ def reported_plan(fabric: Fabric) -> Plan:
 
 def reported_graph(fabric: Fabric) -> nx.MultiGraph:
     """Return the servers, and an edge for each link that the reported circuits close."""
+    import networkx as nx  # noqa: PLC0415 - suites are collected without it
+
     graph = nx.MultiGraph()
     graph.add_nodes_from(fabric.testbed.servers)
     graph.add_edges_from(
