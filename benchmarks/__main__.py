@@ -17,7 +17,7 @@ NEEDS = {
     "baseline": "git history; LIGHTRIG_BASELINE (a commit), LIGHTRIG_REPETITIONS (5)",
     "collection": "LIGHTRIG_REPETITIONS (5)",
     "many_instruments": "LIGHTRIG_ROUNDS",
-    "plans": "LIGHTRIG_REPETITIONS (3)",
+    "plans": "LIGHTRIG_REPETITIONS (5)",
     "report": "pytest-html",
     "nights": "",
     "first_mornings": "",

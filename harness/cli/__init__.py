@@ -25,7 +25,7 @@ SUITES = "pytest --pyargs lightrig.suites --testbed"
 """The command that runs the suites, in a checkout and without one; the testbed's file follows."""
 SUITES_RUN = f"Suites run with pytest:\n  {SUITES} FILE --instruments simulated"
 
-_READERS = ("check", "schema")
+_READERS = ("check", "plan", "schema")
 """Commands that only read, and end before garbage would matter."""
 
 _MEASURES = ("run", "measure", "test", "pytest", "suite", "suites")
