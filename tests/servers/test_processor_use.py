@@ -2,6 +2,7 @@
 
 import json
 import os
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -93,6 +94,34 @@ def test_two_ranks_on_one_processor_wait_for_each_other(programs: list[Program])
         pytest.skip("the kernel does not count how long threads wait")
     assert waited > 200 * MS
     assert found["waited"] == pytest.approx(waited, rel=0.1, abs=20 * MS)
+
+
+def counted(*names: str) -> int:
+    """Return the time that all processors spent so, in ns, by proc_stat(5)."""
+    columns = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal")
+    with open("/proc/stat", encoding="utf-8") as file:
+        ticks = dict(zip(columns, map(int, file.readline().split()[1:]), strict=False))
+    return sum(ticks[name] for name in names) * 1_000_000_000 // os.sysconf("SC_CLK_TCK")
+
+
+def test_interrupts_of_packets_are_no_program() -> None:
+    """Datagrams over the loopback are received in interrupts of those who send them."""
+    programs, use = ("user", "nice", "system", "steal"), ProcessorUse()
+    with (
+        socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sink,
+        socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as source,
+    ):
+        sink.bind(("127.0.0.1", 0))
+        source.connect(sink.getsockname())
+        before = counted(*programs)
+        use.look([], [])
+        interrupts = counted("softirq")
+        while counted("softirq") < interrupts + 100 * MS:
+            for _ in range(1000):
+                source.send(bytes(1000))
+        found = use.look([], [])
+    assert found is not None
+    assert found["busy"] <= counted(*programs) - before
 
 
 WAKES = """

@@ -18,11 +18,14 @@ __all__ = ["ProcessorUse"]
 
 _TICK_NS = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
 
+_SLEPT = "voluntary_ctxt_switches:"
+"""Begin of the line in proc_pid_status(5) of how often a thread left its processor by itself."""
+
 _WAKING_NS = 100_000
-"""Time, in ns, that a thread may take to begin where a processor is free, which may sleep as well.
+"""Time, in ns, that a thread may take to wake where a processor is free, which may sleep as well.
 
 Threads of Gloo wake for each packet and run for some 10 us; in a virtual machine that does nothing
-else they took 30 to 40 us to begin, so that three quarters of their time would count as waited.
+else they took 30 to 40 us to wake, so that three quarters of their time would count as waited.
 """
 
 
@@ -40,9 +43,10 @@ class ProcessorUse:
             groups: process groups of its ranks.
 
         Returns:
-            `elapsed` time; `busy` time of all processors, with what a hypervisor took; time that
+            `elapsed` time; `busy` time of all processors with programs, and what a hypervisor took:
+            interrupts are none of a program's, such as those of the job's packets; time that
             processes of the `job` ran; and of its ranks' threads that live the time that they
-            `ran`, and `waited` for a processor beyond `_WAKING_NS` each time that they began,
+            `ran`, and `waited` for a processor beyond `_WAKING_NS` each time that they woke,
             None where the kernel does not count it.
         """
         parents, members, ran = {}, set(), {}
@@ -77,11 +81,11 @@ class ProcessorUse:
 
 
 def _busy() -> int:
-    """Return the time that all processors were busy since the start, in ns."""
+    """Return the time that all processors ran programs since the start, in ns."""
     with open("/proc/stat", encoding="utf-8") as file:
         # user, nice, system, idle, iowait, irq, softirq, steal; guests are in user and nice.
-        user, nice, system, _, _, *more = map(int, file.readline().split()[1:9])
-    return (user + nice + system + sum(more)) * _TICK_NS
+        user, nice, system, _, _, _, _, steal = map(int, file.readline().split()[1:9])
+    return (user + nice + system + steal) * _TICK_NS
 
 
 def _processes() -> Iterator[tuple[int, tuple[int, int, int]]]:
@@ -94,16 +98,21 @@ def _processes() -> Iterator[tuple[int, tuple[int, int, int]]]:
 
 
 def _threads(pid: int) -> Iterator[tuple[int, tuple[int, int, int]]]:
-    """Yield each thread of a process with the times that it ran and waited, and how often it began.
+    """Yield each thread of a process with the times that it ran and waited, and how often it slept.
 
     Times are in ns.
     """
     with contextlib.suppress(OSError):
         for tid in os.listdir(f"/proc/{pid}/task"):
-            path = f"/proc/{pid}/task/{tid}/schedstat"
-            with contextlib.suppress(OSError), open(path, encoding="utf-8") as file:
-                ran, waited, begun = map(int, file.read().split())
-                yield int(tid), (ran, waited, begun)
+            path = f"/proc/{pid}/task/{tid}"
+            with contextlib.suppress(OSError):
+                with open(f"{path}/schedstat", encoding="utf-8") as file:
+                    ran, waited, _ = map(int, file.read().split())
+                with open(f"{path}/status", encoding="utf-8") as file:
+                    slept = next(
+                        int(line[len(_SLEPT) :]) for line in file if line.startswith(_SLEPT)
+                    )
+                yield int(tid), (ran, waited, slept)
 
 
 def _descendants(parents: dict[int, int], found: set[int]) -> set[int]:
