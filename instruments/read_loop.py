@@ -10,6 +10,8 @@ import select
 import threading
 from typing import Protocol
 
+from lightrig.instruments.machine_limits import report_on_thread
+
 
 class Readable(Protocol):
     """A connection that a `ReadLoop` reads."""
@@ -69,7 +71,7 @@ class ReadLoop:
         try:
             reason = connection.read()
         except Exception as error:  # of what takes the bytes: the others are read on
-            _report(error)
+            report_on_thread()
             reason = f"what came could not be taken: {error!r}"
         if reason is None:
             return
@@ -79,16 +81,8 @@ class ReadLoop:
             poll.unregister(descriptor)
         try:
             connection.finish(reason)
-        except Exception as error:
-            _report(error)
+        except Exception:
+            report_on_thread()
         with self._lock:
             if not self._connections:
                 self._poll = None
-
-
-def _report(error: Exception) -> None:
-    """Report an error as that of a thread that has ended by it."""
-    thread = threading.current_thread()
-    threading.excepthook(
-        threading.ExceptHookArgs((type(error), error, error.__traceback__, thread))
-    )

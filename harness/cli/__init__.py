@@ -202,7 +202,7 @@ def _run(name: str, arguments_given: list[str]) -> None:
         if isinstance(error, OSError):
             # A failed write may have left nothing to flush: only a further one shows what failed.
             _flush(name, b"\n")
-        from lightrig.harness.exhausted_machine import refused_by_machine  # noqa: PLC0415 - seldom
+        from lightrig.instruments.machine_limits import refused_by_machine  # noqa: PLC0415 - seldom
 
         if (problem := refused_by_machine(error)) is None:
             raise

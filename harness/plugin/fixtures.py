@@ -142,12 +142,12 @@ def bench(
     from lightrig.harness.bench.lab_folder import LabFolderError
     from lightrig.harness.bench.lease import LeaseConflictError
     from lightrig.harness.bench.opened_bench import OpenBench
-    from lightrig.harness.exhausted_machine import refused_by_machine
     from lightrig.harness.plugin.ending import LAB_ERROR
     from lightrig.harness.plugin.traces import TRAFFIC, about_instruments
     from lightrig.harness.plugin.waiting import take_bench
     from lightrig.harness.record.run_folder import OPENING
     from lightrig.harness.recorded_test import closing_notes, opening_notes
+    from lightrig.instruments.machine_limits import refused_by_machine
     from lightrig.testbeds import LightrigError
 
     testbed = lightrig_testbed

@@ -11,7 +11,6 @@ import datetime as dt
 import heapq
 import itertools
 import queue
-import sys
 import threading
 import time
 from collections.abc import Callable, Hashable, Sequence
@@ -20,6 +19,7 @@ from types import TracebackType
 from typing import Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from lightrig.instruments.clock.workers import Workers
+from lightrig.instruments.machine_limits import report_on_thread
 
 T = TypeVar("T")
 Action = Callable[[], None]
@@ -272,9 +272,7 @@ class SystemClock:
                 try:
                     each.action()
                 except BaseException:  # reported; the other actions still have to run
-                    threading.excepthook(
-                        threading.ExceptHookArgs((*sys.exc_info(), threading.current_thread()))
-                    )
+                    report_on_thread()
 
     def parallel(self, *tasks: Callable[[], T]) -> list[T]:
         outcomes = Outcomes(tasks)

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from lightrig.instruments.machine_limits import limits_met
 from lightrig.testbeds.errors import LightrigError
 
 
@@ -13,9 +14,12 @@ class InstrumentError(LightrigError):
         command: the command, secrets masked; empty if none was sent.
         trace: the last lines that went over its wire, oldest first.
         in_preparation: whether it came while links were brought up for what follows.
+        silent: whether it stands for an answer that did not come, which a limit of this machine
+            can explain.
     """
 
     in_preparation = False
+    silent = False
 
     def __init__(
         self,
@@ -31,6 +35,8 @@ class InstrumentError(LightrigError):
         self.trace = tuple(trace)
         lines = [f"{instrument} {problem}"]
         shown = [("sent", command), *details] if command else list(details)
+        if self.silent:
+            shown += [("this host", f"a thread failed before: {each}") for each in limits_met()]
         lines += [f"  {label:<9} {text}" for label, text in shown]
         if trace:
             lines.append("  last on the wire")
@@ -41,6 +47,8 @@ class InstrumentError(LightrigError):
 
 class UnreachableError(InstrumentError):
     """No connection could be made, or the login was refused."""
+
+    silent = True
 
 
 class NotThereError(InstrumentError):
@@ -65,9 +73,13 @@ class SshConfigError(UnreachableError):
 class DisconnectedError(InstrumentError):
     """The instrument closed the connection before it had answered."""
 
+    silent = True
+
 
 class NoReplyError(InstrumentError):
     """The instrument did not answer within the timeout."""
+
+    silent = True
 
 
 class GarbledError(InstrumentError):

@@ -182,8 +182,12 @@ import pytest
 
 @pytest.fixture(scope="session", autouse=True)
 def limited():
+    start = threading.Thread.start
+
     def refuse(self):
-        raise ERROR
+        if ON in (threading.current_thread().name, None):
+            raise ERROR
+        start(self)
 
     threading.Thread.start = refuse
 """
@@ -198,7 +202,7 @@ def limited():
 )
 def test_a_machine_at_its_limits_opens_no_lab(tmp_path: Path, error: str, sentence: str) -> None:
     describe(tmp_path)
-    (tmp_path / "conftest.py").write_text(LIMITED.replace("ERROR", error))
+    (tmp_path / "conftest.py").write_text(LIMITED.replace("ERROR", error).replace("ON", "None"))
     (tmp_path / "test_suite.py").write_text("def test_opened(bench):\n    pass\n")
     given = ("--testbed", tmp_path / "lab.yaml", "--instruments", "simulated")
     with started((tmp_path, *given), tmp_path / "results") as run:
@@ -206,3 +210,25 @@ def test_a_machine_at_its_limits_opens_no_lab(tmp_path: Path, error: str, senten
     assert ended.code == 3, ended.output
     assert f"lab is not opened: the machine {sentence} for this account" in ended.output
     assert "Traceback" not in ended.output
+
+
+@pytest.mark.parametrize(
+    ("error", "sentence"),
+    [
+        ('RuntimeError("can\'t start new thread")', "starts no more threads"),
+        ("MemoryError()", "has no more memory"),
+    ],
+)
+def test_a_simulated_server_that_has_no_memory_is_not_just_silent(
+    tmp_path: Path, error: str, sentence: str
+) -> None:
+    """Its connections are served by threads that a thread of the run's own starts."""
+    describe(tmp_path)
+    limited = LIMITED.replace("ERROR", error).replace("ON", '"listeners"')
+    (tmp_path / "conftest.py").write_text(limited)
+    (tmp_path / "test_suite.py").write_text("def test_opened(bench):\n    pass\n")
+    given = ("--testbed", tmp_path / "lab.yaml", "--instruments", "simulated")
+    with started((tmp_path, *given), tmp_path / "results") as run:
+        ended = run.end()
+    assert ended.code != 0
+    assert f"a thread failed before: the machine {sentence} for this account" in ended.output

@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 import paramiko
 
+from lightrig.instruments.machine_limits import report_on_thread
 from lightrig.instruments.simulated.protocols.ssh_listener import CLIENT_LEFT
 
 
@@ -50,11 +51,8 @@ class ChannelReader:
         while source := ready.get():
             try:
                 more = source.read()
-            except Exception as error:  # of what takes the bytes: the others are read on
-                thread = threading.current_thread()
-                threading.excepthook(
-                    threading.ExceptHookArgs((type(error), error, error.__traceback__, thread))
-                )
+            except Exception:  # of what takes the bytes: the others are read on
+                report_on_thread()
                 more = False
             if more:
                 continue

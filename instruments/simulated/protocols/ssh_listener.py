@@ -13,6 +13,7 @@ import paramiko
 from paramiko.common import cMSG_CHANNEL_SUCCESS
 
 from lightrig.instruments.loopback import LoopbackListener
+from lightrig.instruments.machine_limits import keep_in_mind
 from lightrig.instruments.ssh_socket import SshSocket
 
 _DISABLED_LOG = "lightrig.simulated.ssh"
@@ -37,6 +38,12 @@ class SshTransport(paramiko.Transport):
         """Start `program` when the client was sent that the request in hand is accepted."""
         self.sock.settimeout(None)  # the login had a limit
         self._starting.append(program)
+
+    def run(self) -> None:
+        """Serve the connection; paramiko keeps the error by which it ends to itself."""
+        super().run()
+        if self.saved_exception is not None:
+            keep_in_mind(self.saved_exception)
 
     def _send_user_message(self, data: paramiko.Message) -> None:
         super()._send_user_message(data)
