@@ -136,12 +136,14 @@ def _ring(pattern: Pattern, order: tuple[int, ...], amount: int) -> tuple[Step, 
 
 
 def _halving_doubling(pattern: Pattern, members: int, amount: int) -> tuple[Step, ...]:
+    """Neighbours halve first: the largest messages go to the nearest (Rabenseifner 2004)."""
     whole = amount * members if pattern is Pattern.ALL_GATHER else amount
-    halving, distance = [], members // 2
-    while distance:
-        pairs = tuple((one, one ^ distance, whole * distance // members) for one in range(members))
+    halving, distance = [], 1
+    while distance < members:
+        part = whole // (2 * distance)
+        pairs = tuple((one, one ^ distance, part) for one in range(members))
         halving.append(Step(pairs, 1, True))
-        distance //= 2
+        distance *= 2
     doubling = [step._replace(reduces=False) for step in reversed(halving)]
     match pattern:
         case Pattern.ALL_GATHER | Pattern.BROADCAST:
