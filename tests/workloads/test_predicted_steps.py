@@ -237,28 +237,28 @@ def test_joined_messages_are_one_operation_of_the_table() -> None:
 def test_the_interval_is_that_of_another_run(first) -> None:
     """Steps of 90, 100 and 110: a standard deviation of 10, and 4.303 of them by Student's t.
 
-    The mean of another run deviates by 4.303 x 10 x sqrt(2 / 3), and as a whole by 12 %. What the
-    first step takes more is no deviation.
+    The mean of another run deviates by 4.303 x 10 x sqrt(2 / 3), and as a whole by a fifth. What
+    the first step takes more is no deviation.
     """
     found = predicted_step([200, 210, 190], [first, 90, 100, 110], 4, ["so"])
     assert found.step.value == 200
-    half = ((4.3027 * 10 * (2 / 3) ** 0.5) ** 2 + 24**2) ** 0.5
+    half = ((4.3027 * 10 * (2 / 3) ** 0.5) ** 2 + 40**2) ** 0.5
     assert found.step.upper - 200 == pytest.approx(half, rel=1e-4)
     assert 200 - found.step.lower == pytest.approx(half, rel=1e-4)
     assert found.document()["computed"] is True
 
 
 def test_of_two_steps_both_deviate() -> None:
-    """90 and 110: a standard deviation of 14.1, 12.706 of them by Student's t, and 12 %."""
+    """90 and 110: a standard deviation of 14.1, 12.706 of them by Student's t, and a fifth."""
     found = predicted_step([2000, 2000], [90, 110], 4, [])
-    half = ((12.706 * 200**0.5) ** 2 + 240**2) ** 0.5
+    half = ((12.706 * 200**0.5) ** 2 + 400**2) ** 0.5
     assert found.step.upper - 2000 == pytest.approx(half, rel=1e-4)
 
 
 @pytest.mark.parametrize(
     ("measured", "printed"),
     [
-        (223 * MS, "its interval holds the measured step"),
+        (239 * MS, "its interval holds the measured step"),
         (280 * MS, "its interval does NOT hold the measured step, which takes +40%"),
         (120 * MS, "its interval does NOT hold the measured step, which takes -40%"),
         (None, "nothing was measured beside it"),
@@ -268,7 +268,7 @@ def test_it_stands_beside_what_was_measured(measured, printed) -> None:
     found = predicted_step([200 * MS] * 3, [200 * MS] * 3, 4, ["ranks compute as before"])
     mean = measured and MeanEstimate(measured, measured, measured, 3)
     first, *more = found.lines(mean)
-    assert first.startswith("predicted 200 ms (95 % interval 176 … 224, n = 3), computed before")
+    assert first.startswith("predicted 200 ms (95 % interval 160 … 240, n = 3), computed before")
     assert first.endswith(printed)
     assert more[0] == "          assumed: ranks compute as before"
 
