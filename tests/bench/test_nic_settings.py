@@ -1,11 +1,14 @@
 """Settings of NIC ports in a trial: what a served lab's own ports have before, during and after."""
 
 import contextlib
+import random
+import signal
 import subprocess
 import sys
 
+import preloaded
 import pytest
-from bench.served_lab import FOREIGN, LEFT, ServedLab, set_circuits
+from bench.served_lab import FOREIGN, LEFT, STRAIGHT, ServedLab, set_circuits
 from typer.testing import CliRunner
 
 from lightrig.api import open_lab
@@ -110,6 +113,61 @@ def test_a_trial_that_is_killed_is_restored(served, call):
     assert result.exit_code == 0, result.output
     assert now(served) == FOUND
     assert not stored(served)
+
+
+KILLED_AFTER_MESSAGES = """
+import os, signal, socket, sys
+
+from lightrig.harness.cli import main
+
+left = int(sys.argv.pop(1))
+
+
+def counted(send):
+    def sends(self, *data):
+        global left
+        left -= 1
+        if left < 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return send(self, *data)
+
+    return sends
+
+
+for name in ("send", "sendall"):
+    setattr(socket.socket, name, counted(getattr(socket.socket, name)))
+main()
+"""
+"""A `lightrig` that is killed before it sends one message more to switches and servers."""
+
+VARIED = (
+    ("*.fec=rs,off", "server0.nic0.p1.autoneg=off"),
+    ("server1.nic0.p0.autoneg=on,off", "*.fec=off"),
+    ("server0.nic0.p0.fec=rs,off", "*.speed=100G"),
+)
+"""What is varied, and what is set beside it for the time of the trial."""
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(20))
+def test_a_trial_of_relocks_that_is_killed_at_any_moment_is_restored(served, seed):
+    """Of chance is how many messages it sends: to find and save settings, set them, and measure."""
+    set_circuits(served.switch, STRAIGHT | FOREIGN)
+    chance = random.Random(seed)
+    messages = chance.randrange(170, 900)
+    vary, held = VARIED[seed % len(VARIED)]
+    command = ["python", "-c", KILLED_AFTER_MESSAGES, messages, "trial", served.file]
+    options = ["--vary", vary, "--with", held, "--measure", "relock"]
+    ended = preloaded.run([*command, *options], served.folder)
+    assert ended.returncode == -signal.SIGKILL, ended.stderr
+    assert stored(served)
+    result = CliRunner().invoke(application(), ["restore", str(served.file)])
+    assert result.exit_code == 0, result.output
+    assert now(served) == FOUND
+    assert served.switch.circuits() == STRAIGHT | FOREIGN
+    assert not stored(served)
+    for port in served.world.roster:  # one that is left down has its laser off
+        assert served.world.light.level(served.testbed.cabling.speaker(port)) > 0
 
 
 @pytest.mark.parametrize(
