@@ -160,9 +160,9 @@ class SharedFolder:
             raise conflict
         if runs and fields.get("process") == str(os.getpid()):
             return  # this process held it, and did not renew in time
-        # A fresh record is refused at once. An old one proves nothing: a file server may set its
-        # clock. So it is watched.
-        if self._age(record) < self._term:
+        # A fresh record is refused at once. An old one, or one of a time to come, proves nothing: a
+        # file server may set its clock. So it is watched.
+        if 0 <= self._age(record) < self._term:
             raise conflict
         ended = boot_time() + self._term
         pause = threading.Event()

@@ -96,17 +96,30 @@ def test_a_holder_is_told_in_its_record_who_follows_it(tmp_path: Path) -> None:
     assert json.loads(first.read_text())["superseded"] == 2
 
 
-def test_a_clock_of_the_file_server_that_jumps_ends_no_live_lease(tmp_path: Path) -> None:
+@pytest.mark.parametrize("written", [0, 2**32])
+def test_a_clock_of_the_file_server_that_jumps_ends_no_live_lease(
+    tmp_path: Path, written: int
+) -> None:
     """The holder renews its record while it is watched."""
     term = 10 * SECOND  # longer than a busy machine lets a process wait
     process = host(tmp_path, "b", term)
     try:
         (record,) = tmp_path.glob("*.lease")
-        os.utime(record, (0, 0))
+        os.utime(record, (written, written))
         with pytest.raises(LeaseConflictError, match="for b"):
             SharedFolder(tmp_path, term).claim("ocs", OWNER)
     finally:
         process.kill()
+
+
+def test_a_record_of_a_time_to_come_keeps_nobody_out(tmp_path: Path) -> None:
+    """The file server's clock was set back after a host was cut off."""
+    record_of(tmp_path, boot="another host's")
+    (record,) = tmp_path.glob("*.lease")
+    os.utime(record, (2**32, 2**32))
+    claim = SharedFolder(tmp_path, TERM).claim("ocs", OWNER)
+    claim.check()
+    claim.release()
 
 
 @pytest.mark.long
