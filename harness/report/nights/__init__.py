@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from lightrig.harness.garbage import paused
 from lightrig.harness.record import RecordError, Results, RunFacts
 from lightrig.harness.record.nights import Start, order, start_of
 from lightrig.harness.record.notes import Note, read_notes
@@ -53,6 +54,7 @@ def write_nights(results: str | Path, path: Path, last: int = NIGHTS) -> Path:
     return write_page_of(judge_nights(results, last), path)
 
 
+@paused()
 def write_page_of(judged: JudgedNights, path: Path) -> Path:
     """Write the page of nights that were judged to `path`, and return that; raises `OSError`."""
     with appearing(path) as hidden:
@@ -61,6 +63,7 @@ def write_page_of(judged: JudgedNights, path: Path) -> Path:
     return path
 
 
+@paused()  # an eighth of its time, for a thousand objects that nothing refers to
 def judge_nights(results: str | Path, last: int = NIGHTS) -> JudgedNights:
     """Compare the `last` nights in `results` with each other.
 
