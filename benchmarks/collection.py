@@ -109,7 +109,10 @@ def growth(folder: str) -> None:
         figure(f"suites of RailX, {links:,} links, collected", f"{collected:.2f} s of processor")
     (few, first), *_, (many, last) = beyond.items()
     slope = math.log(last / first) / math.log(many / few)
-    beside_limit("growth of collection beyond check with the links, power", slope, SLOPE)
+    beside_limit(
+        "growth of collection beyond check with the links, power", slope, SLOPE,
+        spread=f"least of {REPETITIONS}; {first:.2f} s at {few:,} links, {last:.2f} at {many:,}",
+    )  # fmt: skip
 
 
 def lightrig(*arguments: str) -> tuple[str, float]:

@@ -319,7 +319,14 @@ def cost(found: dict[str, Layer], command: str, count: int, most: float | None =
             # Layers and the server are this file as a program, without the package around it.
             from benchmarks.figures import beside_limit
 
-            beside_limit("one query, of the raw socket's time", ratio, most)
+            processor = cpu / min(turn["cpu_us"] for turn in turns["raw socket"])
+            ratios = sorted(a / b for a, b in zip(wall, raw, strict=True))
+            low, high = ratios[len(ratios) // 20], ratios[-1 - len(ratios) // 20]
+            beside_limit(
+                "one query, of the raw socket's time", ratio, most,
+                spread=f"median of {TURNS} turns, 90 % of them {low:.2f} to {high:.2f}; "
+                f"{processor:.2f} of its processor time",
+            )  # fmt: skip
 
 
 def faults(found: dict[str, Layer]) -> None:

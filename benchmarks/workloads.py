@@ -84,7 +84,8 @@ def table() -> None:
     took, processor = time.perf_counter() - begun, time.process_time() - processor
     beside_limit(f"{len(everything)} steps", took, TABLE_S, "s", f"{processor:.0f} s of processor")
     for within, share, least in zip(WITHIN, _shares(everything), AT_LEAST, strict=True):
-        beside_limit(f"share of steps within {within:.2%}", share, least, at_least=True)
+        of = f"of {len(everything)} steps, each computed without chance"
+        beside_limit(f"share of steps within {within:.2%}", share, least, spread=of, at_least=True)
 
 
 def control() -> None:

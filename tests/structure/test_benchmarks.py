@@ -1,0 +1,80 @@
+"""Benchmarks say how sure their ratios are, and a baseline is another commit's own code."""
+
+import ast
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from benchmarks.baseline import processor_s, unpack
+
+ROOT = Path(__file__).parents[2]
+UNIT, SPREAD = 3, 4
+"""Places of these arguments of `benchmarks.figures.beside_limit`."""
+
+
+def judged_ratios() -> list[tuple[str, ast.Call]]:
+    """Return file and call of each figure beside a limit that is no time."""
+    found = []
+    for path in sorted((ROOT / "benchmarks").glob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Call) and ast.unparse(node.func) == "beside_limit":
+                stated = {each.arg for each in node.keywords}
+                if len(node.args) <= UNIT and "unit" not in stated:
+                    found.append((f"{path.name}:{node.lineno}", node))
+    return found
+
+
+def test_every_judged_ratio_states_its_spread() -> None:
+    found = judged_ratios()
+    assert len(found) > 9
+    without = [
+        place
+        for place, call in found
+        if len(call.args) <= SPREAD and "spread" not in {each.arg for each in call.keywords}
+    ]
+    assert not without
+
+
+@pytest.fixture
+def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A repository of two commits, whose program prints another word in each."""
+    folder = tmp_path / "repository"
+    folder.mkdir()
+    monkeypatch.setattr("benchmarks.baseline.ROOT", folder)
+
+    def git(*arguments: str) -> None:
+        who = ("-c", "user.name=A", "-c", "user.email=a@example.org")
+        subprocess.run(["git", *who, *arguments], cwd=folder, check=True, capture_output=True)
+
+    git("init")
+    for word in ("then", "today"):
+        (folder / "word.py").write_text(f"WORD = {word!r}\n")
+        git("add", ".")
+        git("commit", "-m", word)
+        git("tag", word)
+    return folder
+
+
+def test_a_baseline_runs_its_own_files(repository: Path, tmp_path: Path) -> None:
+    baseline = tmp_path / "baseline"
+    baseline.mkdir()
+    unpack("then", baseline)
+    for tree, word in ((repository, "today"), (baseline, "then")):
+        check = f"import word; raise SystemExit(word.WORD != {word!r})"
+        assert processor_s(tree, ("-c", check)) > 0
+    with pytest.raises(subprocess.CalledProcessError):
+        processor_s(baseline, ("-c", "import word; raise SystemExit(word.WORD != 'today')"))
+
+
+def test_a_commit_that_is_not_there_is_one_sentence(repository: Path, tmp_path: Path) -> None:
+    with pytest.raises(SystemExit, match="the baseline 1234567 is not in this checkout; fetch"):
+        unpack("1234567", tmp_path)
+
+
+def test_the_nightly_workflow_has_the_history_that_a_baseline_needs() -> None:
+    target = (ROOT / "Makefile").read_text().partition("\nbench-judged:")[2].partition("\n\n")[0]
+    assert "--judge" in target
+    assert "baseline" in target.split()
+    workflow = (ROOT / ".github" / "workflows" / "nightly.yml").read_text()
+    assert "fetch-depth: ${{ matrix.target == 'bench-judged' && '0' || '1' }}" in workflow
