@@ -286,3 +286,16 @@ def test_a_declaration_of_a_quantity_loads_no_bench():
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )
     assert not {"numpy", "scipy", "pandas", "duckdb", "networkx"} & set(ended.stdout.split())
+
+
+def test_collected_suites_load_no_library_of_their_runs():
+    suites = [f"suites/claims/test_{name}.py" for name in ("acos", "mixnet_training", "opus")]
+    arguments = ["--collect-only", "-q", "-s", "-p", "no:cacheprovider", "--testbed", OPUS, *suites]
+    program = f"import sys, pytest\npytest.main({arguments!r})\nprint(*sys.modules)"
+    ended = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=ROOT
+    )
+    loaded = set(ended.stdout.splitlines()[-1].split())
+    assert "lightrig.harness.systems.mixnet.runtime.training" in loaded
+    libraries = {"duckdb", "httpx", "networkx", "pandas", "paramiko", "pyarrow", "rich"}
+    assert not libraries & loaded
