@@ -146,14 +146,18 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items.sort(key=lambda item: order.get(_testbed_of(item), -1))
     retained, rest = [], []
     reasons: defaultdict[str, Counter[str]] = defaultdict(Counter)
+    fixtures: object = None
+    soak = unasked = False
     for item in items:
-        if is_deselected(item) or is_unasked(
-            item
-        ):  # of whatever testbed, so that this is no reason of one
+        # A function's tests follow each other, and share the list of what they take by name.
+        if (names := getattr(item, "fixturenames", ())) is not fixtures:
+            fixtures, soak = names, is_soak(item)
+            unasked = is_deselected(item) or is_unasked(item)
+        if unasked:  # of whatever testbed, so that this is no reason of one
             rest.append(item)
             continue
         reason = item_obstacle(item)
-        if reason is None and is_soak(item) and (testbed := testbed_of(item)):
+        if reason is None and soak and (testbed := testbed_of(item)):
             reason = soak_obstacle(testbed)
         if reason is None:
             retained.append(item)

@@ -1,5 +1,6 @@
 """The run itself: what begins it, what ends it, and what is left of it however it ends."""
 
+import atexit
 import shlex
 import signal
 import sys
@@ -12,7 +13,7 @@ import pytest
 
 from lightrig.harness.bench.lab_folder import LabFolderError, make_stated_folder
 from lightrig.harness.bench.restoring import NOT_AS_FOUND
-from lightrig.harness.garbage import exclude_present, paused
+from lightrig.harness.garbage import exclude_present, paused, spare_last_collection
 from lightrig.harness.plugin.collection import DESELECTED
 from lightrig.harness.plugin.ending import EndShield
 from lightrig.harness.plugin.events import Events
@@ -75,6 +76,8 @@ def pytest_configure(config: pytest.Config) -> None:
     """Read the testbeds and begin the run."""
     # Clean-ups run in reverse order, so this one comes after pytest's last collections.
     config.add_cleanup(partial(_include_again, config))
+    if config.option.collectonly:
+        atexit.register(spare_last_collection)
     given = config.stash[FILES]
     try:
         testbeds = config.stash[TESTBEDS] = [described(config, file) for file in given]

@@ -38,11 +38,13 @@ def test_errors_have_their_places() -> None:
         (b"", "-:1:1: is empty"),
         (b"name: \xff\n", "-:1:7: found the byte 0xff"),
         (render_hall(1024).encode(), "-:6:1: describes a fabric by its sizes, which are read from"),
-        (b"#" * ((4 << 20) + 1), "-:1:1: cannot be read: is longer than 4 MiB"),
+        ((4 << 20) + 1, "-:1:1: cannot be read: is longer than 4 MiB"),
     ],
+    ids=["empty", "no UTF-8", "sizes", "long"],
 )
-def test_what_is_no_testbed_is_one_sentence(content: bytes, sentence: str) -> None:
-    ended = check(content)
+def test_what_is_no_testbed_is_one_sentence(content: bytes | int, sentence: str) -> None:
+    """A number is that of bytes of a comment."""
+    ended = check(b"#" * content if isinstance(content, int) else content)
     assert ended.exit_code == 2
     assert ended.stderr.startswith(sentence)
     assert len(ended.stderr.splitlines()) == 1

@@ -323,7 +323,7 @@ UP = {"up": True, "ages": None}
         (200, {}, {**ANSWER, "carriers": {"": UP}}, "tells of '', no port of its server"),
         (200, {}, {**ANSWER, "carriers": {"gpu1.nic0": UP}}, "tells of 'gpu1.nic0', no port"),
         (200, {"Content-Encoding": "gzip"}, gzip.compress(bytes(1 << 20)), "something else"),
-        (200, {}, bytes((1 << 24) + 1), "its answer is longer than 16 MiB"),
+        (200, {}, (1 << 24) + 1, "its answer is longer than 16 MiB"),
         (500, {"Content-Type": "text/plain; charset=idna"}, b"xn--\xff", r"refused: xn--\xff"),
         (500, {"Content-Type": "text/plain; charset=zlib"}, b"[" * 10_000, "refused: [["),
     ],
@@ -331,8 +331,11 @@ UP = {"up": True, "ages": None}
 def test_a_hostile_answer_is_an_error_of_its_agent(
     hosts, status: int, headers: dict[str, str], content: object, problem: str
 ) -> None:
-    """It ended the service."""
-    body = content if isinstance(content, bytes) else json.dumps(content).encode()
+    """It ended the service. A number is that of zero bytes."""
+    if isinstance(content, int):
+        body = bytes(content)
+    else:
+        body = content if isinstance(content, bytes) else json.dumps(content).encode()
     given = httpx.MockTransport(
         lambda request: httpx.Response(status, headers=headers, stream=httpx.ByteStream(body))
     )

@@ -1,9 +1,12 @@
 """Objects that are excluded from garbage collection, and found again afterwards."""
 
 import gc
+import subprocess
+import sys
 import weakref
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 
 import pytest
 
@@ -76,3 +79,51 @@ def test_a_pause_leaves_collection_as_it_was() -> None:
     finally:
         if not was_enabled:
             gc.disable()
+
+
+CYCLE = """import os
+
+class Node:
+    def __del__(self, write=os.write):
+        write(2, b"looked for garbage")
+
+node = Node()
+node.itself = node
+
+def test_nothing(testbed):
+    pass
+"""
+FOUND = "looked for garbage"
+
+
+def end_of_run(folder: Path, *options: str) -> str:
+    """Return what is written on stderr; Python ends as at a desk, not as a fork of a server."""
+    file = folder / "test_cycle.py"
+    file.write_text(CYCLE)
+    testbed = Path(__file__).parents[2] / "testbeds" / "opus.yaml"
+    command = [sys.executable, "-m", "pytest", file, "-q", "-p", "no:cacheprovider"]
+    run = subprocess.run(
+        [*command, "--rootdir", folder, "--results", folder, "--testbed", testbed, *options],
+        check=True,
+        capture_output=True,
+        text=True,
+        cwd=folder,
+    )
+    assert "1 " in run.stdout
+    return run.stderr
+
+
+def test_a_mere_collection_ends_without_looking_for_garbage(tmp_path: Path) -> None:
+    assert FOUND not in end_of_run(tmp_path, "--collect-only")
+
+
+@pytest.mark.long
+def test_a_run_of_tests_ends_with_looking_for_garbage(tmp_path: Path) -> None:
+    """Files of tests that are part of a cycle are written out by then."""
+    assert FOUND in end_of_run(tmp_path)
+
+
+@pytest.mark.long
+def test_what_reports_uncollected_objects_is_satisfied(tmp_path: Path) -> None:
+    (tmp_path / "conftest.py").write_text("import duckdb\n")
+    assert FOUND in end_of_run(tmp_path, "--collect-only")
