@@ -2,9 +2,11 @@
 
 `LIGHTRIG_SCRIPTS` names a copy of `foreign_parts.json` where the scripts are, as for the campaign
 `foreign_scripts`. Each runs once on the circuits of its `testbed`. The parts of its step must add
-up to the step, and that to the one by the copy's own stamps, within `SUM`. Where all collectives of
-a script wait (`stamped`), its own stamps must agree with two parts within `AGREES`: what a rank
-computes, and what it waits for other ranks. Where no circuit changes, waits for circuits are 0.
+up to the step, and that to the one by the copy's own stamps, within `SUM`. Two of three parts must
+agree with the copy's stamps within `AGREES`: what a rank computes, what it waits for other ranks,
+and what is left of its collectives once the last rank has begun one. Where no circuit changes,
+waits for circuits are 0. Steps of a script without an optimizer of PyTorch (`cycle`) are as many of
+its collectives as repeat themselves, for both.
 
 The first folder of a script's path has its repository at that commit. On a host whose processors
 are in use by others the stamps of a copy and ours may be apart by what each thread waits for one.
@@ -17,7 +19,8 @@ import subprocess
 import sys
 import tempfile
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from operator import itemgetter
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -28,7 +31,9 @@ from tests.campaigns.records import log, reported
 
 SUM, AGREES = 0.01, 0.05
 LONGEST_S = 900.0
-COMPUTES, RANKS = "computes", "waits for other ranks"
+COMPUTES, RANKS, REST = "computes", "waits for other ranks", "the rest"
+PARTS = (COMPUTES, RANKS, REST)
+_TAKEN = ("comparison", "phases", "operations", "step", "shares", "circuits")
 CIRCUITS = ("queue", "switch", "light", "link")
 
 
@@ -47,12 +52,14 @@ def one_run(entry: dict[str, Any], folder: Path) -> dict[str, Any]:
     if not done.stdout.startswith("{"):
         return found | {"printed": done.stderr.splitlines()[-20:]}
     answer = json.loads(done.stdout)
-    found |= {key: answer[key] for key in ("comparison", "phases", "step", "shares", "circuits")}
+    found |= {key: answer[key] for key in _TAKEN}
     found["hosts"] = [{**host, "servers": len(host["servers"])} for host in answer["hosts"]]
     if answer["step"] is None:
         return found
     ranks = [read(stamps / str(rank)) for rank in range(answer["ranks"])]
-    found["own"] = own_parts(ranks, answer["step"]["n"])
+    found["own"] = own_parts(
+        ranks, answer["step"]["n"], answer["operations"] if entry.get("cycle") else 0
+    )
     return found
 
 
@@ -60,7 +67,8 @@ def read(path: Path) -> list[tuple[str, int, int]]:
     """Return the collectives of a rank by their name in its group, and the ends of its steps."""
     counts: defaultdict[str, int] = defaultdict(int)
     found = []
-    for group, name, begun, ended in map(json.loads, path.read_text().splitlines()):
+    lines = map(json.loads, path.read_text().splitlines())
+    for group, name, begun, ended in sorted(lines, key=itemgetter(2)):
         if group is None:
             found.append(("step", begun, ended))
             continue
@@ -69,67 +77,97 @@ def read(path: Path) -> list[tuple[str, int, int]]:
     return found
 
 
-def own_parts(ranks: Sequence[Sequence[tuple[str, int, int]]], steps: int) -> dict[str, float]:
-    """Return the mean of a step and of two of its parts over ranks and the last steps, in ns.
+def own_parts(
+    ranks: Sequence[Sequence[tuple[str, int, int]]], steps: int, cycle: int = 0
+) -> dict[str, float]:
+    """Return the mean of a step and of its parts over ranks and the last steps, in ns.
 
-    Nothing where a rank noted fewer ends of steps.
+    Of collectives at once, those count that all ranks have begun, as in an answer of `train`.
+    Nothing where a rank noted fewer ends of steps. cycle: number of collectives that are a step;
+    0: it ends with that of an optimizer.
     """
     came: defaultdict[str, int] = defaultdict(int)
     for rank in ranks:
         for name, begun, _ in rank:
             came[name] = max(came[name], begun)
-    lengths, computed, waited = [], [], []
+    lengths: list[float] = []
+    parts: dict[str, list[float]] = {name: [] for name in PARTS}
     for rank in ranks:
         done = [each for each in rank if each[0] != "step"]
-        marks = [at for name, at, _ in rank if name == "step"]
-        ends = [max((e for _, b, e in done if b < mark), default=mark) for mark in marks]
+        if cycle:
+            ends = [e for name, _, e in done if not name.endswith("barrier")][::-cycle][::-1]
+        else:
+            marks = [at for name, at, _ in rank if name == "step"]
+            ends = [max((e for _, b, e in done if b < mark), default=mark) for mark in marks]
         if len(ends) <= steps:
             return {}
         first, last = ends[-1 - steps], ends[-1]
-        within = [(name, b, e) for name, b, e in done if first < e <= last]
+        within = [
+            (max(b, first), min(max(came[name], b), e), min(e, last))
+            for name, b, e in done
+            if first < e and b < last
+        ]
+        rest = covered((max(there, first), e) for _, there, e in within)
+        every = covered((b, e) for b, _, e in within)
         lengths.append((last - first) / steps)
-        computed.append((last - first - sum(e - b for _, b, e in within)) / steps)
-        waits = (min(came[name], e) - b for name, b, e in within)
-        waited.append(sum(waits) / steps)
-    return {"step": fmean(lengths), COMPUTES: fmean(computed), RANKS: fmean(waited)}
+        for name, time in zip(PARTS, (last - first - every, every - rest, rest), strict=True):
+            parts[name].append(time / steps)
+    return {"step": fmean(lengths), **{name: fmean(times) for name, times in parts.items()}}
 
 
-def verdict(run: dict[str, Any], stamped: bool) -> list[str]:
+def covered(intervals: Iterable[tuple[int, int]]) -> int:
+    """Return how much time intervals cover together."""
+    total = until = 0
+    for begin, end in sorted(intervals):
+        total += max(0, end - max(begin, until))
+        until = max(until, end)
+    return total
+
+
+def ours_of(run: dict[str, Any]) -> dict[str, float]:
+    """Return the parts of a step by the answer of `train`, in ns."""
+    values = {name: share["value"] for name, share in run["shares"].items()}
+    computes, ranks = values[COMPUTES], values[RANKS]
+    rest = sum(values.values()) - computes - ranks
+    return {"step": run["step"]["value"], COMPUTES: computes, RANKS: ranks, REST: rest}
+
+
+def verdict(run: dict[str, Any]) -> list[str]:
     """Return what is wrong with a run."""
     if run["status"] or run.get("step") is None or not run["comparison"]["count"]:
         return [f"status {run['status']}, no step, or no number"]
-    step, shares, own = run["step"]["value"], run["shares"], run["own"]
-    values = {name: share["value"] for name, share in shares.items()}
+    ours, own = ours_of(run), run["own"]
     if not own:
         return ["its own stamps have fewer steps"]
     wrong = []
-    if abs(sum(values.values()) - step) > SUM * step:
+    if abs(sum(ours[name] for name in PARTS) - ours["step"]) > SUM * ours["step"]:
         wrong.append("parts do not add up")
-    if abs(own["step"] - step) > SUM * step:
-        wrong.append(f"a step is {own['step'] / step:.3f} of ours by its own stamps")
-    wrong += [
-        f"{name}: {values[name] / 1e6:.2f} ms, own {own[name] / 1e6:.2f} ms"
-        for name in ((COMPUTES, RANKS) if stamped else ())
-        if abs(own[name] - values[name]) > AGREES * max(own[name], values[name])
-    ]
-    if not run["phases"] and any(values[name] for name in CIRCUITS):
+    if abs(own["step"] - ours["step"]) > SUM * ours["step"]:
+        wrong.append(f"a step is {own['step'] / ours['step']:.3f} of ours by its own stamps")
+    if len(apart := [name for name in PARTS if differs(ours[name], own[name])]) > 1:
+        wrong.append(f"apart: {', '.join(apart)}")
+    if not run["phases"] and any(run["shares"][name]["value"] for name in CIRCUITS):
         wrong.append("waits for circuits that do not change")
     return wrong
 
 
+def differs(ours: float, own: float) -> bool:
+    return abs(own - ours) > AGREES * max(own, ours)
+
+
 def table(done: Sequence[dict[str, Any]]) -> tuple[list[str], bool]:
     """Return a line for each run, and whether none is wrong."""
-    stamped = {(e["script"], str(e.get("arguments", []))): e.get("stamped") for e in entries()}
     printed, good = [], True
     for run in done:
-        wrong = verdict(run, bool(stamped.get((run["script"], str(run["arguments"])))))
+        wrong = verdict(run)
         good &= not wrong
         times = ""
         if run.get("own"):
-            pairs = [("step", run["step"])] + [(n, run["shares"][n]) for n in (COMPUTES, RANKS)]
-            times = ", ".join(
-                f"{name} {ours['value'] / 1e6:.2f} ({run['own'][name] / 1e6:.2f}) ms"
-                for name, ours in pairs
+            ours, own = ours_of(run), run["own"]
+            times = f"n = {run['step']['n']}, " + ", ".join(
+                f"{name} {ours[name] / 1e6:.2f} ({own[name] / 1e6:.2f}) ms"
+                + (" APART" if differs(ours[name], own[name]) else "")
+                for name in ours
             )
         about = " ".join(map(str, run["arguments"]))[:40]
         printed.append(f"{run['script']} {about}: {'; '.join(wrong) or 'right'}; {times}")

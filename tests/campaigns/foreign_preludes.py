@@ -116,20 +116,24 @@ _COLLECTIVES = (
     "all_reduce",
     "all_gather",
     "all_gather_into_tensor",
+    "all_gather_single",
     "all_to_all_single",
+    "barrier",
     "broadcast",
     "reduce_scatter",
+    "reduce_scatter_single",
     "reduce_scatter_tensor",
 )
 
 
 def stamps(folder: str) -> None:
-    """Note when each rank's collectives that wait begin and end, and when its steps end.
+    """Note when each rank's collectives begin and end, and when its steps end.
 
     In the run on circuits, by the machine's clock: lines `[group, name, begun, ended]` in a file of
     the rank, where `group` has the ranks, and `[null, "step", at, at]`. A collective is begun
-    without waiting, and then waited for: it ends when its result is there, which a thread that
-    waits for a processor may see later.
+    without waiting, and ends when its result is there, which a thread that waits for a processor
+    may see later. Those of DistributedDataParallel's reducer are begun by a hook of its own, which
+    adds up the same numbers.
     """
     if not os.environ.get("TORCHELASTIC_RUN_ID", "").startswith("circuits"):
         return
@@ -142,16 +146,24 @@ def stamps(folder: str) -> None:
     def stamped(name: str, original: Callable[..., Any]) -> Callable[..., Any]:
         def call(*args: Any, **options: Any) -> Any:
             given = inspect.signature(original).bind(*args, **options).arguments
-            if given.get("async_op"):
-                return original(*args, **options)
+            ranks = None
             begun = time.monotonic_ns()
             work = original(**{**given, "async_op": True})
-            if work is not None:  # this rank is in the group
-                ended: queue.SimpleQueue[int] = queue.SimpleQueue()
-                work.get_future().add_done_callback(lambda _: ended.put(time.monotonic_ns()))
-                work.wait()
-                group = given.get("group") or dist.group.WORLD
-                note(dist.get_process_group_ranks(group), name, begun, ended.get())
+            if work is None:  # this rank is not in the group
+                return None
+            ended: queue.SimpleQueue[int] = queue.SimpleQueue()
+
+            def end(_: Any) -> None:
+                ended.put(time.monotonic_ns())
+                if given.get("async_op"):
+                    note(ranks, name, begun, ended.get())
+
+            ranks = dist.get_process_group_ranks(given.get("group") or dist.group.WORLD)
+            work.get_future().add_done_callback(end)
+            if given.get("async_op"):
+                return work
+            work.wait()
+            note(ranks, name, begun, ended.get())
             return None
 
         return call
@@ -161,27 +173,23 @@ def stamps(folder: str) -> None:
         note(None, "step", at, at)
 
     for name in _COLLECTIVES:
-        setattr(dist, name, stamped(name, getattr(dist, name)))
+        if hasattr(dist, name):  # the newest names are those of PyTorch 2.14
+            setattr(dist, name, stamped(name, getattr(dist, name)))
+    parallel = DistributedDataParallel.__init__
+
+    def hooked(self: Any, *args: Any, **options: Any) -> None:
+        parallel(self, *args, **options)
+        self.register_comm_hook(self.process_group, _summed)
+
+    DistributedDataParallel.__init__ = hooked
     register_optimizer_step_post_hook(lambda *_: note_step())
-    for each in _OPTIMIZERS:
-        each.step = _then(each.step, note_step)
 
 
-_OPTIMIZERS: list[Any] = []
-
-
-def optimizers(*kinds: Any) -> None:
-    """Take the `step` of such classes, which are none of PyTorch's, for that of an optimizer."""
-    _OPTIMIZERS.extend(kinds)
-
-
-def _then(original: Callable[..., Any], after: Callable[[], object]) -> Callable[..., Any]:
-    def call(*args: Any, **options: Any) -> Any:
-        found = original(*args, **options)
-        after()
-        return found
-
-    return call
+def _summed(group: Any, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
+    """Sum up a bucket of gradients, as the reducer does without a hook."""
+    part = bucket.buffer().div_(group.size())
+    work = dist.all_reduce(part, group=group, async_op=True)
+    return work.get_future().then(lambda done: done.value()[0])
 
 
 def cuda_for_the_script() -> None:
