@@ -151,7 +151,13 @@ class SimulatedSwitch(Stated):
 
 @dataclass(frozen=True, slots=True)
 class SimulatedNic(Stated):
-    """Ground truth of simulated NICs."""
+    """Ground truth of simulated NICs.
+
+    By default as Opus saw it without auto-negotiation: about 3 s until the firmware reports link
+    up, 70 to 80 us to the carrier, 100 to 200 ms until RDMA sends again (section 5.1). With it the
+    firmware took about 6 s there, which is 3 s of `negotiation`. How soon a loss is detected is
+    assumed.
+    """
 
     loss_detection: Annotated[Delay, Field(description="From light gone to link down")] = Delay(
         1_000_000, 200_000
@@ -159,6 +165,13 @@ class SimulatedNic(Stated):
     bring_up: Annotated[Delay, Field(description="From light back to firmware link up")] = Delay(
         3_000_000_000, 300_000_000
     )
+    negotiation: Annotated[
+        Delay,
+        Field(
+            description="What auto-negotiation adds to that, at ports where it is on",
+            examples=[{"mean": "3 s", "sd": "300 ms"}],
+        ),
+    ] = Delay(0)
     carrier: Annotated[Delay, Field(description="From firmware link up to carrier")] = Delay(
         75_000, 2_000
     )

@@ -15,6 +15,9 @@ _RATES = {
 }
 _LIFESPAN_MS = 10
 
+_NIC = {"vendor": "0x15b3", "device": "0x1021", "subsystem_device": "0x0000"}
+"""Numbers of a ConnectX-7, which is MT4129 too, on no board that is sold. Source: pci.ids."""
+
 PCI = "/sys/devices/pci"
 """Beginning of the folders of PCI devices."""
 
@@ -43,6 +46,7 @@ def _network(port: SimulatedPort, index: int) -> dict[str, str]:
     }
     return {
         **settings,
+        **{f"{folder}/device/{name}": number for name, number in _NIC.items()},
         f"{folder}/address": f"02:00:00:00:00:{index:02x}",
         f"{folder}/carrier": "1" if up else "0",
         f"{folder}/carrier_changes": str(port.carrier_changes),

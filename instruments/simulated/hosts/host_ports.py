@@ -167,7 +167,6 @@ class SimulatedPort:
         self.spec = spec
         self.prbs: Prbs | None = None
         self.fec_encodings: tuple[str, ...] = ("Auto", "RS")
-        self.auto_negotiation = True
         self.advertises_all = False
         self.bits = 0
         self.raw_errors = [0] * spec.lanes
@@ -194,6 +193,15 @@ class SimulatedPort:
         self._uncounted = 0
 
     # ------------------------------------------------------------------------- state
+
+    @property
+    def auto_negotiation(self) -> bool:
+        """Whether it has auto-negotiation, from the next link-up on."""
+        return self._timeline.negotiates
+
+    @auto_negotiation.setter
+    def auto_negotiation(self, on: bool) -> None:
+        self._timeline.negotiates = on
 
     @functools.cached_property
     def _device(self) -> _Device:

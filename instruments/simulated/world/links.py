@@ -27,6 +27,7 @@ class LinkTimeline:
     """Transitions of one port's link in order of time, planned ones included.
 
     Attributes:
+        negotiates: whether the port has auto-negotiation.
         receivers: are called with the time at which light comes or goes, and whether it came, once
             what follows for the link is planned.
     """
@@ -34,6 +35,7 @@ class LinkTimeline:
     def __init__(self, name: str, draws: Stream) -> None:
         self.name = name
         self.draws = draws
+        self.negotiates = True
         self.heard: Port | None = None
         self.partner: Port | None = None
         self.transitions: list[Transition] = []
@@ -118,6 +120,8 @@ class NicLinks:
         for end, far_end in self._ends(port, partner):
             end.partner = far_end
             firmware = at + end.draws.duration(self._is.bring_up)
+            if end.negotiates and self._is.negotiation.mean:
+                firmware += end.draws.duration(self._is.negotiation)
             carrier = firmware + end.draws.duration(self._is.carrier)
             both_have_carrier = max(both_have_carrier, carrier)
             self._plan(end, firmware, "firmware", True, far_end)
