@@ -2,6 +2,7 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
 from functools import partial
 
 from lightrig.harness.bench import Bench
@@ -46,6 +47,26 @@ def read_ports(bench: Bench) -> dict[Port, PortSettings]:
         *(partial(read, each) for each in servers.values() if isinstance(each, LinuxServer))
     )
     return {port: settings for of_server in found for port, settings in of_server.items()}
+
+
+def simulated_nics(bench: Bench) -> dict[str, dict[str, str]]:
+    """Return what tools of simulated servers tell of their NICs, by port: PCI numbers, firmware.
+
+    Each is marked as simulated, and named as in the document of `PortSettings`; what no tool tells
+    is left out.
+    """
+    found: dict[str, dict[str, str]] = {}
+    for spec in bench.testbed.working_ports:
+        server = bench.servers[spec.port.owner]
+        if server.name not in bench.simulated or not isinstance(server, LinuxServer):
+            continue
+        told = found[str(spec.port)] = {}
+        with suppress(LightrigError):
+            told["nic_firmware"] = server.nic.driver(spec.netdev).value.firmware or ""
+        with suppress(LightrigError):
+            told["pci_id"] = server.nic.files(spec.netdev).value.pci_id or ""
+        told |= {name: f"{value} (simulated)" for name, value in told.items() if value}
+    return found
 
 
 def read_encodings(bench: Bench, ports: Collection[Port]) -> dict[Port, str]:

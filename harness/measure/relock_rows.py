@@ -59,8 +59,8 @@ def port_rows(
 ) -> Iterator[Row]:
     """Yield for each port in how many changes its relock was divided, and what hardware it is.
 
-    changes: by port. read: settings of ports as a run stores them, by the ports' names; empty in a
-    simulation, whose testbed file alone says what its ports are. at: now, in ns.
+    changes: by port. read: settings of ports as a run stores them, by the ports' names, or what
+    `port_differences.simulated_nics` returns. at: now, in ns.
     """
     for _, nic in testbed.nics:
         for port in (spec.port for spec in nic.ports if spec.port in changes):

@@ -174,9 +174,11 @@ def relock(
     Sources take turns; `relock.end()` records the rows, also of a test that ends before it.
     """
     from lightrig.harness.measure.relock_turns import RelockTurns  # noqa: PLC0415
+    from lightrig.harness.port_differences import simulated_nics  # noqa: PLC0415
     from lightrig.harness.record.run_folder import load_ports  # noqa: PLC0415
 
     read = load_ports(pytestconfig.stash[RUN].folder, fabric.testbed.name)
-    turns = RelockTurns(fabric, links, measure, read.get("ports", {}))
+    nics = read.get("ports") or simulated_nics(fabric.bench)
+    turns = RelockTurns(fabric, links, measure, nics)
     yield turns
     turns.end()

@@ -34,7 +34,7 @@ from lightrig.harness.report.sections import (
 )
 from lightrig.harness.report.units import Value
 from lightrig.harness.statistics.quantiles import NotEnough, Quantile, quantile
-from lightrig.testbeds.intervals import interval
+from lightrig.testbeds.intervals import at_most, interval
 
 _FAMILY = "relock"
 _WHOLE, _BETWEEN, _PRICE = "relock.whole", "relock.between", "relock.price"
@@ -157,19 +157,29 @@ def _kind_group(row: _ByHardware) -> RowGroup:
 
 
 def _median(row: _ByHardware) -> Cell:
-    low, value, high = ([part[at] for part in row.parts] for at in (3, 4, 5))
-    # The ports of one change move together and are not independent samples.
-    found = quantile(low, high, 0.5, CONFIDENCE, points=value, effective=row.changes)
-    return median_value(found, row.simulated)
+    found = _median_of(row.parts)
+    if isinstance(found, NotEnough) or not _is_bound_only(found):
+        return median_value(found, row.simulated)
+    context = f"median of {found.n:,}", f"as {row.changes:,} independent ones"
+    of_bound = f"{CONFIDENCE:.0%} interval from 0", "simulated" if row.simulated else ""
+    return Value(f"at most {at_most(found.upper, 'ns')}", (*context, *of_bound))
+
+
+def _is_bound_only(found: Quantile) -> bool:
+    """Whether a median may be 0: what its middle says is then of its upper end alone."""
+    return found.lower is not None and found.lower <= 0
 
 
 def _share(row: _ByHardware) -> Cell:
+    found = _median_of(row.parts)
+    bound_only = isinstance(found, Quantile) and _is_bound_only(found)
     shares = [
-        part.value / row.wholes[part.port, part.event]
+        (part.upper if bound_only else part.value) / row.wholes[part.port, part.event]
         for part in row.parts
         if row.wholes.get((part.port, part.event))
     ]
-    return f"{float(np.median(shares)):.0%}" if shares else None
+    text = f"{float(np.median(shares)):.0%}" if shares else None
+    return f"at most {text}" if text and bound_only else text
 
 
 def _seen(row: _ByHardware) -> Cell:
@@ -408,6 +418,7 @@ def _trend(series: Sequence[Sequence[tuple[int, Quantile]]], runs: int) -> str:
 
 
 def _median_of(parts: Sequence[_Part]) -> Quantile | NotEnough:
+    """Return the median of a stage; the ports of one change are no independent samples."""
     low, value, high = ([part[at] for part in parts] for at in (3, 4, 5))
     changes = len({part.event for part in parts})
     return quantile(low, high, 0.5, CONFIDENCE, points=value, effective=changes)

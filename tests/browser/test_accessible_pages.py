@@ -15,6 +15,7 @@ from page_view import LOADED, PHONE, READY, opened_page
 from planted_nights import two_testbeds
 from playwright.sync_api import Browser
 from runs.running import started
+from runs.test_relocks import LAB as LINKS
 from typer.testing import CliRunner
 
 from lightrig.harness.certify.sheet import read_sheet
@@ -48,6 +49,17 @@ def run_page(folder: Path) -> Path:
     arguments = (folder / "test_seen.py", "--rootdir", folder, "--testbed", lab)
     with started((*arguments, "--instruments", "simulated"), folder / "results", page=True) as run:
         return run.end().page
+
+
+def relock_page(folder: Path) -> Path:
+    """The page of a run with `--relock`, the second of its testbed: with the trend."""
+    lab, suite = folder / "small.yaml", ROOT / "suites" / "test_relock.py"
+    lab.write_text(LINKS)
+    given = (suite, "--relock", "--testbed", lab, "--instruments", "simulated", "--samples", "14")
+    for seed in ("0", "1"):
+        with started((*given, "--seed", seed), folder / "results", page=True) as run:
+            page = run.end().page
+    return page
 
 
 def nights_page(folder: Path) -> Path:
@@ -138,6 +150,7 @@ class Kind:
 
 KINDS = {
     "run": Kind(run_page, READY),
+    "relock": Kind(relock_page, READY),
     "nights": Kind(nights_page),
     "sheet": Kind(sheet_page),
     "survival": Kind(page_of_survival),

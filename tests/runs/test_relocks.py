@@ -98,7 +98,9 @@ def test_its_page_has_one_change_the_hardware_and_the_trend_which_no_page_of_nig
     page_after("suites/test_reconfiguration.py::test_between_plans")
     page = page_after(SUITE, "--relock", "--seed", "1")
     assert "One change, both ends of a link" in page
-    assert "transceiver fr, NIC not known, firmware not known 4 ports" in page
+    nic = "NIC 0x15b3:0x1021:0x0000 (simulated)"
+    firmware = "firmware 28.41.1000 (SIM_0000000001) (simulated)"
+    assert f"transceiver fr, {nic}, {firmware} 4 ports" in page
     assert "(between output valid and driver" in page  # the page escapes what follows
     assert "2 runs since" in page
     nights = write_nights(results, results / "nights.html").read_text()
