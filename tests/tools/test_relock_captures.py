@@ -14,6 +14,8 @@ from lightrig.instruments.servers.tools.module_lights import MemoryReading, ligh
 
 MS = 1_000_000
 CMIS = places_of(bytes.fromhex("18 52 00"))[-1]
+BITS = {"output": 132, "rx_los": 147}
+"""Bytes of page 11h with a bit for each lane."""
 FLAGS = ("rx_los", "tx_los", "rx_lol", "tx_lol")
 
 
@@ -74,9 +76,13 @@ def of_memory(facts: str, expected: str) -> list[str]:
             if what == "state":
                 page[lane // 2] |= value << 4 * (lane % 2)
             else:
-                page[132 - 128] |= value << lane
+                page[BITS[what] - 128] |= value << lane
     shown = lights([MemoryReading("eth0", CMIS, Span(0, 1), bytes(page), "")])
-    found = [f"paths {shown.paths[0].state}", f"sentence {path_sentence(shown) or 'nothing'}"]
+    found = []
+    if "state" in facts:
+        found += [f"paths {shown.paths[0].state}", f"sentence {path_sentence(shown) or 'nothing'}"]
+    if "rx_los" in facts:
+        found.append(f"signal {'lost' if shown.no_signal[0].is_set else 'there'}")
     if "output" in facts:
         found.append(
             "output " + ("valid" if any(each.is_set for each in shown.output) else "never")
