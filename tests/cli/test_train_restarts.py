@@ -121,12 +121,13 @@ def test_restarts_lead_to_the_losses_of_an_undisturbed_run(script: Path) -> None
 
     alone = torchrun(script)
     parts = ("on circuits", "on circuits, restart 1", "on circuits, restart 2")
-    ends = [0, 0]
+    ends: list[list[int]] = [[], []]
     for rank in range(4):
         attempts = [printed(part, rank, done) for part in parts]
         assert [lines[0] for lines in attempts] == [f"attempt {number} 3" for number in range(3)]
         first, second, third = map(losses, attempts)
-        ends = [max(ends[0], len(first)), max(ends[1], 2 + len(second))]
+        ends[0].append(len(first))
+        ends[1].append(2 + len(second))
         assert first == alone[rank][: len(first)]
         assert second == alone[rank][2 : 2 + len(second)]
         assert third == alone[rank][6:]
@@ -135,13 +136,12 @@ def test_restarts_lead_to_the_losses_of_an_undisturbed_run(script: Path) -> None
     assert (
         "server3.nic0.p1 has no carrier" in cut["cause"] or "with server3.nic0.p1" in cut["cause"]
     )
-    # A busy machine may end a step before the fault is made: what was printed says which.
-    (died, dark), checkpoints = ends, (2, 6)
-    assert died >= 3
-    assert [(each["step"], each["again"]) for each in (killed, cut)] == [
-        (died + 1, died - checkpoints[0]),
-        (dark + 1, dark - checkpoints[1]),
-    ]
+    # A busy machine may end a step before the fault is made: what was printed says which. When the
+    # light goes, one rank may have ended a step that another never ends.
+    assert max(ends[0]) >= 3
+    for failure, printed_by, checkpoint in ((killed, ends[0], 2), (cut, ends[1], 6)):
+        assert min(printed_by) <= failure["step"] - 1 <= max(printed_by)
+        assert failure["again"] == failure["step"] - 1 - checkpoint
     for failure in (killed, cut):
         assert all(earliest <= latest for earliest, latest in failure["parts"].values())
     # 2 s without carrier and a look each 200 ms; the light is back 3 s after the cut.
