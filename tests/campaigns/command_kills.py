@@ -2,11 +2,12 @@
 
 `COMMAND_KILLS` times (default 30) each of pytest, survive, certify, orchestrate and train
 (`COMMAND_KILLS_OF`, by commas; train needs the extra torch) is killed after a drawn part of its
-processor time, with namespaces or simulated instruments of its own. A kill counts only where the
-command was alive. What it has started is known by its ancestors at the kill and by a variable in
-its environment. `ENDS_S` later none of it may live; the links of this network namespace, in which
-the campaign is alone, must be those of before; and after another run has made a temporary folder,
-the one of temporary files must be empty. Each kill is a line of the campaign's file.
+processor time, or of `LASTS_S` where it waits, with namespaces or simulated instruments of its own.
+A kill counts only where the command was alive. What it has started is known by its ancestors at the
+kill and by a variable in its environment. `ENDS_S` later none of it may live; the links of this
+network namespace, in which the campaign is alone, must be those of before; and after another run
+has made a temporary folder, the one of temporary files must be empty. Each kill is a line of the
+campaign's file.
 
 Circuits that are left changed are looked for by `suite_kills` and `process_kills`. An agent needs
 switches that are served, and is not killed here.
@@ -36,14 +37,17 @@ from tests.campaigns.train_signals import OPTIONS, SCRIPT, STEPS, marked
 MARK = "LIGHTRIG_TRAIN_SIGNALS"
 """The variable that `train_signals.marked` looks for."""
 ENDS_S = 30.0
-LASTS_S = 600.0
+LASTS_S = 40.0
+"""Time after which a command is killed at the latest: most of them wait more than they compute."""
 LOOK_S = 0.02
+CACHE = "torchinductor_"
+"""Begins the name of a cache that PyTorch keeps for each account."""
 ALONE = "COMMAND_KILLS_ALONE"
 PROCESSOR_S = {
-    "pytest": 4.0,
-    "survive": 6.0,
-    "certify": 6.0,
-    "orchestrate": 3.0,
+    "pytest": 0.5,
+    "survive": 1.0,
+    "certify": 1.5,
+    "orchestrate": 1.5,
     "train": 8.0,
 }
 """Processor time, without imports, in which a command is killed."""
@@ -111,12 +115,14 @@ def one_kill(command: str, place: Path, number: int) -> dict[str, Any]:
     mark = os.environ[MARK] = f"{os.getpid()}.{number}"
     before = links()
     process = forked(lambda: run(command, place), place / "out.txt")
-    enough, began = dice.random() * PROCESSOR_S[command], time.monotonic()
+    part, began = dice.random(), time.monotonic()
+    enough, lasts = part * PROCESSOR_S[command], part * LASTS_S * max(1.0, os.getloadavg()[0] / 2)
     with contextlib.suppress(OSError, ValueError):
         while is_alive(process) and processor_time(process) < enough:
-            if time.monotonic() > began + LASTS_S:
+            if time.monotonic() > began + lasts:
                 break
             time.sleep(LOOK_S)
+    lived = time.monotonic() - began
     alive, family = is_alive(process), set(descendants(process))
     with contextlib.suppress(ProcessLookupError):
         os.kill(process, signal.SIGKILL)
@@ -136,12 +142,14 @@ def one_kill(command: str, place: Path, number: int) -> dict[str, Any]:
         "number": number,
         "command": command,
         "outcome": "killed" if alive and status == signal.SIGKILL else "ended by itself",
-        "at": round(enough, 2),
+        "lived s": round(lived, 2),
         "left": list(remaining.values()),
         "after s": round(after, 2),
         "links": sorted(links() - before),
         "folders": len(folders),
-        "folders left": sorted(one.name for one in temporary.iterdir()),
+        "folders left": sorted(
+            one.name for one in temporary.iterdir() if not one.name.startswith(CACHE)
+        ),
     }
     if found["outcome"] != "killed":
         found["printed"] = (place / "out.txt").read_text(errors="replace")[-1500:]

@@ -3,6 +3,8 @@
 import importlib.util
 import os
 import select
+import signal
+import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -23,6 +25,7 @@ from lightrig.instruments.jobs.traffic.training import (
     Wanted,
 )
 from lightrig.instruments.servers.host.linux import LinuxServer
+from lightrig.instruments.temporary_folders import TemporaryFolder
 
 STAND_IN = Path(__file__).parent / "stand_in_training"
 ALONE = """
@@ -410,6 +413,68 @@ def test_closing_a_rank_ends_a_daemon_of_its_script(
     follower.ranks[0].close()
     assert select.select([daemon], [], [], 5)[0] == [daemon]
     os.close(daemon)
+
+
+LISTENS = """
+import multiprocessing, os, time
+import torch
+from multiprocessing.connection import Listener
+
+def work(queue):
+    listener = Listener()
+    queue.put(listener.address)
+    time.sleep(600)
+
+queue = multiprocessing.get_context("fork").Queue()
+worker = multiprocessing.get_context("fork").Process(target=work, args=(queue,))
+worker.start()
+print(queue.get(), flush=True)
+print(worker.pid, flush=True)
+print(os.getpid(), flush=True)
+time.sleep(600)
+"""
+
+
+@pytest.fixture
+def short() -> Iterator[Path]:
+    """A folder whose path leaves room for that of a socket."""
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
+        yield Path(folder)
+
+
+@pytest.mark.parametrize("killed", [False, True])
+def test_no_folder_of_a_script_is_left(
+    follower: Follower,
+    begin: Callable[..., list[RunningScript]],
+    stand_in: None,
+    short: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    killed: bool,
+) -> None:
+    """Nor of its workers: of a rank that is closed, and of one that was killed by the next run."""
+    monkeypatch.setenv("TMPDIR", str(short))
+    monkeypatch.setattr(tempfile, "tempdir", str(short))
+    begin(1, LISTENS, "gated")
+    while len(follower.lines.get(0, ())) < 3:
+        assert follower.news.wait(30)
+        follower.news.clear()
+    address, *processes = follower.lines[0]
+    assert Path(address).is_relative_to(short)
+    several = [os.pidfd_open(int(each)) for each in processes]
+    TemporaryFolder().cleanup()
+    assert Path(address).exists()
+    if killed:
+        for each in reversed(several):
+            signal.pidfd_send_signal(each, signal.SIGKILL)
+    else:
+        follower.ranks[0].close()
+    for each in several:
+        assert select.select([each], [], [], 30)[0] == [each]
+        os.close(each)
+    if killed:
+        assert Path(address).exists()
+        TemporaryFolder().cleanup()
+    assert [*short.iterdir()] == []
 
 
 def test_the_whole_traceback_of_a_script_is_shown(

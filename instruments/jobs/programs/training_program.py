@@ -57,9 +57,13 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import fcntl
+import functools
 import io
 import json
+import multiprocessing.util
 import os
+import shutil
 import signal
 import sys
 import tempfile
@@ -150,6 +154,8 @@ class _Worker:
                 threading.Thread(target=self._answer, args=arguments, daemon=True).start()
         # A normal exit would wait for operations that wait for other ranks.
         _kill_descendants()
+        if _folder.cache_info().currsize:
+            shutil.rmtree(_folder(), ignore_errors=True)
         os._exit(0)
 
     def _answer(self, request: dict[str, Any], received: int) -> None:
@@ -224,10 +230,30 @@ class _Worker:
         )
 
 
+@functools.cache
+def _folder() -> str:
+    """Return the folder of this process, which it removes when it ends.
+
+    It is named and locked as folders of runs are: the next run removes it where both were killed.
+    The name is short, since sockets of workers lie in it, whose paths have 107 bytes at most.
+    """
+    made = tempfile.mkdtemp(prefix=".lightrig-new-")
+    lock = os.open(os.path.join(made, ".lock"), os.O_RDWR | os.O_CREAT, 0o600)
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    named = made.replace(".lightrig-new-", "lightrig-")
+    os.rename(made, named)
+    usual, tempfile.tempdir = tempfile.tempdir, named
+    try:
+        multiprocessing.util.get_temp_dir()  # else each worker of the script makes one in /tmp
+    finally:
+        tempfile.tempdir = usual
+    return named
+
+
 @contextlib.contextmanager
 def _script_file(name: str, source: str) -> Iterator[str]:
     """A file with the script: spawned workers import it, and tracebacks show its lines."""
-    with tempfile.TemporaryDirectory(prefix="lightrig-training-") as folder:
+    with tempfile.TemporaryDirectory(dir=_folder()) as folder:
         path = os.path.join(folder, os.path.basename(name))
         with open(path, "w", encoding="utf-8") as file:
             file.write(source)
