@@ -24,10 +24,10 @@ Direction = Literal[">", "<", "!"]
 """To the instrument, from the instrument, or a remark of the wire layer."""
 
 
-MOST_BYTES = 64_000
+MOST_BYTES = 24_000
 """Memory that the pieces of a trace take."""
 
-LONGEST_PIECE = 12_000
+LONGEST_PIECE = 5_000
 """Characters of a piece, of which the middle of a longer one is left out."""
 
 _OVERHEAD = 144

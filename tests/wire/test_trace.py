@@ -47,22 +47,22 @@ def test_a_trace_takes_bounded_memory(virtual_clock, letter):
         trace.received(letter * (number * 37 % 911) + str(number))
     taken, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    assert taken < 64_000
+    assert taken < 24_000
     texts = [piece.text for piece in trace.pieces()]
     assert texts[-1] == letter * (5999 * 37 % 911) + "5999"
-    assert len(texts) > 15
+    assert len(texts) > 6
     for number in range(9):
         trace.sent(letter * 16_000_000 if number % 2 else f"short {number}")
     long, short = [piece.text for piece in trace.pieces()][-2:]
     assert short == "short 8"
-    assert long.startswith(letter * 6000 + " [15988000 characters] " + letter)
+    assert long.startswith(letter * 2500 + " [15995000 characters] " + letter)
 
 
 def test_a_secret_amid_a_long_piece_is_not_cut(virtual_clock):
     """A half of it would be no longer found."""
     trace = Trace(virtual_clock)
     trace.mask("hunter2-never-shown")
-    for before in range(5985, 6005):
+    for before in range(2485, 2505):
         trace.received("x" * before + "hunter2-never-shown" + "y" * 20_000)
     assert not any("hunter2" in piece.text for piece in trace.pieces())
 
