@@ -60,12 +60,12 @@ def simulated_nics(bench: Bench) -> dict[str, dict[str, str]]:
         server = bench.servers[spec.port.owner]
         if server.name not in bench.simulated or not isinstance(server, LinuxServer):
             continue
-        told = found[str(spec.port)] = {}
+        nic = found[str(spec.port)] = {}
         with suppress(LightrigError):
-            told["nic_firmware"] = server.nic.driver(spec.netdev).value.firmware or ""
+            nic["nic_firmware"] = server.nic.driver(spec.netdev).value.firmware or ""
         with suppress(LightrigError):
-            told["pci_id"] = server.nic.files(spec.netdev).value.pci_id or ""
-        told |= {name: f"{value} (simulated)" for name, value in told.items() if value}
+            nic["pci_id"] = server.nic.files(spec.netdev).value.pci_id or ""
+        nic |= {name: f"{value} (simulated)" for name, value in nic.items() if value}
     return found
 
 

@@ -155,9 +155,9 @@ def test_a_trial_of_relocks_that_is_killed_at_any_moment_is_restored(served, see
     set_circuits(served.switch, STRAIGHT | FOREIGN)
     chance = random.Random(seed)
     messages = chance.randrange(170, 900)
-    vary, held = VARIED[seed % len(VARIED)]
+    vary, fixed = VARIED[seed % len(VARIED)]
     command = ["python", "-c", KILLED_AFTER_MESSAGES, messages, "trial", served.file]
-    options = ["--vary", vary, "--with", held, "--measure", "relock"]
+    options = ["--vary", vary, "--with", fixed, "--measure", "relock"]
     ended = preloaded.run([*command, *options], served.folder)
     assert ended.returncode == -signal.SIGKILL, ended.stderr
     assert stored(served)
