@@ -368,7 +368,7 @@ def test_each_change_of_a_plan_has_a_line_in_columns(tmp_path: Path) -> None:
 
 
 def test_the_table_of_parts_is_folded_within_its_column(monkeypatch: pytest.MonkeyPatch) -> None:
-    command = module_of("check")
+    command = module_of("checked_file")
     monkeypatch.setattr(command.shutil, "get_terminal_size", lambda: SimpleNamespace(columns=58))
     long = "x" * 20 + " " + "y" * 20 + " z"
     parts = [
