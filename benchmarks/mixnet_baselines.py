@@ -126,7 +126,7 @@ def main(arguments: Sequence[str] = ()) -> None:
     names = [network.name for network in every]
     if unknown := set(wanted) - set(names):
         sys.exit(f"there is no network {', '.join(sorted(unknown))}, only {', '.join(names)}")
-    stored = _Stored(options)
+    stored = _StoredRuns(options)
     print(
         f"{options.servers} servers of {options.gpus} GPUs, {OPTICAL} NICs on circuits and "
         f"{PACKET} on Ethernet; {options.rate:g} Mbit/s are {options.at:g} Gbit/s"
@@ -163,7 +163,7 @@ class Run:
     demand: Sequence[Sequence[float]]
 
 
-class _Stored:
+class _StoredRuns:
     """The runs of a file that was made with these options, if there is one, and further ones."""
 
     def __init__(self, options: argparse.Namespace) -> None:
