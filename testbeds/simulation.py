@@ -153,10 +153,10 @@ class SimulatedSwitch(Stated):
 class SimulatedNic(Stated):
     """Ground truth of simulated NICs.
 
-    By default as Opus saw it without auto-negotiation: about 3 s until the firmware reports link
-    up, 70 to 80 us to the carrier, 100 to 200 ms until RDMA sends again (section 5.1). With it the
-    firmware took about 6 s there, which is 3 s of `negotiation`. How soon a loss is detected is
-    assumed.
+    Defaults follow what is published of ConnectX NICs without auto-negotiation: about 3 s until the
+    firmware reports link up, 70 to 80 us to the carrier, 100 to 200 ms until RDMA sends again. With
+    it the firmware took about 6 s there, which is 3 s of `negotiation`. How soon a loss is detected
+    is assumed. Sources: docs/appendix/relock.md.
     """
 
     loss_detection: Annotated[Delay, Field(description="From light gone to link down")] = Delay(

@@ -20,7 +20,7 @@ at 425 Gb/s (IEEE 802.3 clause 119; 91 for 100 Gb/s: 4,096 of 5,280 bits, or 210
 
 _EARLIER = Delay(2_000 * _MS, 300 * _MS)
 """From signal to PHY up, of the link-up before the world began; assumed: about what a module of
-eight lanes leaves of the 3 s from light to link up that Opus saw (section 5.1)."""
+eight lanes leaves of the 3 s from light to link up that are `SimulatedNic.bring_up`."""
 
 
 class LinkUp(NamedTuple):
