@@ -20,6 +20,7 @@ CAMPAIGNS = {
     "night_kills": "NIGHT_KILLS (60), NIGHT_KILLS_TESTBED (rings4); needs the extra dask",
     "process_kills": "PROCESS_KILLS (30) of each process, PROCESS_KILLS_LANES (2)",
     "command_kills": "COMMAND_KILLS (30) of COMMAND_KILLS_OF (a,b); namespaces, so root",
+    "agent_kills": "AGENT_KILLS (30)",
     "lease_races": "RACES (1000), RACE_KINDS; a second account and namespaces only as root",
     "faulty_suites": "FAULTY_RUNS (500), FAULTY_LANES (4); every 20th needs namespaces",
     "fault_plans": "FAULT_PLANS (500)",

@@ -9,8 +9,8 @@ network namespace, in which the campaign is alone, must be those of before; and 
 has made a temporary folder, the one of temporary files must be empty. Each kill is a line of the
 campaign's file.
 
-Circuits that are left changed are looked for by `suite_kills` and `process_kills`. An agent needs
-switches that are served, and is not killed here.
+Circuits that are left changed are looked for by `suite_kills` and `process_kills`; agents, which
+need switches that are served, are killed by `agent_kills`.
 """
 
 import contextlib
