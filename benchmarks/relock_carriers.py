@@ -54,14 +54,14 @@ def main() -> None:
             compared(file, (1, 1), unread, unread),
             *(compared(file, (2 * n, 2 * n + 1), [*range(EVENTS)], unread) for n in _pairs()),
         ]
-    one, *others = apart
+    one, *pairs = apart
     what = "medians of events without readings apart"
     beside_limit(f"{what}, one seed", abs(one), LIMIT, spread=f"n {EVENTS} each, the same draws")
-    if others[1:]:
-        error = statistics.stdev(others) / len(others) ** 0.5
+    if pairs[1:]:
+        error = statistics.stdev(pairs) / len(pairs) ** 0.5
         beside_limit(
-            *(f"{what}, seeds of their own", abs(statistics.fmean(others)), LIMIT),
-            spread=f"standard error {error:.2%}, {len(others)} pairs",
+            *(f"{what}, seeds of their own", abs(statistics.fmean(pairs)), LIMIT),
+            spread=f"standard error {error:.2%}, {len(pairs)} pairs",
         )
 
 
