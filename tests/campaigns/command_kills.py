@@ -48,7 +48,7 @@ PROCESSOR_S = {
     "survive": 1.0,
     "certify": 1.5,
     "orchestrate": 1.5,
-    "train": 8.0,
+    "train": 3.0,
 }
 """Processor time, without imports, in which a command is killed."""
 
