@@ -136,11 +136,11 @@ def test_restarts_lead_to_the_losses_of_an_undisturbed_run(script: Path) -> None
     assert (
         "server3.nic0.p1 has no carrier" in cut["cause"] or "with server3.nic0.p1" in cut["cause"]
     )
-    # A busy machine may end a step before the fault is made: what was printed says which. When the
-    # light goes, one rank may have ended a step that another never ends.
+    # A busy machine may end a step before the fault is made: what was printed says which, to within
+    # one, since a loss is printed before its step ends. One rank may have ended it, another never.
     assert max(ends[0]) >= 3
     for failure, printed_by, checkpoint in ((killed, ends[0], 2), (cut, ends[1], 6)):
-        assert min(printed_by) <= failure["step"] - 1 <= max(printed_by)
+        assert min(printed_by) - 1 <= failure["step"] - 1 <= max(printed_by)
         assert failure["again"] == failure["step"] - 1 - checkpoint
     for failure in (killed, cut):
         assert all(earliest <= latest for earliest, latest in failure["parts"].values())
