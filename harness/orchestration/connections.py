@@ -42,10 +42,10 @@ from lightrig.testbeds.escaping import escape_line
 FIRST_REQUEST_S = 10.0
 """Time that a new connection has until a request on it is admitted."""
 
-MOST_UNASKED = 128
+MOST_UNASKED = 256
 """Connections without an admitted request, beyond which the oldest is closed."""
 
-MOST_UNASKED_OF_PEER = 96
+MOST_UNASKED_OF_PEER = 192
 """The same of one address, of one network /64 of IPv6, or of one account at a Unix socket."""
 
 REFUSED_S = 1.0
@@ -258,14 +258,18 @@ class Server(uvicorn.Server):
         These are clients that have sent nothing or were refused, while they have more than half of
         its places: a burst of them pushes out none that is amid its handshake or its request. So
         have new clients, which have sent nothing yet, the other half. A request that has come is
-        answered in a moment, and its connection is closed last.
+        answered in a moment, and its connection is closed last; so is what a client has sent that
+        a busy service has not read yet.
         """
         every = [one for one in self._waiting if one.peer == peer]
         idle = [one for one in every if one in self._silent or one.is_refused]
         if 2 * len(idle) > len(every):
-            return idle[0]
+            return min(idle, key=lambda one: one.has_unread)
         order = {one: number for number, one in enumerate(every)}
-        return min(order.keys() - idle, key=lambda one: (one.is_asking, one.has_key, order[one]))
+        return min(
+            order.keys() - idle,
+            key=lambda one: (one.is_asking, one.has_key, one.has_unread, order[one]),
+        )
 
     def _begin(self, connection: _Connection, accepted: socket.socket) -> None:
         """Serve a client that has sent something, as those of HTTP and TLS do first."""
@@ -328,6 +332,11 @@ class _Connection(H11Protocol):
     def is_refused(self) -> bool:
         """Whether a request was answered, which did not admit it."""
         return self.cycle is not None and self.cycle.response_complete
+
+    @property
+    def has_unread(self) -> bool:
+        """Whether the kernel has bytes of the client that the service has not read yet."""
+        return self._accepted.fileno() >= 0 and _unread(self._accepted) > 0
 
     async def _answer(self, scope: Any, receive: Any, send: Any) -> None:
         """Carry out a request; without a token to wait for, it is the first proof of who asks."""
@@ -412,6 +421,13 @@ class _Connection(H11Protocol):
 def _unsent(descriptor: int) -> int:
     """Return the bytes that a socket has not sent, or whose receipt is not acknowledged."""
     counted = fcntl.ioctl(descriptor, termios.TIOCOUTQ, bytes(4))
+    count: int = struct.unpack("i", counted)[0]
+    return count
+
+
+def _unread(made: socket.socket) -> int:
+    """Return the bytes that have come to a socket and were not read."""
+    counted = fcntl.ioctl(made, termios.FIONREAD, bytes(4))
     count: int = struct.unpack("i", counted)[0]
     return count
 
