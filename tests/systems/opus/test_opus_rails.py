@@ -1,9 +1,11 @@
 """Opus acting in time: emulated ranks on a clock, on nothing, and on a simulated Polatis."""
 
 import re
+import sys
 from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
+from types import FrameType
 
 import pytest
 from systems.opus.opus_world import attachments
@@ -341,3 +343,40 @@ def test_a_change_is_as_many_commands_as_the_switch_is_sent(bench: Bench) -> Non
 def test_a_job_that_does_not_fit() -> None:
     with pytest.raises(OpusError, match="no NIC for rank 4"):
         attachments_of(load(HOME / "opus.yaml"), RailJob.grid("large", 4, [2]), 0)
+
+
+def test_the_controller_is_asked_nothing_where_ranks_have_nothing_to_send(
+    clock: VirtualClock,
+) -> None:
+    """Two stages' messages in circuits that stay: after the first, no shim sends anything."""
+    job = RailJob.grid("job", 2, [1])
+    (name,) = [name for name, group in job.groups.items() if group.dimension == 0]
+    table = PhaseTable((Operation(name, 0, 0), Operation(name, 1, 0)), steps=30, still=True)
+    shims = [Shim(rank, stage, table, "default") for rank, stage in enumerate(job.stage_of)]
+    wiring = RailWiring.of(job, 0, attachments(job, 0))
+    rails = Rails(clock, job, shims, [wiring], Switches(clock).apply, ["ocs0"])
+    first, *later = table.all()
+    for rank in (0, 1):
+        rails.announce(rank, first, lambda: None)
+    for rank in (0, 1):
+        rails.begin(rank, first)
+        rails.after(rank, first)
+    called: list[str] = []
+
+    def note(frame: FrameType, event: str, _: object) -> None:
+        if event == "call" and frame.f_globals["__name__"].endswith(".planning.controller"):
+            called.append(frame.f_code.co_name)
+
+    sys.setprofile(note)
+    try:
+        for operation in later[:-1]:
+            for rank in (0, 1):
+                rails.began(rank, operation, clock.now(), clock.now())
+                rails.after(rank, operation, clock.now())
+    finally:
+        sys.setprofile(None)
+    assert len(rails.journal.waits) == 2 * 59
+    assert called == []
+    rails.began(0, later[-1], clock.now(), clock.now())
+    rails.after(0, later[-1], clock.now())  # the last one: circuits are given back
+    assert not rails.controller.holding[0]

@@ -221,7 +221,7 @@ class Rails:
         with self._lock:
             self._shims[rank], _, sent = self._shims[rank].pre_comm(operation)
             self._did[rank] = asked
-            self._deliver(sent)
+            self._send(sent)
             self._start(rank, operation, asked, began)
 
     def after(self, rank: int, operation: Operation, ended: int | None = None) -> None:
@@ -231,7 +231,7 @@ class Rails:
             if operation.purpose == "data":
                 self._note(Ended(at, rank, str(operation)))
             self._shims[rank], sent = self._shims[rank].post_comm(operation)
-            self._deliver(sent)
+            self._send(sent)
 
     def _tell(self, rank: int) -> None:
         settled = self._announced.pop(rank, None)
@@ -253,6 +253,11 @@ class Rails:
         self._shims[rank] = shim.started()
 
     # ------------------------------------------------------------------------- messages
+
+    def _send(self, messages: Sequence[Message]) -> None:
+        """Deliver what a shim sends; most send nothing, which makes no change due."""
+        if messages:
+            self._deliver(messages)
 
     def _deliver(self, messages: Sequence[Message]) -> None:
         """Hand over messages, and those that they lead to, until nobody says more."""
