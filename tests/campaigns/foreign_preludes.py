@@ -74,6 +74,11 @@ def shorter_sequences(length: int) -> None:
     torch.randint = lambda high, size, **options: generate(high, (size[0], length), **options)
 
 
+def counting(few: int, many: int) -> Callable[..., range]:
+    """Return a `range` for a script that shall count up to `many` where it counts up to `few`."""
+    return lambda *given: range(many) if given == (few,) else range(*given)
+
+
 def filled_when_empty() -> None:
     """Fill what `to_empty` leaves as the memory was."""
     to_empty = torch.nn.Module.to_empty

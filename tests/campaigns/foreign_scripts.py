@@ -6,7 +6,8 @@ where the scripts are, with one of `foreign_preludes.py`: each has its `source` 
 and path), and beside it what it imports from there. Those of `nanogpt` read
 `data/generated/train.bin` and `val.bin` of their folder, 4,096 random tokens below 50,304 as 16-bit
 numbers. A `prelude` sets a seed, a device or the size of a data set, and prints what all parameters
-sum up to after each step.
+sum up to after each step. With `longer`, arguments in the place of its own and what follows its
+prelude, a script runs more steps, as the campaign `step_predictions` has it.
 
 Each runs `FOREIGN_ROUNDS` times (default 3) under torchrun with Gloo and on the circuits of its
 `testbed` (default rails4), in turn. Each rank must print the same numbers, to the last digit, or,
