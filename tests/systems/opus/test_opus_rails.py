@@ -2,10 +2,11 @@
 
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from types import FrameType
+from typing import cast
 
 import pytest
 from systems.opus.opus_world import attachments
@@ -16,15 +17,17 @@ from lightrig.harness.systems.opus.planning.controller import Controller
 from lightrig.harness.systems.opus.planning.gathering import GATHERING
 from lightrig.harness.systems.opus.planning.messages import Rewire
 from lightrig.harness.systems.opus.planning.operations import Operation, OpusError, RailJob
-from lightrig.harness.systems.opus.planning.run_events import Rewiring
+from lightrig.harness.systems.opus.planning.run_events import Ended, Rewiring
 from lightrig.harness.systems.opus.planning.schedule import PhaseTable
 from lightrig.harness.systems.opus.planning.shim import Mode, Shim
 from lightrig.harness.systems.opus.planning.topology import GIANT_RING, GiantRing, TopologyId
 from lightrig.harness.systems.opus.planning.wiring import RailWiring
+from lightrig.harness.systems.opus.runtime.controlled_ranks import ControlledRanks
 from lightrig.harness.systems.opus.runtime.on_fabric import FabricRails, attachments_of, fitting_job
 from lightrig.harness.systems.opus.runtime.rails import Rails, RailsLostError
-from lightrig.instruments.clock import SystemClock
+from lightrig.instruments.clock import Span, SystemClock
 from lightrig.instruments.clock.virtual import VirtualClock
+from lightrig.instruments.jobs.traffic.training import LocalBegin, LocalEnd, TrainingRank, Wanted
 from lightrig.suites.claims.opus.auditor import audit
 from lightrig.suites.claims.opus.emulation import emulate
 from lightrig.suites.claims.opus.rewiring import rows
@@ -345,38 +348,95 @@ def test_a_job_that_does_not_fit() -> None:
         attachments_of(load(HOME / "opus.yaml"), RailJob.grid("large", 4, [2]), 0)
 
 
-def test_the_controller_is_asked_nothing_where_ranks_have_nothing_to_send(
-    clock: VirtualClock,
-) -> None:
-    """Two stages' messages in circuits that stay: after the first, no shim sends anything."""
+def planning_calls(run: Callable[[], object], module: str = "") -> list[str]:
+    """Run it; return the functions of the control plane that it called."""
+    called: list[str] = []
+
+    def note(frame: FrameType, event: str, _: object) -> None:
+        if event == "call" and f".opus.planning.{module}" in frame.f_globals["__name__"]:
+            called.append(frame.f_code.co_name)
+
+    sys.setprofile(note)
+    try:
+        run()
+    finally:
+        sys.setprofile(None)
+    return called
+
+
+def still_pair(clock: VirtualClock) -> tuple[Rails, list[Operation]]:
+    """Two stages that have 60 messages in circuits that stay."""
     job = RailJob.grid("job", 2, [1])
     (name,) = [name for name, group in job.groups.items() if group.dimension == 0]
     table = PhaseTable((Operation(name, 0, 0), Operation(name, 1, 0)), steps=30, still=True)
     shims = [Shim(rank, stage, table, "default") for rank, stage in enumerate(job.stage_of)]
     wiring = RailWiring.of(job, 0, attachments(job, 0))
-    rails = Rails(clock, job, shims, [wiring], Switches(clock).apply, ["ocs0"])
-    first, *later = table.all()
+    return Rails(clock, job, shims, [wiring], Switches(clock).apply, ["ocs0"]), table.all()
+
+
+def test_the_controller_is_asked_nothing_where_ranks_have_nothing_to_send(
+    clock: VirtualClock,
+) -> None:
+    """After the first message of circuits that stay no shim sends anything."""
+    rails, (first, *later) = still_pair(clock)
     for rank in (0, 1):
         rails.announce(rank, first, lambda: None)
     for rank in (0, 1):
         rails.begin(rank, first)
         rails.after(rank, first)
-    called: list[str] = []
 
-    def note(frame: FrameType, event: str, _: object) -> None:
-        if event == "call" and frame.f_globals["__name__"].endswith(".planning.controller"):
-            called.append(frame.f_code.co_name)
-
-    sys.setprofile(note)
-    try:
-        for operation in later[:-1]:
+    def messages(operations: Sequence[Operation]) -> None:
+        for operation in operations:
             for rank in (0, 1):
                 rails.began(rank, operation, clock.now(), clock.now())
                 rails.after(rank, operation, clock.now())
-    finally:
-        sys.setprofile(None)
+
+    assert planning_calls(lambda: messages(later[:-1]), "controller") == []
     assert len(rails.journal.waits) == 2 * 59
-    assert called == []
-    rails.began(0, later[-1], clock.now(), clock.now())
-    rails.after(0, later[-1], clock.now())  # the last one: circuits are given back
-    assert not rails.controller.holding[0]
+    messages(later[-1:])  # circuits are given back
+    assert not any(rails.controller.holding)
+
+
+@pytest.mark.parametrize("still", [True, False])
+def test_rails_whose_circuits_stay_hear_of_messages_when_somebody_asks(
+    clock: VirtualClock, still: bool
+) -> None:
+    """Until then the harness computes nothing for them, which ranks beside it would wait for.
+
+    The second message of rank 1, at 40 to 45, has not ended yet when it is asked what runs.
+    """
+    rails, (first, second, *_) = still_pair(clock)
+    permitted: list[tuple[int, int, str | None]] = []
+
+    class Rank:
+        def __init__(self, rank: int) -> None:
+            self.rank = rank
+
+        def go(self, number: int, refused: str | None = None) -> None:
+            permitted.append((self.rank, number, refused))
+
+    ranks = cast("list[TrainingRank]", [Rank(0), Rank(1)])
+    heard = ControlledRanks(lambda rank, line: None, rails, ranks, dict, still=still)
+    wanted = [Wanted(each.group, each.index, "send", 100) for each in (first, second)]
+    for rank in (0, 1):
+        heard.wants(rank, 0, wanted[0])
+    heard.begin()
+    assert sorted(permitted) == [(0, 0, None), (1, 0, None)]
+    clock.sleep(100)
+    now = clock.now()
+    at = [Span(now - back, now - back) for back in (60, 55)]
+    begun = [LocalEnd(0, at[0]), LocalBegin(1, wanted[1], *at)]
+
+    def ran() -> None:
+        heard.ran(0, [*begun, LocalEnd(1, at[1])])
+        heard.ran(1, begun)
+
+    assert bool(planning_calls(ran)) is not still
+    assert len(rails.journal.waits) == (2 if still else 4)
+    assert heard.unfinished() == {1: str(second)}
+    assert [wait.length for wait in rails.journal.waits] == [0, 0, 5, 5]
+    heard.ran(1, [LocalEnd(1, at[1])])
+    heard.catch_up()
+    assert heard.unfinished() == {}
+    ends = [event for event in rails.journal.events if isinstance(event, Ended)]
+    assert sorted((end.rank, now - end.at) for end in ends) == [(0, 55), (0, 60), (1, 55), (1, 60)]

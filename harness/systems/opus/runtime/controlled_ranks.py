@@ -1,6 +1,7 @@
 """Ranks whose operations the control plane permits: what they announce, and its word back."""
 
 import threading
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
@@ -28,6 +29,9 @@ class ControlledRanks(PrintedLines):
         rails: the control plane.
         ranks: who announce.
         take: sets the first topology; returns what each switch holds then.
+        still: whether no circuit ever changes. Then nothing waits for what ranks have begun and
+            ended by themselves, and the rails hear of it in `catch_up`: until then the harness
+            takes no processor from ranks on its machine for it, as on a ring of all ranks.
 
     Attributes:
         found: what each switch held when the control plane began.
@@ -42,6 +46,8 @@ class ControlledRanks(PrintedLines):
         rails: Rails,
         ranks: Sequence[TrainingRank],
         take: Callable[[], Mapping[str, frozenset[Circuit]]],
+        *,
+        still: bool = False,
     ) -> None:
         super().__init__(printed)
         self.rails, self._ranks, self._take = rails, ranks, take
@@ -56,6 +62,9 @@ class ControlledRanks(PrintedLines):
         self._stepping = rails.clock.event()
         self._lost = self._begun = False
         self._turn = threading.Lock()
+        self._still = still
+        self._late: deque[tuple[int, Sequence[LocalBegin | LocalEnd]]] = deque()
+        self._catching = threading.Lock()
 
     def begin(self) -> None:
         """Wait for everybody's first operation, set the topology, and let the rails decide."""
@@ -81,6 +90,7 @@ class ControlledRanks(PrintedLines):
 
     def unfinished(self) -> dict[int, str]:
         """Return the first operation of each rank that has not ended, as far as is known."""
+        self.catch_up()
         first: dict[int, str] = {}
         for (rank, _), operation in sorted(self._running.items()):
             first.setdefault(rank, str(operation))
@@ -94,6 +104,7 @@ class ControlledRanks(PrintedLines):
                 if len(self._first) == len(self._ranks):
                     self._all_waiting.set()
                 return
+        self.catch_up()
         self._announce(rank, number, operation)
 
     def stepped(self, rank: int, at: Span) -> None:
@@ -107,9 +118,22 @@ class ControlledRanks(PrintedLines):
         self.rails.after(rank, self._running.pop((rank, number)))
 
     def ran(self, rank: int, entries: Sequence[LocalBegin | LocalEnd]) -> None:
-        """Tell the rails what a rank has begun and ended by itself.
+        """Tell the rails what a rank has begun and ended by itself, where circuits may change."""
+        if self._still:
+            self._late.append((rank, entries))
+        else:
+            self._tell(rank, entries)
 
-        Clocks of servers are mapped with a width; no stamp is before the grant, nor after now.
+    def catch_up(self) -> None:
+        """Tell the rails what they have not heard of yet, in the order in which it came."""
+        with self._catching:
+            while self._late:
+                self._tell(*self._late.popleft())
+
+    def _tell(self, rank: int, entries: Sequence[LocalBegin | LocalEnd]) -> None:
+        """Tell the rails; no stamp is before the grant, nor after now.
+
+        Clocks of servers are mapped with a width.
         """
         for entry in entries:
             if isinstance(entry, LocalBegin):

@@ -298,10 +298,13 @@ class TrainingJob:
             count=count,
         )
         self.circuits.carrier = lambda: rails.controller.carrier
-        listener = ControlledRanks(self.printed, rails, self.ranks, partial(take, begun))
+        still = all(table.still for table in tables)
+        taken = partial(take, begun)
+        listener = ControlledRanks(self.printed, rails, self.ranks, taken, still=still)
         phases = [local_phases(table, listener.ran) for table in tables]
         before = self._traffic()
         trained = self._run(script, listener, "gated", phases, watched=watched)
+        listener.catch_up()
         trained.traffic = {
             port: (sent - before[port][0], received - before[port][1])
             for port, (sent, received) in self._traffic().items()
