@@ -87,12 +87,14 @@ def table(done: list[dict[str, Any]]) -> tuple[list[str], bool]:
     for name in scripts:
         of = [each for each in done if each["script"] == name]
         steps = [each["measured"] for each in of if "measured" in each]
-        stored = next((each["predicted"] for each in of if "predicted" in each), None)
-        if stored is None or not steps:
+        first = next((each["round"] for each in of if "measured" in each), None)
+        # A run that was cut has stored a prediction, too, and is repeated.
+        stored = [each["predicted"] for each in of if "predicted" in each if each["round"] == first]
+        if not stored:
             why = next((each["unpredicted"] for each in of if each.get("unpredicted")), "no run")
             printed.append(f"{name:<34}{'-':>32}{'':>17}  {why}")
             continue
-        value, lower, upper = stored
+        value, lower, upper = stored[-1]
         found = median(steps)
         narrow, inside = (upper - lower) / 2 <= SHARE * value, lower <= found <= upper
         right += narrow and inside

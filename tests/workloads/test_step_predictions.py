@@ -72,3 +72,14 @@ def test_the_median_of_three_rounds_is_judged_by_the_first_prediction() -> None:
     assert "TOO WIDE" in printed[-3]
     assert "OUTSIDE" in printed[-2]
     assert not table([*done, *rounds("above.py", (10, 8, 12), 13, 13, 11)])[1]
+
+
+def test_what_a_cut_run_predicted_is_not_compared() -> None:
+    """Its first round was cut behind its prediction, and repeated."""
+    cut = {"script": "a.py", "round": 0, "predicted": [50 * MS, 40 * MS, 60 * MS]}
+    again = {**cut, "predicted": [100 * MS, 80 * MS, 120 * MS]}
+    measured = [{"script": "a.py", "round": n, "measured": (90 + n) * MS} for n in range(3)]
+    assert not table([cut])[1]
+    printed, enough = table([cut, again, *measured])
+    assert enough
+    assert "100.0 (80.0 to 120.0) ms" in printed[1]
