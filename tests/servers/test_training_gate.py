@@ -265,6 +265,22 @@ def test_steps_are_those_of_the_first_optimizer(free: Rank) -> None:
     assert [each["stepped"] for each in free.events if "stepped" in each] == [1, 2]
 
 
+def test_a_step_of_a_rank_that_decides_itself_is_one_event() -> None:
+    """Each wakes the harness: that of the second step has its two messages, the third's nothing."""
+    phases = {"first": [["data", True, 1]], "then": [["data", False, 1], ["data", False, 1]]}
+    rank, optimizer = Rank(phases=phases), object()
+    for count in (1, 2, 0):
+        for _ in range(count):
+            rank.gate.done(rank.gate.begin("allreduce", (0, 1), 4))
+        rank.gate.stepped(optimizer)
+    wants, first, second, third = rank.events
+    assert wants["wants"] == 0
+    assert [entry[:2] for entry in first.pop("ran")] == [["ended", 0]]
+    ran = [["began", 1], ["ended", 1], ["began", 2], ["ended", 2]]
+    assert [entry[:2] for entry in second.pop("ran")] == ran
+    assert [first, second, third] == [{"stepped": 1}, {"stepped": 2}, {"stepped": 3}]
+
+
 def alone(rank: Rank) -> list[list]:
     return [each["alone"] for each in rank.events if "alone" in each]
 

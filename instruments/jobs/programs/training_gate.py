@@ -90,8 +90,9 @@ class Gate:
             if optimizer is self._optimizer:
                 self.steps.append(len(self.operations))
                 self._report_ends()
-                self._report()  # a rank that asks no more would report at its end alone
-                self._emit({"stepped": len(self.steps)})
+                # A rank that asks no more would report at its end alone. One line of both: each
+                # wakes the harness, which may take a processor that the ranks want.
+                self._emit({"stepped": len(self.steps), **self._unheard()})
 
     @contextlib.contextmanager
     def beside(self, kind: str, ranks: Sequence[int], size: int) -> Iterator[None]:
@@ -230,9 +231,13 @@ class Gate:
         return group, asks, joined
 
     def _report(self) -> None:
-        if self._unreported:
-            ran, self._unreported = self._unreported, []
-            self._emit({"ran": ran})
+        if ran := self._unheard():
+            self._emit(ran)
+
+    def _unheard(self) -> dict[str, Any]:
+        """Return, once, what has begun and ended since the last report; nothing where none has."""
+        ran, self._unreported = self._unreported, []
+        return {"ran": ran} if ran else {}
 
     def finish(self) -> None:
         """Report what has begun and ended since the last report: the script has ended."""

@@ -41,7 +41,7 @@ in it; an operation beyond them asks. An operation that need not ask begins at o
 granted before. Once all that was granted has ended, at the end of an optimizer's step, and before
 the next `wants`, the event `ran` reports what has begun and ended meanwhile, in that order:
 `["began", number, operation, asked, began]` and `["ended", number, stamp]`; there is no `ended`
-then.
+then. At the end of a step the event `stepped` has such a `ran` as well: what happened before it.
 
 Where PyTorch is wrapped, ranks find each other through a store of the harness, over this
 connection: the event `store` with a `number` and what to `do` is answered by the request `stored`
