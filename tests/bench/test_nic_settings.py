@@ -9,11 +9,13 @@ import sys
 import preloaded
 import pytest
 from bench.served_lab import FOREIGN, LEFT, STRAIGHT, ServedLab, set_circuits
+from real_time import until
 from typer.testing import CliRunner
 
 from lightrig.api import open_lab
 from lightrig.harness.bench.nic_settings import is_valid
 from lightrig.harness.cli.app import application
+from lightrig.instruments.clock import SystemClock
 from lightrig.testbeds import Port
 
 PORTS = [f"server{n}.nic0.p{p}" for n in (0, 1) for p in (0, 1)]
@@ -166,8 +168,9 @@ def test_a_trial_of_relocks_that_is_killed_at_any_moment_is_restored(served, see
     assert now(served) == FOUND
     assert served.switch.circuits() == STRAIGHT | FOREIGN
     assert not stored(served)
-    for port in served.world.roster:  # one that is left down has its laser off
-        assert served.world.light.level(served.testbed.cabling.speaker(port)) > 0
+    lasers = [served.testbed.cabling.speaker(port) for port in served.world.roster]
+    # One that is left down has its laser off; one that is up comes on within half a second.
+    until(lambda: all(served.world.light.level(one) > 0 for one in lasers), SystemClock())
 
 
 @pytest.mark.parametrize(
