@@ -153,7 +153,8 @@ def test_tests_of_a_testbed_stay_on_one_worker(main: Main) -> None:
         made.add_node(each)
         made.add_node_collection(each, tests)
     made.schedule()
-    assert [each.tests for each in nodes] == [[0, 3], [1], [2, 5], [4]]
+    # Before 3.8 xdist gives out large groups first.
+    assert sorted(each.tests for each in nodes) == [[0, 3], [1], [2, 5], [4]]
     main.options["dist"] = "each"
     with pytest.raises(pytest.UsageError, match="--dist each would measure every testbed once"):
         main.process.pytest_xdist_make_scheduler(main.config, None)
