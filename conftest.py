@@ -68,12 +68,13 @@ def _note(report: pytest.TestReport | pytest.CollectReport) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    file = session.config.getoption("--write-skipped")
+    # Loaded with suites that `--pyargs` names, this file comes too late for options of its own.
+    file = session.config.getoption("--write-skipped", None)
     if file is not None and not hasattr(session.config, "workerinput"):
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text("".join(f"{each}\n" for each in sorted(_skipped)))
     forbidden = list(_forbidden(session.config))
-    file = session.config.getoption("--write-failed")
+    file = session.config.getoption("--write-failed", None)
     if file is not None and not hasattr(session.config, "workerinput"):
         alone = session.exitstatus == pytest.ExitCode.TESTS_FAILED and not forbidden
         listed = sorted(_failed) if alone and len(_failed) <= FEW else []
@@ -100,7 +101,7 @@ def pytest_terminal_summary(
 
 def _forbidden(config: pytest.Config) -> Iterator[str]:
     """Return the reasons of skips that the file of `--allowed-skips` does not list."""
-    file = config.getoption("--allowed-skips")
+    file = config.getoption("--allowed-skips", None)
     if file is None:
         return iter(())
     allowed = tuple(filter(None, file.read_text().splitlines()))
