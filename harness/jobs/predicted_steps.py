@@ -107,7 +107,7 @@ def matched(ranks: Sequence[Sequence[RecordedOperation]]) -> list[list[RecordedO
             ends = [before]
             for part, each in zip(one.parts or "c", parts, strict=True):
                 # Receives run beside others, and what ended before it was wanted delays nothing.
-                free = 0 if part == "r" else min(before, each.ended)
+                free = 0 if part == "r" else min(max(ends), each.ended)
                 each.begun = max(each.begun, one.asked, free)
                 ends.append(0 if part == "r" else each.ended)
             before = max(ends)

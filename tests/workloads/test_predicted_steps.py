@@ -182,6 +182,58 @@ def test_changes_are_predicted_by_the_control_plane(mode, change, step) -> None:
     assert "100 ms" not in " ".join(found.assumptions)
 
 
+def run_of_batches(parts, steps=5):
+    """A pipeline of two stages with two replicas: a batch between stages, then sums of replicas.
+
+    parts: the order in which the ranks of each stage list what they send and receive at once.
+    """
+    job = RailJob.grid("job", 2, [2])
+    operations = {rank: [] for rank in range(4)}
+    for rank, of in operations.items():
+        dimensions = {group.dimension: name for name, group in job.groups.items()
+                      if rank in group.ranks}  # fmt: skip
+        at = 0
+        for step in range(steps):
+            for dimension, compute in zip(sorted(dimensions), COMPUTES, strict=True):
+                asked, at = at + compute, at + compute + MS
+                stamps = [Span(each, each) for each in (asked, asked, at)]
+                batch = ".pp" in dimensions[dimension]
+                kind = ("batch", 1000) if batch else ("allreduce", 500)
+                wanted = Wanted(dimensions[dimension], step, *kind)
+                of.append(Done(wanted, *stamps, parts=parts[job.stage_of[rank]] * batch))
+    tables = [
+        PhaseTable(
+            tuple(
+                Operation(done.operation.group, 0, job.groups[done.operation.group].dimension)
+                for done in of[:2]
+            ),
+            joined=tuple(max(1, len(done.parts)) for done in of[:2]),
+        )
+        for of in operations.values()
+    ]
+    return job, Trained(operations, {}), tables
+
+
+@pytest.mark.parametrize("parts", [("sr", "sr"), ("rs", "sr"), ("ssr", "srr"), ("rrs", "ssr")])
+def test_a_batch_is_one_operation_in_whatever_order_its_ends_list_it(parts) -> None:
+    """Both stages send at once, for 1 ms: a batch is granted as a whole, and asked for once."""
+    job, run, tables = run_of_batches(parts)
+    found = predicted(job, run, tables, "default", 10 * MS)
+    changes = 2 * (10 * MS + GATHERING)
+    assert found.step.value == pytest.approx(sum(COMPUTES) + 2 * MS + changes, rel=1e-3)
+
+
+def test_what_the_control_plane_does_not_follow_is_run_without_a_prediction() -> None:
+    """Each stage sends first, and nothing says that the two are one operation."""
+    job, run, tables = run_of_batches(("sr", "sr"))
+    apart = []
+    for table in tables:
+        batch, total = sorted(table.operations, key=lambda one: not one.asymmetric)
+        apart.append(PhaseTable((batch, replace(batch, index=1), total)))
+    found = predicted(job, run, apart, "default", 10 * MS)
+    assert found.endswith("r0.pp0-1.0#1 ended and was never started")
+
+
 def test_without_a_timed_change_nothing_is_predicted() -> None:
     job, run, tables = run_of_two_dimensions()
     assert "no change of circuits was timed" in predicted(job, run, tables, "default", None)

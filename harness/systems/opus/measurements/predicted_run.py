@@ -12,7 +12,7 @@ from lightrig.harness.jobs.predicted_steps import (
     simulated_steps,
 )
 from lightrig.harness.jobs.recorded_steps import RecordedOperation
-from lightrig.harness.systems.opus.planning.operations import RailJob
+from lightrig.harness.systems.opus.planning.operations import OpusError, RailJob
 from lightrig.harness.systems.opus.planning.schedule import PhaseTable
 from lightrig.harness.systems.opus.planning.shim import Mode
 from lightrig.harness.systems.opus.planning.simulated_control import SimulatedRails
@@ -52,11 +52,15 @@ def predicted(
         / len(ranks)
         for step in zip(*bounds, strict=False)
     ]
-    controlled = None if still else _controlled(job, mode, switching or 0)
+    controlled = None if still else _controlled(job, tables, mode, switching or 0)
     try:
         steps = simulated_steps(ranks, bounds, job.stage_of, controlled)
     except WorkloadError as error:
         return str(error)
+    except OpusError as error:
+        # A script may do what the simulated control plane does not follow; it is to run all the
+        # same, and the answer says why nothing was predicted.
+        return f"the simulated control plane does not follow its operations: {error}"
     assumed = ["ranks compute, and data move, as long as on the ring of all ranks"]
     if not still:
         assumed.append(
@@ -105,20 +109,30 @@ def _bounds(operations: Sequence[RecordedOperation], table: PhaseTable) -> list[
     return [(last[begin - 1], last[end - 1]) for begin, end in table.steps_in(len(last))[1:]]
 
 
-def _controlled(job: RailJob, mode: Mode, switching: int) -> Controlled:
+def _controlled(
+    job: RailJob, tables: Sequence[PhaseTable], mode: Mode, switching: int
+) -> Controlled:
     def controlled(
         workload: Workload, network: DedicatedLinks
     ) -> tuple[Control, Callable[[Simulator], None]]:
-        order = [
-            [
-                number
-                for number, node in enumerate(workload.graph(rank).nodes)
-                if node.kind is not Kind.COMPUTE
-                and not (node.kind is Kind.COLLECTIVE and node.group.startswith(FRONT_END))
-            ]
-            for rank in range(len(workload.graph_of))
-        ]
+        order = [_joined(workload, rank, table) for rank, table in enumerate(tables)]
         rails = SimulatedRails(workload, network, order, mode, switching, job=job)
         return rails, rails.begin
 
     return controlled
+
+
+def _joined(workload: Workload, rank: int, table: PhaseTable) -> list[tuple[int, ...]]:
+    """Return the nodes of each of a rank's operations on its rail."""
+    numbers = [
+        number
+        for number, node in enumerate(workload.graph(rank).nodes)
+        if node.kind is not Kind.COMPUTE
+        and not (node.kind is Kind.COLLECTIVE and node.group.startswith(FRONT_END))
+    ]
+    operations: list[tuple[int, ...]] = []
+    while numbers:
+        count = table.joined_at(len(operations))
+        operations.append(tuple(numbers[:count]))
+        del numbers[:count]
+    return operations

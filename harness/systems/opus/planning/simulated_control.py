@@ -4,12 +4,13 @@ They are the programs themselves; only ranks, the switch and time are simulated.
 each other takes no time, as between threads of one process. A rank's phase table is the order in
 which its communication ends where circuits never change. A receive is posted once all that the
 table has before it has begun, and a send and its receive are one operation, as the controller has
-it: neither begins before both ranks have asked for it.
+it: neither begins before both ranks have asked for it. So are the sends and receives of a batch
+between two ranks, which each may list in an order of its own.
 """
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Mapping, Sequence
 from itertools import chain
 
@@ -66,8 +67,9 @@ def _on_rail(simulator: Simulator, rank: int, number: int) -> bool:
 class SimulatedRails:
     """The control plane of rails, which asks, grants and changes circuits as ranks go on.
 
-    order: of each rank, its communication on its rail. gathering: how long changes wait for
-    further stages, in ns. job: whose ranks they are; by default of one rail and one kind of rings.
+    order: of each rank, its operations on its rail, each with the nodes that it joins.
+    gathering: how long changes wait for further stages, in ns. job: whose ranks they are; by
+    default of one rail and one kind of rings.
     All rails are on one switch.
     """
 
@@ -75,22 +77,26 @@ class SimulatedRails:
         self,
         workload: Workload,
         network: DedicatedLinks,
-        order: Sequence[Sequence[int]],
+        order: Sequence[Sequence[tuple[int, ...]]],
         mode: Mode,
         switching: Switching,
         gathering: int = GATHERING,
         job: RailJob | None = None,
     ) -> None:
         self._network, self._order, self._switching = network, order, switching
-        self._places = [{number: place for place, number in enumerate(each)} for each in order]
+        self._places = [
+            {number: place for place, joined in enumerate(each) for number in joined}
+            for each in order
+        ]
+        self._running: list[Counter[int]] = [Counter(each.values()) for each in self._places]
         stages = max(workload.stages) + 1
         self.job = job or RailJob.grid("simulated", stages, [len(order) // stages])
         if workload.stages != self.job.stage_of:
             raise WorkloadError("the ranks of a stage are not consecutive, as rails have them")
         groups = {frozenset(group.ranks): group for group in self.job.groups.values()}
         tables = [
-            numbered([self._operation(workload, rank, number, groups) for number in numbers])
-            for rank, numbers in enumerate(order)
+            numbered([self._operation(workload, rank, joined[0], groups) for joined in operations])
+            for rank, operations in enumerate(order)
         ]
         still = len({each.dimension for each in chain.from_iterable(tables)}) == 1
         self._shims = [
@@ -148,27 +154,32 @@ class SimulatedRails:
         """Whether a rank's next operation is granted; one that is not is asked for."""
         if not _on_rail(simulator, rank, number):
             return True
-        if self._next(rank) != number:
-            return False
-        if not self._shims[rank].announced:
-            self._announce(simulator, rank)
-        if not self._shims[rank].may_start:
-            return False
-        self._start(simulator, rank)
-        return True
+        place = self._places[rank][number]
+        if place == self._shims[rank].position:
+            if not self._shims[rank].announced:
+                self._announce(simulator, rank)
+            if place == self._shims[rank].position and self._shims[rank].may_start:
+                self._start(simulator, rank)
+        return place < self._shims[rank].position
 
     def ended(self, simulator: Simulator, rank: int, number: int) -> None:
         """Give back what was granted, or ask for what comes next."""
         if not _on_rail(simulator, rank, number):
             return
-        operation = self._shims[rank].table.at(self._places[rank][number])
+        place = self._places[rank][number]
+        self._running[rank][place] -= 1
+        if self._running[rank][place]:
+            return
+        operation = self._shims[rank].table.at(place)
         assert operation is not None
         self._shims[rank], sent = self._shims[rank].post_comm(operation)
         self._deliver(simulator, sent)
 
-    def _next(self, rank: int) -> int | None:
+    def _next(self, simulator: Simulator, rank: int) -> set[Kind]:
+        """Return of which kinds the nodes of a rank's next operation are; none after its last."""
         order, position = self._order[rank], self._shims[rank].position
-        return order[position] if position < len(order) else None
+        joined = order[position] if position < len(order) else ()
+        return {simulator.node(rank, number).kind for number in joined}
 
     def _announce(self, simulator: Simulator, rank: int) -> None:
         operation = self._shims[rank].table.at(self._shims[rank].position)
@@ -181,21 +192,20 @@ class SimulatedRails:
         self._post_receive(simulator, rank)
 
     def _post_receive(self, simulator: Simulator, rank: int) -> None:
-        number = self._next(rank)
-        if number is None or simulator.node(rank, number).kind is not Kind.RECEIVE:
+        if self._next(simulator, rank) != {Kind.RECEIVE}:
             return
         if not self._shims[rank].announced:
             self._announce(simulator, rank)
         self._granted(simulator, rank)
 
     def _granted(self, simulator: Simulator, rank: int) -> None:
-        """Begin a receive that was granted, or let the rank begin what it waits with."""
+        """Begin receives that were granted, and let the rank begin what it waits with."""
         if not self._shims[rank].may_start:
             return
-        number = self._next(rank)
-        if number is not None and simulator.node(rank, number).kind is Kind.RECEIVE:
+        kinds = self._next(simulator, rank)
+        if Kind.RECEIVE in kinds:
             self._start(simulator, rank)
-        else:
+        if kinds != {Kind.RECEIVE}:
             simulator.wake(rank)
 
     # ------------------------------------------------------------------------- messages
@@ -286,7 +296,8 @@ def controlled(
         raise WorkloadError(
             "a rank has no communication out of its server, so that no circuits need a controller"
         )
-    rails = SimulatedRails(workload, network, order, mode, switching, gathering)
+    alone = [[(number,) for number in each] for each in order]
+    rails = SimulatedRails(workload, network, alone, mode, switching, gathering)
     simulator = Simulator(workload, network, rails)
     simulator.at(0, lambda: rails.begin(simulator))
     return simulator.run()
