@@ -1,10 +1,11 @@
 """Sessions with many switches: what is silent holds up no other, and is noticed in time."""
 
+import sys
 import threading
-import time
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
-from types import SimpleNamespace
+from types import FrameType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -74,6 +75,23 @@ def lab(monkeypatch: pytest.MonkeyPatch) -> Lab:
 def row(folder: Path, nodes: int) -> Testbed:
     (folder / "row.yaml").write_text(render(nodes, hops=2))
     return load(folder / "row.yaml")
+
+
+def calls_of_lightrig(action: Callable[[], None]) -> int:
+    """Count the calls of Lightrig's functions by this thread while `action` runs."""
+    count = 0
+
+    def note(frame: FrameType, event: str, _: object) -> None:
+        nonlocal count
+        count += event == "call" and frame.f_globals["__name__"].startswith("lightrig.")
+
+    before = sys.getprofile()
+    sys.setprofile(note)
+    try:
+        action()
+    finally:
+        sys.setprofile(before)
+    return count
 
 
 def test_a_silent_switch_holds_up_no_other_and_is_not_asked_twice(
@@ -221,11 +239,9 @@ def test_a_thousand_of_two_thousand_nodes_are_noticed_in_two_rounds(lab: Lab, tm
     lab.silent = {name for name in number if number[name] % 4 > 1}
     service.step()
     assert not service.status()["faulty"]
-    began = time.process_time()
-    service.step()
-    # Nothing here waits for a processor: of the 10 s that a failure may go unnoticed, two rounds
-    # of a period and an answer's time leave this for both.
-    assert time.process_time() - began < 2
+    # Its processor time would depend on the machine's load: the less a thread comes to run, the
+    # more often those that wait for the interpreter wake up.
+    assert calls_of_lightrig(service.step) < 20 * len(testbed.optical_switches)
     status = service.status()
     assert {int(node.removeprefix("node")) % 4 for node in status["faulty"]} == {2, 3}
     assert (len(status["faulty"]), status["doubt"]) == (1000, None)

@@ -57,5 +57,5 @@ def _probe() -> None:
     Program.sources = late  # type: ignore[method-assign]
 
 
-recording.MOST_DELAY = {"simulation": 150_000_000, "probe": 10_000_000_000}[os.environ["LATE"]]
+recording.MOST_DELAY = {"simulation": 1_500_000_000, "probe": 10_000_000_000}[os.environ["LATE"]]
 {"simulation": _simulation, "probe": _probe}[os.environ["LATE"]]()
