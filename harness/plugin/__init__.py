@@ -5,7 +5,7 @@ other projects' tests are left alone, and pay no second for plotting and data fr
 """
 
 import os
-from argparse import ArgumentError, ArgumentTypeError
+from argparse import ArgumentTypeError
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -167,19 +167,26 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="divide the time between light and carrier into stages, in suites/test_relock.py and "
         "nothing else: transceivers are read meanwhile, so that it counts as with --by-hand",
     )
-    # Another plugin may have taken the short name; see docs/appendix/events.md.
-    for name in ("--json", "--lightrig-json"):
-        try:
-            group.addoption(
-                name,
-                dest="lightrig_json",
-                default=None,
-                metavar="FILE",
-                help="write events for other tools, one JSON object a line; - is standard output",
-            )
-        except (ValueError, ArgumentError):
-            continue
-        break
+    # See docs/appendix/events.md.
+    group.addoption(
+        "--lightrig-json" if _is_taken("--json", parser) else "--json",
+        dest="lightrig_json",
+        default=None,
+        metavar="FILE",
+        help="write events for other tools, one JSON object a line; - is standard output",
+    )
+
+
+def _is_taken(name: str, parser: pytest.Parser) -> bool:
+    """Return whether another plugin has an option of this name.
+
+    pytest 8.4 adds it a second time all the same, and ends with a traceback when it parses.
+    """
+    try:
+        _, unknown = parser.parse_known_and_unknown_args([name, "value"])
+    except pytest.UsageError:  # it takes another value
+        return True
+    return name not in unknown
 
 
 @pytest.hookimpl(tryfirst=True)

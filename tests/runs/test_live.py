@@ -203,9 +203,10 @@ def test_standard_output_is_events_alone(project: Path, tmp_path: Path) -> None:
     assert "passed       test_loud.py::test_loud[lab]" in ended.stderr
 
 
-def test_another_plugin_may_have_the_short_name(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", ["", ", action='store_true'", ", type=int"])
+def test_another_plugin_may_have_the_short_name(tmp_path: Path, kind: str) -> None:
     (tmp_path / "clash.py").write_text(
-        "def pytest_addoption(parser): parser.addoption('--json', help='theirs')\n"
+        f"def pytest_addoption(parser): parser.addoption('--json', help='theirs'{kind})\n"
     )
     ended = preloaded.run(
         ["pytest", "-p", "clash", "--help"],
