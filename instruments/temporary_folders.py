@@ -3,6 +3,8 @@
 A folder is locked as long as a process has its lock file open: the kernel gives the lock back when
 that process ends, however it does, also one in another namespace of process numbers. So what can
 be locked belongs to nobody. One with results stays until its maker's next run finds it useless.
+The lock file is made first and removed last, so that a kill at any moment between leaves a folder
+that the next run removes; one whose making was cut off has no name yet, and goes an hour later.
 """
 
 from __future__ import annotations
@@ -11,14 +13,18 @@ import contextlib
 import fcntl
 import os
 import shutil
+import stat
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 
+from lightrig.instruments.clock import wall_time
+
 _PREFIX, _LOCK, _RESULTS = "lightrig-", ".lock", ".results"
 _NEW = f".{_PREFIX}new-"
-"""Begins the name of a folder that is not locked yet, and so is not looked at."""
+"""Begins the name of a folder that is not locked yet, and so is not looked at for an hour."""
+_MADE_S = 3600.0
 
 _OPENED = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
@@ -45,7 +51,8 @@ class TemporaryFolder:
 
     def cleanup(self) -> None:
         """Remove the folder."""
-        shutil.rmtree(self.name, ignore_errors=True)
+        with contextlib.suppress(OSError):
+            _remove(Path(self.name))
         with contextlib.suppress(OSError):
             os.close(self._lock)
 
@@ -66,14 +73,39 @@ def remove_abandoned(is_useless: Callable[[Path], bool] = lambda _folder: False)
 
     is_useless: asked for each one of those with results, which stays where it is not.
     """
-    for folder in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*/"):
+    temporary = Path(tempfile.gettempdir())
+    for folder in (*temporary.glob(f"{_PREFIX}*/"), *temporary.glob(f"{_NEW}*/")):
         with contextlib.suppress(OSError):  # of another account, or removed meanwhile
-            if folder.is_symlink() or folder.stat().st_uid != os.geteuid():
+            found = folder.lstat()
+            if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
                 continue
-            lock = os.open(folder / _LOCK, _OPENED)
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                if not (folder / _RESULTS).exists() or is_useless(folder):
-                    shutil.rmtree(folder)
-            finally:
-                os.close(lock)
+            if folder.name.startswith(_NEW) and wall_time().timestamp() - found.st_mtime < _MADE_S:
+                continue
+            _remove_unlocked(folder, is_useless)
+
+
+def _remove_unlocked(folder: Path, is_useless: Callable[[Path], bool]) -> None:
+    try:
+        lock = os.open(folder / _LOCK, _OPENED)
+    except FileNotFoundError:
+        folder.rmdir()  # what is not empty is no folder of a run
+        return
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if not (folder / _RESULTS).exists() or is_useless(folder):
+            _remove(folder)
+    finally:
+        os.close(lock)
+
+
+def _remove(folder: Path) -> None:
+    """Remove a folder, its lock file last; where something cannot be removed, both stay."""
+    for each in folder.iterdir():
+        if each.is_dir() and not each.is_symlink():
+            shutil.rmtree(each, ignore_errors=True)
+        elif each.name != _LOCK:
+            with contextlib.suppress(OSError):
+                each.unlink()
+    if [each.name for each in folder.iterdir()] == [_LOCK]:
+        (folder / _LOCK).unlink()
+        folder.rmdir()

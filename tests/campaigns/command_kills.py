@@ -37,8 +37,6 @@ from tests.campaigns.train_signals import OPTIONS, SCRIPT, STEPS, marked
 MARK = "LIGHTRIG_TRAIN_SIGNALS"
 """The variable that `train_signals.marked` looks for."""
 ENDS_S = 30.0
-LASTS_S = 40.0
-"""Time after which a command is killed at the latest: most of them wait more than they compute."""
 LOOK_S = 0.02
 CACHE = "torchinductor_"
 """Begins the name of a cache that PyTorch keeps for each account."""
@@ -48,9 +46,11 @@ PROCESSOR_S = {
     "survive": 1.0,
     "certify": 1.5,
     "orchestrate": 1.5,
-    "train": 3.0,
+    "train": 2.0,
 }
 """Processor time, without imports, in which a command is killed."""
+LASTS_S = {"pytest": 10.0, "survive": 15.0, "certify": 20.0, "orchestrate": 15.0, "train": 30.0}
+"""Time in which a command is killed at the latest: most of them wait more than they compute."""
 
 
 def arguments(command: str, place: Path) -> list[str]:
@@ -116,7 +116,7 @@ def one_kill(command: str, place: Path, number: int) -> dict[str, Any]:
     before = links()
     process = forked(lambda: run(command, place), place / "out.txt")
     part, began = dice.random(), time.monotonic()
-    enough, lasts = part * PROCESSOR_S[command], part * LASTS_S * max(1.0, os.getloadavg()[0] / 2)
+    enough, lasts = part * PROCESSOR_S[command], part * LASTS_S[command]
     with contextlib.suppress(OSError, ValueError):
         while is_alive(process) and processor_time(process) < enough:
             if time.monotonic() > began + lasts:

@@ -144,11 +144,21 @@ def wait(process: int) -> int:
 
 
 def is_alive(process: int) -> bool:
-    """Whether a process runs and is not yet to be reaped."""
+    """Whether a thread of a process runs and is not yet to be reaped.
+
+    A process that is killed has its files and locks open until its last thread has ended, and its
+    first one, whose state is that of the process in /proc, may end before others.
+    """
     try:
-        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+        threads = os.listdir(f"/proc/{process}/task")
     except OSError:
         return False
+    for thread in threads:
+        with contextlib.suppress(OSError):  # it has ended
+            stat = Path(f"/proc/{process}/task/{thread}/stat").read_text()
+            if stat.rpartition(")")[2].split()[0] not in ("Z", "X"):
+                return True
+    return False
 
 
 def kill_at_random(

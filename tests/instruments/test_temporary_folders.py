@@ -1,6 +1,7 @@
 """What killed runs have left in the folder of temporary files is removed by the next run."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from lightrig.instruments.temporary_folders import TemporaryFolder, remove_abandoned
+from tests.campaigns.process_kills import is_alive
 
 MAKES = """
 import os, signal, sys
@@ -18,6 +20,58 @@ folder = TemporaryFolder()
 open(folder.name + "/known_hosts", "w").write("of a run")
 print(folder.name, flush=True)
 signal.pause()
+"""
+
+FIRST_THREAD_ENDS = """
+import ctypes, threading, time
+from lightrig.instruments.temporary_folders import TemporaryFolder
+folder = TemporaryFolder()
+threading.Thread(target=time.sleep, args=(600,)).start()
+print(folder.name, flush=True)
+libc = ctypes.CDLL(None)
+libc.pthread_exit.argtypes = [ctypes.c_void_p]
+libc.pthread_exit(None)
+"""
+
+KILLED_AT_EACH_STEP = """
+import itertools, os, signal, sys, tempfile, time
+from pathlib import Path
+from lightrig.instruments.temporary_folders import TemporaryFolder
+
+def child(steps):
+    left = itertools.count(steps, -1)
+    def step(event, arguments):
+        if event.startswith(("os.", "shutil.", "fcntl.", "open")) and not next(left):
+            os.kill(os.getpid(), signal.SIGKILL)
+    sys.addaudithook(step)
+    folder = TemporaryFolder("run")
+    for name in ("a", "z"):
+        Path(folder.name, name).touch()
+        Path(folder.name, "sub" + name).mkdir()
+        Path(folder.name, "sub" + name, "file").touch()
+    folder.cleanup()
+    os._exit(0)
+
+place, several = Path(tempfile.gettempdir()), 0
+for steps in itertools.count(1):
+    process = os.fork()
+    if not process:
+        child(steps)
+    _, status = os.waitpid(process, 0)
+    left = [*place.iterdir()]
+    several += bool(left)
+    hour_ago = time.time() - 3700
+    for each in left:
+        if each.name.startswith("."):
+            os.utime(each, (hour_ago, hour_ago))
+    TemporaryFolder().cleanup()
+    if still := [*place.iterdir()]:
+        print(steps, [str(each) for each in place.glob("**/*")])
+        TemporaryFolder().cleanup()
+        break
+    if not status:
+        break
+print("left by", several, "of", steps)
 """
 
 
@@ -63,6 +117,50 @@ def test_the_next_run_removes_what_a_killed_one_left(place: Path) -> None:
             process.communicate()
     assert (place / "lightrig-notes" / "text").read_text() == "by hand"
     assert (place / "elsewhere" / ".lock").exists()
+
+
+def test_nothing_is_left_of_one_killed_at_any_step_of_making_and_removing_it(place: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", KILLED_AT_EACH_STEP],
+        env={**os.environ, "TMPDIR": str(place)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    left, steps = map(int, re.findall(r"left by (\d+) of (\d+)", done.stdout)[0])
+    assert [*place.iterdir()] == [], done.stdout
+    assert 10 < left < steps, "kills before the folder is made, and after it is removed"
+
+
+def test_a_folder_stays_until_the_last_thread_of_a_process_has_ended(place: Path) -> None:
+    """Its first thread, whose state /proc shows as that of the process, may end before others."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", FIRST_THREAD_ENDS],
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "TMPDIR": str(place)},
+    )
+    assert process.stdout is not None
+    name = Path(process.stdout.readline().strip())
+    stat = Path(f"/proc/{process.pid}/stat")
+    while stat.read_text().rpartition(")")[2].split()[0] != "Z":
+        os.sched_yield()
+    assert is_alive(process.pid)
+    TemporaryFolder().cleanup()
+    assert name.exists()
+    process.kill()
+    while is_alive(process.pid):
+        os.sched_yield()
+    TemporaryFolder().cleanup()
+    assert not name.exists()
+    process.communicate()
+
+
+def test_a_folder_that_is_made_right_now_stays(place: Path) -> None:
+    made = place / ".lightrig-new-run"
+    made.mkdir()
+    TemporaryFolder().cleanup()
+    assert made.exists()
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root with setpriv can become another account")

@@ -434,6 +434,23 @@ print(os.getpid(), flush=True)
 time.sleep(600)
 """
 
+WRITES_LATE = """
+import multiprocessing.util, os, sys
+import torch
+
+folder = os.path.dirname(multiprocessing.util.get_temp_dir())
+
+def thread(event, arguments):
+    if event == "os.remove" and str(arguments[0]).endswith(".lock"):
+        open(os.path.join(folder, "late"), "w").close()
+
+sys.addaudithook(thread)
+print(folder, flush=True)
+import time
+time.sleep(600)
+"""
+"""Writes amid the removal, as a thread of the script may that still runs."""
+
 
 @pytest.fixture
 def short() -> Iterator[Path]:
@@ -474,6 +491,26 @@ def test_no_folder_of_a_script_is_left(
     if killed:
         assert Path(address).exists()
         TemporaryFolder().cleanup()
+    assert [*short.iterdir()] == []
+
+
+def test_the_next_run_removes_what_a_thread_of_a_script_wrote_into_its_folder_amid_its_removal(
+    follower: Follower,
+    begin: Callable[..., list[RunningScript]],
+    stand_in: None,
+    short: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("TMPDIR", str(short))
+    monkeypatch.setattr(tempfile, "tempdir", str(short))
+    begin(1, WRITES_LATE, "gated")
+    while not follower.lines.get(0, ()):
+        assert follower.news.wait(30)
+        follower.news.clear()
+    (folder,) = follower.lines[0]
+    follower.ranks[0].close()
+    assert Path(folder, "late").exists()
+    TemporaryFolder().cleanup()
     assert [*short.iterdir()] == []
 
 

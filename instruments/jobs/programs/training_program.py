@@ -155,7 +155,7 @@ class _Worker:
         # A normal exit would wait for operations that wait for other ranks.
         _kill_descendants()
         if _folder.cache_info().currsize:
-            shutil.rmtree(_folder(), ignore_errors=True)
+            _remove_folder(_folder())
         os._exit(0)
 
     def _answer(self, request: dict[str, Any], received: int) -> None:
@@ -248,6 +248,26 @@ def _folder() -> str:
     finally:
         tempfile.tempdir = usual
     return named
+
+
+def _remove_folder(folder: str) -> None:
+    """Remove this process's folder; where that fails, the next run finds its lock file and does.
+
+    Threads of the script go on until this process ends, and may write into it.
+    """
+    lock = os.path.join(folder, ".lock")
+    with contextlib.suppress(OSError):
+        for name in os.listdir(folder):
+            path = os.path.join(folder, name)
+            if path != lock:
+                shutil.rmtree(path, ignore_errors=True)
+                with contextlib.suppress(OSError):
+                    os.unlink(path)
+        os.unlink(lock)
+        try:
+            os.rmdir(folder)
+        except OSError:
+            os.close(os.open(lock, os.O_RDWR | os.O_CREAT, 0o600))
 
 
 @contextlib.contextmanager
