@@ -1,8 +1,10 @@
 """A simulated instrument's VXI-11, called by PyVISA as anybody calls it, and by a driver."""
 
+import contextlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, ClassVar
 
 import pytest
 import pyvisa
@@ -12,6 +14,9 @@ from real_time import LONG
 from lightrig.instruments.clock import SystemClock
 from lightrig.instruments.core.endpoint import Endpoint
 from lightrig.instruments.simulated.lab import SimulatedLab
+from lightrig.instruments.simulated.protocols.device_server import DeviceConnection, DeviceServer
+from lightrig.instruments.simulated.protocols.session_output import SessionOutput
+from lightrig.instruments.simulated.protocols.vxi11_server import Vxi11Server, vxi11_resource
 from lightrig.instruments.switches.keysight_n773x import KeysightN773x
 from lightrig.testbeds import Circuit, load
 
@@ -54,6 +59,56 @@ def test_a_stranger_asks_by_pyvisa(opened: Any) -> None:
     opened.write("*IDN?")
     opened.clear()
     assert opened.query(":ROUT1:CHAN1?").strip() == "A,3"
+
+
+class Slow:
+    """A session whose answer comes when the next session is asked."""
+
+    connections: ClassVar[list[DeviceConnection]] = []
+
+    def __init__(self, connection: DeviceConnection, _: int) -> None:
+        self.connections.append(connection)
+
+    def received(self, data: bytes) -> None:
+        if data.startswith(b"NEXT?"):
+            for number, connection in enumerate(self.connections, 1):
+                connection.send(b"session %d\n" % number)
+
+    def closed(self) -> None:
+        """Nothing ends here: the answer is on its way."""
+
+
+def test_an_answer_on_its_way_does_not_outlive_a_clear() -> None:
+    clock = SystemClock()
+    server = DeviceServer(clock)
+    address = server.listen(Vxi11Server(Slow, clock, "slow"))
+    manager = pyvisa.ResourceManager("@py")
+    session: Any = manager.open_resource(vxi11_resource(*address), timeout=LONG // 1_000_000)
+    try:
+        session.write("LATE?")
+        session.clear()
+        assert session.query("NEXT?").strip() == "session 2"
+    finally:
+        session.close()
+        server.close()
+        clock.close()
+
+
+def test_an_answer_is_discarded_that_has_waited_for_a_clear_to_end() -> None:
+    """The lock of the output is had when the clear has muted it."""
+    sent: list[bytes] = []
+    client: Any = SimpleNamespace(send=sent.append)
+    output = SessionOutput(client, contextlib.nullcontext())
+    output.send(b"1")
+
+    @contextlib.contextmanager
+    def cleared() -> Iterator[None]:
+        late.mute()
+        yield
+
+    late = SessionOutput(client, cleared())
+    late.send(b"2")
+    assert sent == [b"1"]
 
 
 def test_an_answer_is_read_in_parts_to_its_end(opened: Any) -> None:

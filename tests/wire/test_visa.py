@@ -335,7 +335,7 @@ def test_hislip_cut_within_a_stray_message():
                 connection.send(stray)
                 connection.close()
 
-            client.answer = answer
+            client.send = answer
             return client
 
     resource = hislip_resource(*server.listen(Cutting(instrument.session)))

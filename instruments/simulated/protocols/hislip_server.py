@@ -23,6 +23,7 @@ from lightrig.instruments.simulated.protocols.device_server import (
     SessionFactory,
     TcpDeviceConnection,
 )
+from lightrig.instruments.simulated.protocols.session_output import SessionOutput
 
 SUB_ADDRESS = "hislip0"
 _HEADER = struct.Struct("!2sBBIQ")
@@ -216,14 +217,15 @@ class _Client:
         self._scpi = self._new_session()
 
     def _new_session(self) -> Session:
-        self._answers = _Answers(self)
+        self._answers = SessionOutput(self, self._lock)
         return self._instrument(self._answers, self.number - 1)
 
     def client_left(self) -> None:
         """Either channel has ended: so does the other."""
         if self._peer.find(self.number) is self:
             self._peer.forget(self)
-            self._answers.mute()
+            with self._lock:
+                self._answers.mute()
             self._scpi.closed()
             for channel in filter(None, (self._connection, self.aside)):
                 channel.close()
@@ -277,12 +279,8 @@ class _Client:
             self._answer_due = self._answer_untaken = False
             self._scpi = self._new_session()
 
-    def answer(self, data: bytes) -> None:
-        """Send an answer, whole if it ends with a line feed."""
-        with self._lock:
-            self._send(data)
-
-    def _send(self, data: bytes) -> None:
+    def send(self, data: bytes) -> None:
+        """Send an answer, whole if it ends with a line feed; called with the lock."""
         self._outgoing += data
         ends = data.endswith(b"\n")
         largest = max(1, self._largest - _HEADER.size)
@@ -296,7 +294,7 @@ class _Client:
             self._say(_Message(_Kind.DATA_END, 0, self._asked, self._outgoing))
             self._outgoing = b""
 
-    def hang_up(self, *, abruptly: bool) -> None:
+    def close(self, *, abruptly: bool = False) -> None:
         """End the connection; its end counts until the client has seen it."""
         self.hung_up = True
         self._flight.sent(1)
@@ -347,24 +345,3 @@ class _Client:
     def _say_aside(self, message: _Message) -> None:
         if self.aside is not None:
             self.aside.send(bytes(message))
-
-
-class _Answers:
-    """Output of a client's SCPI session, until the client stops listening."""
-
-    def __init__(self, client: _Client) -> None:
-        self._client: _Client | None = client
-
-    def mute(self) -> None:
-        """Discard replies from now on."""
-        self._client = None
-
-    def send(self, data: bytes) -> None:
-        """Write an answer."""
-        if self._client is not None:
-            self._client.answer(data)
-
-    def close(self, *, abruptly: bool = False) -> None:
-        """Hang up."""
-        if self._client is not None:
-            self._client.hang_up(abruptly=abruptly)

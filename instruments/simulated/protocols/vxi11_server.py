@@ -14,6 +14,7 @@ from lightrig.instruments.simulated.protocols.device_server import (
     SessionFactory,
     TcpDeviceConnection,
 )
+from lightrig.instruments.simulated.protocols.session_output import SessionOutput
 
 _CORE, _CORE_VERSION = 0x0607AF, 1
 _CREATE_LINK, _WRITE, _READ, _STATUS, _CLEAR = 10, 11, 12, 13, 15
@@ -63,20 +64,20 @@ class _Link:
         self._buffer = b""
         self._call = b""
         self._scpi: Session | None = None
+        self._output: SessionOutput | None = None
         self._answers = bytearray()
         self._reading: tuple[int, int, Scheduled] | None = None
 
     # ------------------------------------------------------------------ the instrument's side
 
     def send(self, data: bytes) -> None:
-        """Take an answer of the instrument, which a read will ask for, or does already."""
-        with self._lock:
-            self._answers += data
-            if self._reading is not None:
-                number, size, limit = self._reading
-                self._reading = None
-                limit.cancel()
-                self._answer_read(number, size)
+        """Take an answer, which a read will ask for, or does already; called with the lock."""
+        self._answers += data
+        if self._reading is not None:
+            number, size, limit = self._reading
+            self._reading = None
+            limit.cancel()
+            self._answer_read(number, size)
 
     def close(self, *, abruptly: bool = False) -> None:
         """Hang up."""
@@ -120,8 +121,7 @@ class _Link:
 
     def _run(self, number: int, procedure: int, arguments: bytes) -> None:
         if procedure == _CREATE_LINK:
-            self._end_session()
-            self._scpi = self._server.instrument(self, self._index)
+            self._begin_session()
             self._reply(number, struct.pack("!4I", 0, self._index + 1, 0, _LARGEST))
         elif procedure == _WRITE:
             flags, length = struct.unpack_from("!2I", arguments, 12)
@@ -137,8 +137,7 @@ class _Link:
             waiting = _MESSAGE_AVAILABLE if self._answers else 0
             self._reply(number, struct.pack("!2I", 0, waiting))
         elif procedure == _CLEAR:
-            self._end_session()
-            self._scpi = self._server.instrument(self, self._index)
+            self._begin_session()
             self._reply(number, struct.pack("!I", 0))
         elif procedure in _PLAIN or procedure == 0:
             self._reply(number, struct.pack("!I", 0) if procedure else b"")
@@ -172,10 +171,17 @@ class _Link:
         reply = struct.pack("!6I", number, 1, 0, 0, 0, accepted) + result
         self._connection.send(struct.pack("!I", _LAST | len(reply)) + reply)
 
+    def _begin_session(self) -> None:
+        self._end_session()
+        self._output = SessionOutput(self, self._lock)
+        self._scpi = self._server.instrument(self._output, self._index)
+
     def _end_session(self) -> None:
         if self._reading is not None:
             self._reading[2].cancel()
             self._reading = None
+        if self._output is not None:
+            self._output.mute()
         if self._scpi is not None:
             self._scpi.closed()
             self._scpi = None
