@@ -23,6 +23,7 @@ class Scheduler:
     def __init__(self, client: httpx.Client, shapes: list[Any], seed: int, depth: int) -> None:
         self._client, self._shapes, self._depth = client, shapes, depth
         self._dice = random.Random(seed)  # noqa: S311
+        self._durations = random.Random(seed)  # noqa: S311  apart: the jobs depend on no time
         self._ends: dict[str, float] = {}  # of the jobs that run
         self._epochs: dict[str, int] = {}  # of each job that is there
         self._waited: set[str] = set()
@@ -59,7 +60,7 @@ class Scheduler:
                 self.counts["reason " + job["reason"]["code"]] += name not in self._waited
                 self._waited.add(name)
             elif job["ready"] and name not in self._ends:
-                self._ends[name] = time.monotonic() + self._dice.uniform(0, 2 * seconds)
+                self._ends[name] = time.monotonic() + self._durations.uniform(0, 2 * seconds)
             elif self._ends.get(name, float("inf")) < time.monotonic():
                 self._client.delete(f"/v1/jobs/{name}").raise_for_status()
                 self.counts["ran"] += 1
