@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import pytest
 from faulty import MS, Bracketed, Fault, Faulty, Lines, Tl1
-from real_time import LONG
+from real_time import LONG, SOON
 
 from lightrig.instruments.core.endpoint import Endpoint
 from lightrig.instruments.core.errors import DisconnectedError, UnreachableError
@@ -21,7 +21,9 @@ from lightrig.instruments.wire.session import QuerySession
 from lightrig.instruments.wire.stream import tcp_stream
 from lightrig.instruments.wire.tl1 import Tl1Session
 
-AT_ONCE = 0.25
+AT_ONCE = SOON / 1e9
+BUSY = 2.0
+"""Of processor time, in s; who waits busily for LONG uses it many times over."""
 LITTLE = 0.1
 ATTEMPTS = 5
 """The best of these counts: the machine may be busy with something else, the code must not be."""
@@ -81,16 +83,21 @@ def test_end_of_connection_is_noticed_at_once(asking, wire, how):
         ask(2 * number)
         deaths.append(death(ask, 2 * number + 1))
     assert min(took for took, _ in deaths) < AT_ONCE
-    assert min(cpu for _, cpu in deaths) < LITTLE
+    assert min(cpu for _, cpu in deaths) < BUSY
 
 
 @pytest.mark.parametrize("wire", ["lines", "tl1"])
 def test_waiting_uses_no_cpu_time(asking, wire):
-    ask = asking(wire, [Fault(after=0), Fault(after=300 * MS)])
+    ask = asking(wire, [Fault(after=0), *[Fault(after=300 * MS)] * ATTEMPTS])
     ask(1)
-    cpu = time.process_time()
-    ask(2)
-    assert time.process_time() - cpu < LITTLE
+    used = []
+    for number in range(2, 2 + ATTEMPTS):
+        cpu = time.process_time()
+        ask(number)
+        used.append(time.process_time() - cpu)
+        if used[-1] < LITTLE:
+            break
+    assert min(used) < LITTLE
 
 
 @pytest.mark.parametrize("scheme", ["serial", "visa"])
@@ -123,4 +130,4 @@ def test_cut_serial_line_is_noticed_at_once(system_clock, scheme, tmp_path):
             session.query("Q2?", LONG)
         session.close()
     assert min(took for took, _ in deaths) < AT_ONCE
-    assert min(cpu for _, cpu in deaths) < LITTLE
+    assert min(cpu for _, cpu in deaths) < BUSY

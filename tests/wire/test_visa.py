@@ -301,15 +301,12 @@ def test_vxi11_reply_of_whole_chunks(whole, end):
 def test_vxi11_close_is_noticed_at_once(vxi11, how, caplog):
     """PyVISA alone would read from the closed connection again and again for 31 s."""
     session, _ = vxi11
-    best = (9.0, 9.0)
     for _ in range(5):
         assert session.query("POW?").text == "-3.25"
-        cpu, began = time.process_time(), time.monotonic()
-        with pytest.raises(DisconnectedError):
+        cpu = time.process_time()
+        with over_soon(), pytest.raises(DisconnectedError):
             session.query(how, LONG)
-        best = min(best, (time.monotonic() - began, time.process_time() - cpu))
-    assert best[0] < 0.25
-    assert best[1] < 0.1
+        assert time.process_time() - cpu < 2
     session.close()
     del session
     gc.collect()
