@@ -12,6 +12,8 @@ from tests.campaigns.mutation_targets import CORPUS, Target, targets
 INPUTS = sorted(path for path in CORPUS.glob("*/*") if path.is_file())
 MOST_SECONDS = 1.0
 """Of processor time; the slowest took 10 s and takes milliseconds now."""
+ATTEMPTS = 3
+"""The least of these counts: the first one loads modules, and the machine may be busy."""
 
 
 @pytest.fixture(scope="module")
@@ -22,10 +24,13 @@ def by_name() -> Mapping[str, Target]:
 @pytest.mark.parametrize("path", INPUTS, ids=lambda path: f"{path.parent.name}/{path.name}")
 def test_a_former_crash_ends_as_declared(path: Path, by_name: Mapping[str, Target]) -> None:
     target, data = by_name[path.parent.name], path.read_bytes()
-    began = time.process_time()
-    with contextlib.suppress(*target.errors):
-        target.run(data)
-    assert time.process_time() - began < MOST_SECONDS
+    used = []
+    while not used or (min(used) >= MOST_SECONDS and len(used) < ATTEMPTS):
+        began = time.process_time()
+        with contextlib.suppress(*target.errors):
+            target.run(data)
+        used.append(time.process_time() - began)
+    assert min(used) < MOST_SECONDS
 
 
 def test_what_is_changed_is_read_unchanged(by_name: Mapping[str, Target]) -> None:

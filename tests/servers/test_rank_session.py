@@ -81,7 +81,7 @@ import time
 print("begun", flush=True)
 if os.environ["RANK"] == "1":
     assert os.environ["FURTHER"] == "given"
-    time.sleep(60)
+    time.sleep(600)
 while not os.path.exists(sys.argv[1]):
     time.sleep(0.01)
 raise ConnectionError("closed by peer")
@@ -109,7 +109,7 @@ def test_the_end_of_a_rank_explains_the_errors_of_its_peers(
             beside=[kill],
             environment={"FURTHER": "given"},
         )
-    assert time.monotonic() - began < 30
+    assert time.monotonic() - began < 300
     session.renew()
     assert session.run(SHOWN, PrintedLines()).printed.keys() == {0, 1, 2}
 

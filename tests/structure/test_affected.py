@@ -267,7 +267,7 @@ def test_the_first_failure_ends_it(tree: Path, keep_going: bool) -> None:
         "    os.kill(left.pid, signal.SIGSTOP)\n"
         "    pathlib.Path('left').write_text(str(left.pid))\n"
         "    os.rename('left', 'began')\n"
-        f"    time.sleep({1 if keep_going else 60})\n"
+        f"    time.sleep({1 if keep_going else 600})\n"
     )
     (tree / "tests/test_wrong.py").write_text(
         "import pathlib\ndef test_it():\n"
@@ -277,7 +277,7 @@ def test_the_first_failure_ends_it(tree: Path, keep_going: bool) -> None:
     chosen = [Chosen("tests/test_slow.py", "", 8.0), Chosen("tests/test_wrong.py", "", 8.0)]
     begun = time.monotonic()
     assert not run(chosen, 2, keep_going, shown.append, tree)
-    assert time.monotonic() - begun < 50
+    assert time.monotonic() - begun < 500
     assert any("assert (2 + 3) == 6" in each for each in shown)
     assert any(each.startswith("tests/test_slow.py: 1 passed") for each in shown) == keep_going
     with contextlib.suppress(ProcessLookupError):
