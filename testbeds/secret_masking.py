@@ -8,7 +8,7 @@ tokens so that they can be found, PEM, crypt(3)).
 
 import functools
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 _NAME = (
@@ -16,6 +16,7 @@ _NAME = (
     r"|(?:api|access|private|auth|account|encryption|shared|priv|session)[-_ ]?key"
     r"|auth(?:entication)?[-_]?pass(?:word)?)"
 )
+_NAMES = ("pass", "pwd", "secret", "token", "credential", "community", "psk", "key")
 _UNMASKED = r"(?![\"'\\]*\*{3})"
 """What a session has masked already, in quotes or not, is no secret."""
 
@@ -29,42 +30,67 @@ _VALUE = (
 
 _PLACES = (
     # Addresses with a login.
-    r"://[^\s/:@\"'<>]*:(?P<secret>[^\s/@\"'<>*]+)@",
+    (("://",), r"://[^\s/:@\"'<>]*:(?P<secret>[^\s/@\"'<>*]+)@"),
     # Names before = or :, in files, environments, JSON, HTTP headers and gRPC metadata.
-    rf"(?<![A-Za-z:]){_NAME}\\?[\"']?\s*(?:=>|:=|[:=])\s*{_STATED}{_VALUE}",
-    rf"[\w.-]+[-_.]{_NAME}\\?[\"']?\s*(?:=>|:=|[:=])\s*{_STATED}{_VALUE}",
-    rf"\b\w+(?:password|passwd|passphrase|secret|token)={_STATED}{_VALUE}",
-    rf"\bauthorization[\"']?\s*[:=]\s*\\?[\"']?(?:(?:basic|bearer|digest|token)\s+)?+{_VALUE}",
-    r"\bbearer\s+(?P<secret>[\w.~+/-]{8,}=*)",
-    r"\b(?:set-)?cookie:\s*[\w.-]+=(?P<secret>[^\s;,\"']+)",
-    rf"[\"']{_NAME}[\"'],\s*{_VALUE}",
+    (_NAMES, rf"(?<![A-Za-z:]){_NAME}\\?[\"']?\s*(?:=>|:=|[:=])\s*{_STATED}{_VALUE}"),
+    (_NAMES, rf"[\w.-]+[-_.]{_NAME}\\?[\"']?\s*(?:=>|:=|[:=])\s*{_STATED}{_VALUE}"),
+    (
+        ("pass", "secret", "token"),
+        rf"\b\w+(?:password|passwd|passphrase|secret|token)={_STATED}{_VALUE}",
+    ),
+    (
+        ("authorization",),
+        rf"\bauthorization[\"']?\s*[:=]\s*\\?[\"']?(?:(?:basic|bearer|digest|token)\s+)?+{_VALUE}",
+    ),
+    (("bearer",), r"\bbearer\s+(?P<secret>[\w.~+/-]{8,}=*)"),
+    (("cookie",), r"\b(?:set-)?cookie:\s*[\w.-]+=(?P<secret>[^\s;,\"']+)"),
+    (_NAMES, rf"[\"']{_NAME}[\"'],\s*{_VALUE}"),
     # XML, as of NETCONF.
-    rf"<(?:[\w-]+:)?(?:[\w-]+-)?(?:{_NAME}|key)(?:\s[^<>]*)?>(?P<secret>[^<>]+)</",
+    (_NAMES, rf"<(?:[\w-]+:)?(?:[\w-]+-)?(?:{_NAME}|key)(?:\s[^<>]*)?>(?P<secret>[^<>]+)</"),
     # Command lines of programs.
-    rf"(?<!\S)--?{_NAME}[= ]\s*{_VALUE}",
-    rf"\bsshpass\s+-p\s*{_VALUE}",
-    rf"\bsnmp\w+\s[^\r\n]*?-[cAX]\s*{_VALUE}",
-    rf"\bcurl\s[^\r\n]*?(?:-u|--user)[= ]?\s*[\"']?[^\s:]+:{_VALUE}",
-    rf"\bipmitool\s[^\r\n]*?-P\s*{_VALUE}",
+    (_NAMES, rf"(?<!\S)--?{_NAME}[= ]\s*{_VALUE}"),
+    (("sshpass",), rf"\bsshpass\s+-p\s*{_VALUE}"),
+    (("snmp",), rf"\bsnmp\w+\s[^\r\n]*?-[cAX]\s*{_VALUE}"),
+    (("curl",), rf"\bcurl\s[^\r\n]*?(?:-u|--user)[= ]?\s*[\"']?[^\s:]+:{_VALUE}"),
+    (("ipmitool",), rf"\bipmitool\s[^\r\n]*?-P\s*{_VALUE}"),
     # Command lines of switches.
-    rf"\b(?:snmp-server\s+|snmp\s+|set\s+snmp\s+)?(?:ro|rw)?community\s+(?:[0-9]\s+)?+(?=\S*[\d_@!#$%^+-]){_VALUE}",
-    rf"\bsnmp(?:-server|d)?\s+(?:ro|rw|trap)?community\s+(?:string\s+)?{_VALUE}",
-    rf"\b(?:ro|rw|tr)community6?\s+{_VALUE}",
-    rf"\busername\s+\S+\s+(?:privilege\s+\d+\s+)?+(?:password|secret)\s+(?:[0-9]\s+)?+{_VALUE}",
-    rf"\b(?:enable\s+)?(?:password|secret)\s+[0-9]\s+{_VALUE}",
-    rf"\benable\s+(?:password|secret)\s+{_VALUE}",
-    rf"\b(?:password|secret|passphrase|token)\s+(?=\S*\d)(?=\S*[A-Za-z]){_VALUE}",
-    rf"\bneighbor\s+\S+\s+password\s+(?:[0-9]\s+)?+{_VALUE}",
-    rf"\b(?:radius|tacacs)(?:-server)?\s[^\r\n]*?\bkey\s+(?:[0-9]\s+)?+{_VALUE}",
-    rf"\b(?:key-string|pre-shared-key|authentication-key|wpa-psk)\s+(?:[0-9]\s+)?+{_VALUE}",
+    (
+        ("community",),
+        rf"\b(?:snmp-server\s+|snmp\s+|set\s+snmp\s+)?(?:ro|rw)?community\s+(?:[0-9]\s+)?+(?=\S*[\d_@!#$%^+-]){_VALUE}",
+    ),
+    (("community",), rf"\bsnmp(?:-server|d)?\s+(?:ro|rw|trap)?community\s+(?:string\s+)?{_VALUE}"),
+    (("community",), rf"\b(?:ro|rw|tr)community6?\s+{_VALUE}"),
+    (
+        ("username",),
+        rf"\busername\s+\S+\s+(?:privilege\s+\d+\s+)?+(?:password|secret)\s+(?:[0-9]\s+)?+{_VALUE}",
+    ),
+    (("password", "secret"), rf"\b(?:enable\s+)?(?:password|secret)\s+[0-9]\s+{_VALUE}"),
+    (("enable",), rf"\benable\s+(?:password|secret)\s+{_VALUE}"),
+    (
+        ("pass", "secret", "token"),
+        rf"\b(?:password|secret|passphrase|token)\s+(?=\S*\d)(?=\S*[A-Za-z]){_VALUE}",
+    ),
+    (("neighbor",), rf"\bneighbor\s+\S+\s+password\s+(?:[0-9]\s+)?+{_VALUE}"),
+    (
+        ("radius", "tacacs"),
+        rf"\b(?:radius|tacacs)(?:-server)?\s[^\r\n]*?\bkey\s+(?:[0-9]\s+)?+{_VALUE}",
+    ),
+    (
+        ("key", "psk"),
+        rf"\b(?:key-string|pre-shared-key|authentication-key|wpa-psk)\s+(?:[0-9]\s+)?+{_VALUE}",
+    ),
     # Instruments: TL1's logins and changes of passwords, SCPI's SYSTem:PASSword.
-    rf"\bACT-USER:[^:;]*:[^:;]*:[^:;]*:[^:;]*:{_UNMASKED}(?P<secret>[^:;\s*]+)",
-    rf"\b(?:ENT|ED)-USER-SECU:[^:;]*:[^:;]*:[^:;]*:[^:;]*:{_UNMASKED}(?P<secret>[^:;\s*]+)",
-    rf"\bED-PID:[^:;]*:[^:;]*:[^:;]*:[^:;]*:{_UNMASKED}(?P<secret>[^:;\s*]+)",
-    rf":PASS(?:WORD)?(?::\w+)*\s+{_VALUE}",
+    (("act-user:",), rf"\bACT-USER:[^:;]*:[^:;]*:[^:;]*:[^:;]*:{_UNMASKED}(?P<secret>[^:;\s*]+)"),
+    (
+        ("-user-secu:",),
+        rf"\b(?:ENT|ED)-USER-SECU:[^:;]*:[^:;]*:[^:;]*:[^:;]*:{_UNMASKED}(?P<secret>[^:;\s*]+)",
+    ),
+    (("ed-pid:",), rf"\bED-PID:[^:;]*:[^:;]*:[^:;]*:[^:;]*:{_UNMASKED}(?P<secret>[^:;\s*]+)"),
+    ((":pass",), rf":PASS(?:WORD)?(?::\w+)*\s+{_VALUE}"),
     # A login as one text, user:password.
-    rf"\blogin[=: ]\s*{_STATED}[\"']?[\w.-]+:{_VALUE}",
+    (("login",), rf"\blogin[=: ]\s*{_STATED}[\"']?[\w.-]+:{_VALUE}"),
 )
+"""Places of secrets; a pattern matches only in a text that has one of the words before it."""
 
 _FORMS = (
     r"(?:gh[pousr]_\w{20,}|github_pat_\w{20,}|glpat-[\w-]{16,}|xox[abeoprs]-[\w-]{10,}"
@@ -76,17 +102,31 @@ _FORMS = (
     r"|\$(?:1|2[abxy]|5|6|7|y|gy)\$[^\s:\"'<>]{8,})"
 )
 
+_OF_FORMS = (
+    *(
+        "ghp_",
+        "gho_",
+        "ghu_",
+        "ghs_",
+        "ghr_",
+        "_pat_",
+        "glpat-",
+        "xox",
+        "akia",
+        "asia",
+        "aiza",
+        "ya29.",
+    ),
+    *("k_live_", "k_test_", "npm_", "pypi-", "hf_", "sk-", "sg.", "secret-key", "hvs.", "eyj"),
+    *("hooks.slack", "$"),
+)
+"""Words as those of `_PLACES`: small letters."""
+
 _PEM = r"(-----BEGIN [A-Z ]*PRIVATE KEY-----)([\s\S]+?)(?=-----END|\Z)"
 
 _PROTOBUF = r"(?:password|passwd|secret|token|authorization)[\x12\x1a]([\x01-\x7f])"
 """A map's entry, or a name and a value, whose value has its length before it."""
-
-_HINT = (
-    r"pass|pwd|secret|token|credential|community|psk|key|auth|bearer|cookie|://|snmp|curl|ipmitool"
-    r"|act-user|-user-secu|ed-pid|login|gh[pousr]_|_pat_|glpat|xox|akia|asia|aiza|ya29|k_live|k_test"
-    r"|npm_|pypi-|hf_|sk-|sg\.|hvs\.|eyj|slack|\$"
-)
-"""Without any of these in a text no pattern above matches; most texts have none."""
+_OF_PROTOBUF = ("passw", "secret", "token", "authorization")
 
 
 @functools.cache
@@ -100,13 +140,20 @@ def mask_secrets(text: str) -> str:
 
     At least three, which `lightrig replay` takes for any text.
     """
-    if _compiled(_HINT).search(text) is None:
-        return text
-    text = _compiled(_PEM).sub(lambda found: found[1] + re.sub(r"[^\s]", "*", found[2]), text)
-    text = _compiled(_FORMS, 0).sub(lambda found: asterisks(found[0]), text)
-    for place in _PLACES:
-        text = _compiled(place).sub(_masked, text)
-    return _mask_protobuf(text)
+    # As by IGNORECASE, for which a dotless i is an i.
+    folded = text.casefold().replace("\u0131", "i")
+
+    def has(literals: Iterable[str]) -> bool:
+        return any(literal in folded for literal in literals)
+
+    if has(("private key",)):
+        text = _compiled(_PEM).sub(lambda found: found[1] + re.sub(r"[^\s]", "*", found[2]), text)
+    if has(_OF_FORMS):
+        text = _compiled(_FORMS, 0).sub(lambda found: asterisks(found[0]), text)
+    for literals, place in _PLACES:
+        if has(literals):
+            text = _compiled(place).sub(_masked, text)
+    return _mask_protobuf(text) if has(_OF_PROTOBUF) else text
 
 
 def mask_document(document: Any) -> Any:

@@ -54,6 +54,12 @@ def test_a_secret_is_masked_at_its_length(place: str) -> None:
     assert mask_document({"log": [text, 3]}) == {"log": [masked, 3]}
 
 
+@pytest.mark.parametrize("name", ["PASSWORD", "Pa\u017fsword", "to\u212aen", "credent\u0131al"])
+def test_a_name_is_known_in_any_letters(name: str) -> None:
+    # Python's IGNORECASE takes a long s, the sign of kelvin and an i without a dot for s, k and i.
+    assert SECRET not in mask_secrets(f"{name}={SECRET}")
+
+
 FORMS = (  # as their issuers publish them; none is anybody's
     "ghp_" + "16C7e42F292c6912E7710c838347Ae178B4a",
     "AKIA" + "IOSFODNN7EXAMPLE",
