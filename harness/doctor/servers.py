@@ -1,5 +1,6 @@
 """Servers: their programs, their clocks, their NIC ports."""
 
+import contextlib
 import math
 
 from lightrig.harness.doctor.findings import Findings
@@ -167,7 +168,7 @@ def _port(
     transceiver: bool,
 ) -> PortSettings:
     """Check a port: first its device, since what its transceiver answers says nothing of that."""
-    nic, module = server.nic, None
+    nic, driver, module = server.nic, None, None
     try:
         device = nic.device(netdev).value
     except LightrigError as error:
@@ -176,8 +177,11 @@ def _port(
         findings.wrong(port, "NIC", str(error).splitlines()[0], fix, INSTRUMENT)
         return read_settings(nic, netdev, transceiver=False)
     carrier = "carrier" if device.carrier else "no carrier"
-    if not device.carrier and (reasons := nic.down_reasons(netdev, rdma)):
-        carrier = f"no carrier ({'; '.join(reasons)})"
+    if not device.carrier:
+        with contextlib.suppress(LightrigError):  # said with its settings, which read it again
+            driver = nic.driver(netdev).value
+        if driver is not None and (reasons := nic.down_reasons(netdev, rdma, driver)):
+            carrier = f"no carrier ({'; '.join(reasons)})"
     if not transceiver:
         findings.ok(port, "NIC", f"{netdev}: a kernel device without transceiver, {carrier}")
     else:
@@ -187,7 +191,9 @@ def _port(
             _unreadable(server, port, netdev, carrier, error, findings)
         else:
             findings.ok(port, "NIC", f"{netdev}: {_light(module)}, {carrier}")
-    settings = read_settings(nic, netdev, transceiver=False, device=device, module=module)
+    settings = read_settings(
+        nic, netdev, transceiver=False, device=device, driver=driver, module=module
+    )
     findings.ok(port, "settings", str(settings))
     return settings
 

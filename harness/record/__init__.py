@@ -14,8 +14,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from lightrig.harness.record.journal import SCHEMA, Journal
-from lightrig.harness.record.journal_reading import RunRecord, read_journal
-from lightrig.harness.record.recovery import Recovered, recover, settle, to_recover
 from lightrig.harness.record.row import (
     BESIDE_VALUES,
     COUNTERS,
@@ -32,15 +30,6 @@ from lightrig.harness.record.row import (
     Scalar,
     SharedConditions,
     TestOutcome,
-)
-from lightrig.harness.record.run_folder import (
-    Measured,
-    RunFacts,
-    load_descriptions,
-    load_quantities,
-    publish,
-    store_descriptions,
-    store_quantities,
 )
 
 __all__ = [
@@ -80,10 +69,34 @@ __all__ = [
 
 if TYPE_CHECKING:
     from lightrig.harness.record.dataset import write_dataset
+    from lightrig.harness.record.journal_reading import RunRecord, read_journal
+    from lightrig.harness.record.recovery import Recovered, recover, settle, to_recover
     from lightrig.harness.record.results import Results
+    from lightrig.harness.record.run_folder import (
+        Measured,
+        RunFacts,
+        load_descriptions,
+        load_quantities,
+        publish,
+        store_descriptions,
+        store_quantities,
+    )
 
-_LOADED_AT_FIRST_USE = {"Results": "results", "write_dataset": "dataset"}
-"""Names that load large libraries, by module: pandas and DuckDB; pyarrow."""
+_LOADED_AT_FIRST_USE = {
+    name: module
+    for module, names in {
+        "results": ("Results",),
+        "dataset": ("write_dataset",),
+        "journal_reading": ("RunRecord", "read_journal"),
+        "recovery": ("Recovered", "recover", "settle", "to_recover"),
+        "run_folder": (
+            *("Measured", "RunFacts", "load_descriptions", "load_quantities", "publish"),
+            *("store_descriptions", "store_quantities"),
+        ),
+    }.items()
+    for name in names
+}
+"""Names that load large libraries, by module: pandas and DuckDB; pyarrow; NumPy."""
 
 
 def __getattr__(name: str) -> Any:

@@ -288,6 +288,23 @@ def test_a_declaration_of_a_quantity_loads_no_bench():
     assert not {"numpy", "scipy", "pandas", "duckdb", "networkx"} & set(ended.stdout.split())
 
 
+def test_ssh_loads_asyncio_only_where_a_configuration_runs_a_program():
+    program = """
+import sys
+import lightrig.instruments.wire.ssh
+assert not {"asyncio", "invoke.tasks", "unittest.mock"} & set(sys.modules)
+import paramiko
+lines = "Match exec true\\n  Port 77\\nMatch exec false\\n  User nobody\\n"
+print(sorted(paramiko.SSHConfig.from_text(lines).lookup("ocs")), sys.modules["invoke"].__name__)
+import invoke.tasks
+print(invoke.tasks.Task.__name__)
+"""
+    ended = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert ended.stdout == "['hostname', 'port'] invoke\nTask\n"
+
+
 def test_collected_suites_load_no_library_of_their_runs():
     suites = [f"suites/claims/test_{name}.py" for name in ("acos", "mixnet_training", "opus")]
     arguments = ["--collect-only", "-q", "-s", "-p", "no:cacheprovider", "--testbed", OPUS, *suites]

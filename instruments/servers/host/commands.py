@@ -24,6 +24,8 @@ _FORBIDDEN = re.compile("operation not permitted|permission denied|must be root"
 _UNSUPPORTED = re.compile("operation not supported", re.IGNORECASE)
 _SYSTEM_DIRECTORY = "/usr/sbin/"
 _LONGEST_COMMAND = 60
+_MISSING_FOR = 10_000_000_000
+"""Time in ns for which a program that was missing is taken for missing, and not looked for."""
 
 PACKAGES = {
     "ethtool": "the package ethtool",
@@ -163,13 +165,14 @@ class Commands:
         self.timeout_ns = timeout_ns
         self.advice = "the same by hand; is the device busy?"
         self._paths: dict[str, str] = {}
+        self._missing: dict[str, int] = {}
         self.greeting = ""
 
     def run(self, command: Sequence[str], timeout_ns: int | None = None) -> CommandResult:
         """Run `command` and wait for its end, with any exit status.
 
         A tool that is not found is looked for in /usr/sbin as well, which is not on the path of
-        every login.
+        every login, and not again for ten seconds: it is asked for at each of many ports.
 
         Raises:
             ToolMissingError: there is no such program.
@@ -178,12 +181,16 @@ class Commands:
         """
         timeout_ns = self.timeout_ns if timeout_ns is None else timeout_ns
         tool, *arguments = command
+        since = self._missing.get(tool)
+        if since is not None and self.clock.now() - since < _MISSING_FOR:
+            raise ToolMissingError(self.server, tool, shlex.join(command))
         program = self._paths.get(tool, tool)
         result = self._run([program, *arguments], timeout_ns)
         if _is_missing(program, result) and "/" not in program:
             program = _SYSTEM_DIRECTORY + tool
             result = self._run([program, *arguments], timeout_ns)
         if _is_missing(program, result):
+            self._missing[tool] = self.clock.now()
             raise ToolMissingError(self.server, tool, shlex.join(command))
         self._paths[tool] = program
         return result

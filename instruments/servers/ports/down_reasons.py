@@ -34,15 +34,18 @@ _KEYS = ("Status Opcode", "Group Opcode", "Recommendation")
 _FINE = "No issue was observed"
 
 
-def down_reasons(nic: AskedNic, netdev: str, device: str | None) -> tuple[str, ...]:
+def down_reasons(
+    nic: AskedNic, netdev: str, device: str | None, driver: DriverReading | None = None
+) -> tuple[str, ...]:
     """Return what the vendor's software says about a link that is down, a sentence a tool.
 
-    device: the RDMA device, of which firmware is asked where its driver is of Mellanox. A driver
-    that gives no reason is left out, as is a tool that is missing or fails: nothing needs them.
+    device: the RDMA device, of which firmware is asked where its driver is of Mellanox. driver: as
+    it was read just now. A driver that gives no reason is left out, as is a tool that is missing or
+    fails: nothing needs them.
     """
     found = []
     try:
-        driver = nic.driver(netdev).value
+        driver = driver or nic.driver(netdev).value
     except LightrigError:
         return ()
     try:

@@ -3,7 +3,6 @@
 import contextlib
 import shlex
 from contextlib import AbstractContextManager
-from dataclasses import replace
 from functools import partial
 from typing import Protocol, TypeVar
 
@@ -126,8 +125,13 @@ class Nic(Protocol):
     def link_up_times(self, device: str) -> Reading[LinkUpTimes]:
         """How long the last link-up took by the firmware's timers; no module is asked."""
 
-    def down_reasons(self, netdev: str, device: str | None) -> tuple[str, ...]:
-        """What the driver and the firmware say about a link that is down; raises nothing."""
+    def down_reasons(
+        self, netdev: str, device: str | None, driver: DriverReading | None = None
+    ) -> tuple[str, ...]:
+        """What the driver and the firmware say about a link that is down; raises nothing.
+
+        driver: as it was read just now.
+        """
 
     def prbs(
         self, device: str, pattern: str = "PRBS31", lane_rate: str | None = None
@@ -231,10 +235,8 @@ class NicTools:
 
     def files(self, netdev: str) -> Reading[PortFiles]:
         """`grep -Hs .` of files below /proc/sys/net/ipv4/conf and /sys/class/net/IF/device."""
-        command = ["grep", "-Hs", ".", *port_files.ip_files(netdev)]
+        command = ["grep", "-Hs", ".", *port_files.ip_files(netdev), *port_files.pci_files(netdev)]
         result = self._commands.run(command)
-        numbers = self._commands.run(["grep", "-Hs", ".", *port_files.pci_files(netdev)])
-        result = replace(result, stdout=result.stdout + numbers.stdout)
         return self._commands.parsed(command, result, port_files.parse)
 
     def pci_path(self, netdev: str) -> Reading[PciPath]:
@@ -294,9 +296,11 @@ class NicTools:
         """`mlxlink -d DEV --amber_collect FILE`, which is read and removed."""
         return MlxlinkTool(self._commands, device).link_up_times()
 
-    def down_reasons(self, netdev: str, device: str | None) -> tuple[str, ...]:
+    def down_reasons(
+        self, netdev: str, device: str | None, driver: DriverReading | None = None
+    ) -> tuple[str, ...]:
         """By `ethtool -i IF`, `ethtool IF`, and of Mellanox NICs `mlxlink -d DEV -m -c`."""
-        return down_reasons(self, netdev, device)
+        return down_reasons(self, netdev, device, driver)
 
     def prbs(
         self, device: str, pattern: str = "PRBS31", lane_rate: str | None = None

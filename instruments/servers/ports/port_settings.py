@@ -6,6 +6,7 @@ from typing import Any, TypeVar
 
 from lightrig.instruments.servers.host.commands import Reading, ToolFailedError, ToolMissingError
 from lightrig.instruments.servers.ports.nic import Nic
+from lightrig.instruments.servers.tools.ethtool_driver import DriverReading
 from lightrig.instruments.servers.tools.ip_link import IpLink
 from lightrig.instruments.servers.tools.module import ModuleReading
 from lightrig.instruments.servers.tools.output import ToolOutputError
@@ -96,11 +97,12 @@ def read_settings(
     *,
     transceiver: bool = True,
     device: IpLink | None = None,
+    driver: DriverReading | None = None,
     module: ModuleReading | None = None,
 ) -> PortSettings:
     """Read a port; what a tool or driver does not tell is left out, with the reason.
 
-    transceiver: whether it may have a module. device, module: as they were read just now.
+    transceiver: whether it may have a module. device, driver, module: as they were read just now.
     """
     unread: dict[str, str] = {}
 
@@ -112,7 +114,7 @@ def read_settings(
             return None
 
     device = device or value("ip link", nic.device)
-    driver = value("ethtool -i", nic.driver)
+    driver = driver or value("ethtool -i", nic.driver)
     pause = value("ethtool -a", nic.pause)
     priorities = None
     try:

@@ -5,7 +5,6 @@ import math
 from collections.abc import Iterable, Sequence
 
 from lightrig.instruments.simulated.hosts.host_ports import Registers, SimulatedPort
-from lightrig.instruments.simulated.hosts.templates import render
 
 _WIDTH = 41
 _FIRST_BUS = 0x1A
@@ -20,16 +19,32 @@ Limits = dict[str, tuple[int, int, int, int]]
 def settings(port: SimulatedPort) -> str:
     """`ethtool IF`."""
     mbps, lanes = port.spec.rate_bps // 1_000_000, port.spec.lanes
-    return render(
-        "ethtool",
-        netdev=port.spec.netdev,
-        up=port.is_up("carrier"),
-        mbps=mbps,
-        lanes=lanes,
-        negotiates=port.auto_negotiation,
-        advertises_all=port.advertises_all,
-        mode=f"{mbps}baseLR{lanes}_ER{lanes}/Full",
-    )
+    up = port.is_up("carrier")
+    mode = f"{mbps}baseLR{lanes}_ER{lanes}/Full "
+    modes = ["10000baseLR/Full ", mode]
+    lines = [
+        "Supported ports: [ FIBRE ]",
+        *_link_modes("Supported link modes:   ", modes),
+        "Supported pause frame use: Symmetric",
+        "Supports auto-negotiation: Yes",
+        "Supported FEC modes: RS",
+        *_link_modes("Advertised link modes:  ", modes if port.advertises_all else [mode]),
+        f"Advertised auto-negotiation: {'Yes' if port.auto_negotiation else 'No'}",
+        f"Speed: {f'{mbps}Mb/s' if up else 'Unknown!'}",
+        *([f"Lanes: {lanes}"] if up else []),
+        f"Duplex: {'Full' if up else 'Unknown! (255)'}",
+        f"Auto-negotiation: {'on' if port.auto_negotiation else 'off'}",
+        "Port: FIBRE",
+        "PHYAD: 0",
+        "Transceiver: internal",
+        f"Link detected: {'yes' if up else 'no (No signal)'}",
+    ]
+    return _lines([f"Settings for {port.spec.netdev}:", *(f"\t{line}" for line in lines)])
+
+
+def _link_modes(key: str, modes: Sequence[str]) -> list[str]:
+    """Return a mode a line, of which the first has the key; each ends with a blank."""
+    return [f"{key if number == 0 else ' ' * len(key)}{mode}" for number, mode in enumerate(modes)]
 
 
 def pci_address(index: int) -> str:
@@ -39,7 +54,20 @@ def pci_address(index: int) -> str:
 
 def driver(index: int, name: str) -> str:
     """`ethtool -i IF` for the server's port `index`, as its driver `name` answers."""
-    return render("ethtool_driver", name=name, address=pci_address(index))
+    return _lines(
+        [
+            f"driver: {name}",
+            "version: 6.8.0",
+            "firmware-version: 28.41.1000 (SIM_0000000001)",
+            "expansion-rom-version: ",
+            f"bus-info: {pci_address(index)}",
+            "supports-statistics: yes",
+            "supports-test: yes",
+            "supports-eeprom-access: no",
+            "supports-register-dump: no",
+            "supports-priv-flags: yes",
+        ]
+    )
 
 
 def pause(port: SimulatedPort) -> str:

@@ -30,7 +30,7 @@ def module(port: SimulatedPort, *, repeating: bool) -> str:
     pairs = [*_identity(port)]
     if port.spec.lanes > 1 or not repeating:
         pairs += _measurements(port, "" if repeating else "_measurement")
-    text = ", ".join(f"{json.dumps(name)}: {json.dumps(value)}" for name, value in pairs)
+    text = ", ".join(f'"{name}": {json.dumps(value)}' for name, value in pairs)
     behind = measurements(port) if repeating and port.spec.lanes == 1 else ""
     return f"[ {{{text}}} ]\n{behind}"
 

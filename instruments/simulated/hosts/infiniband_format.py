@@ -6,7 +6,6 @@ Sources: infiniband-diags, src/ibstat.c; MLNX_OFED's ibdev2netdev script.
 from collections.abc import Iterable
 
 from lightrig.instruments.simulated.hosts.host_ports import SimulatedPort
-from lightrig.instruments.simulated.hosts.templates import render
 
 
 def names(ports: Iterable[SimulatedPort]) -> str:
@@ -35,11 +34,24 @@ def ibdev2netdev(ports: Iterable[SimulatedPort]) -> str:
 
 
 def _device(index: int, name: str, port: SimulatedPort) -> str:
-    return render(
-        "ibstat",
-        name=name,
-        guid=f"0x0200000000000{index:03x}",
-        active=port.is_up("carrier"),
-        trained=port.is_up("firmware"),
-        gbps=port.spec.rate_bps // 10**9,
-    )
+    guid = f"0x0200000000000{index:03x}"
+    lines = [
+        f"CA '{name}'",
+        "\tCA type: MT4129",
+        "\tNumber of ports: 1",
+        "\tFirmware version: 28.41.1000",
+        "\tHardware version: 0",
+        f"\tNode GUID: {guid}",
+        f"\tSystem image GUID: {guid}",
+        "\tPort 1:",
+        f"\t\tState: {'Active' if port.is_up('carrier') else 'Down'}",
+        f"\t\tPhysical state: {'LinkUp' if port.is_up('firmware') else 'Polling'}",
+        f"\t\tRate: {port.spec.rate_bps // 10**9}",
+        "\t\tBase lid: 0",
+        "\t\tLMC: 0",
+        "\t\tSM lid: 0",
+        "\t\tCapability mask: 0x00010000",
+        f"\t\tPort GUID: {guid}",
+        "\t\tLink layer: Ethernet",
+    ]
+    return "".join(f"{line}\n" for line in lines)

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import re
 import shlex
 import socket
 import subprocess
@@ -145,6 +146,15 @@ _LAST_OUTPUT_S = 2.0
 _SFTP = b"exec sftp-server"
 
 
+_PLAIN = re.compile(r"[\w@%+=:,./ -]*", re.ASCII)
+"""A line whose characters, as those of `shlex.quote`, a shell takes as they are."""
+
+
+def _arguments(line: str) -> list[str]:
+    """Split a command line as a shell does; raises ValueError for an open quotation."""
+    return line.split() if _PLAIN.fullmatch(line) else shlex.split(line)
+
+
 class _HostService(SshService):
     def __init__(self, host: SshServer, login: tuple[str, str], connection: socket.socket) -> None:
         super().__init__(login, connection)
@@ -201,7 +211,7 @@ class _HostService(SshService):
         if self._host.shell is None:
             return True
         try:
-            argv = shlex.split(command.decode())
+            argv = _arguments(command.decode())
         except ValueError:
             return False
         # Quoting it anew changes a line in which a character has a meaning to the shell.
@@ -262,7 +272,7 @@ class _HostService(SshService):
             host.clock.schedule(over, host.name, lambda: self._end(channel, flight, outcome))
 
         def run() -> None:
-            outcome = host.run_command(shlex.split(command.decode()))
+            outcome = host.run_command(_arguments(command.decode()))
             if outcome.pending is None:
                 end(outcome)
             else:
