@@ -13,6 +13,7 @@ from pathlib import Path
 import worker_exit  # isort: skip - first, see there
 import hypothesis
 import pytest
+import shared_rewriting
 from hypothesis import HealthCheck
 from hypothesis.database import DirectoryBasedExampleDatabase
 from hypothesis.internal import entropy
@@ -179,10 +180,18 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
-def pytest_collection() -> Iterator[None]:
+def pytest_collection(session: pytest.Session) -> Iterator[None]:
     """Collect without looking for garbage, and never look through what lives until the end."""
     gc.disable()
+    worker = getattr(session.config, "workerinput", None)
     try:
+        if worker is not None:
+            shared_rewriting.store_share(
+                session.config.pluginmanager.rewrite_hook,
+                session.config.args,
+                int(worker["workerid"].removeprefix("gw")),
+                worker["workercount"],
+            )
         return (yield)
     finally:
         _include_again.append(exclude_present())
