@@ -216,7 +216,10 @@ class Ends:
         self._config = config
         self._outcomes = outcomes
 
-    def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_keyboard_interrupt(
+        self, excinfo: pytest.ExceptionInfo[BaseException]
+    ) -> Iterator[None]:
         """Store why the user or the lab ended the run."""
         self._config.stash[SHIELD].begin()
         error = excinfo.value
@@ -225,10 +228,15 @@ class Ends:
             self._config.stash[OF_LAB] = was_ended_by_lab(error)
         else:
             self._ended(f"interrupted: {error}" if str(error) else "interrupted")
+        try:
+            yield
+        except MemoryError:  # of what pytest writes about it, which parses whole source files
+            sys.stderr.write(f"lightrig: {self._config.stash[ENDED]}\n")
 
     def pytest_internalerror(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
-        """Keep what broke the run."""
+        """Keep what broke the run, and report a limit of the machine by a sentence."""
         self._ended(f"internal error: {excinfo.exconly()}")
+        _report_limit(excinfo.value)
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_terminal_summary(self) -> Iterator[None]:
@@ -279,10 +287,22 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> Iterator[N
         if failure is not None:
             raise failure
         return (yield)
+    except MemoryError as error:  # of the page, or of another plugin's report
+        _report_limit(error)
+        session.exitstatus = pytest.ExitCode.INTERNAL_ERROR
+        return None
     finally:
         if run.failures_to_restore:
             session.exitstatus = NOT_AS_FOUND
         _leave(session.config, run, int(session.exitstatus))
+
+
+def _report_limit(error: BaseException) -> None:
+    """Report on standard error which limit of the machine an error means, if any."""
+    from lightrig.instruments.machine_limits import refused_by_machine  # noqa: PLC0415 - seldom
+
+    if (refused := refused_by_machine(error)) is not None:
+        print(f"lightrig: {refused}", file=sys.stderr)
 
 
 def _is_empty(config: pytest.Config, run: ObservedRun) -> bool:
@@ -353,6 +373,8 @@ def _leave(config: pytest.Config, run: ObservedRun, exitstatus: int) -> None:
     except (RecordError, OSError) as error:
         if UNRECORDED not in config.stash:
             print(escape_control(f"lightrig: {error}"), file=sys.stderr)
+    except MemoryError as error:
+        _report_limit(error)
     cause = LAB if config.stash.get(OF_LAB, False) else None
     add_outcomes(config, config.stash[OUTCOMES].reruns, cause)
     if events is not None:

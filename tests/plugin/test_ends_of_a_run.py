@@ -230,9 +230,10 @@ def test_the_reason_of_an_early_end_is_recorded(
 ) -> None:
     ends = session.Ends(end.config, end.outcomes)  # type: ignore[arg-type]
     end.outcomes.running = running
-    ends.pytest_keyboard_interrupt(SimpleNamespace(value=error))  # type: ignore[arg-type]
+    for _ in ends.pytest_keyboard_interrupt(SimpleNamespace(value=error)):  # type: ignore[arg-type]
+        pass
     assert (end.config.stash[ENDED], end.noted) == (reason, ["shield"])
-    broken: Any = SimpleNamespace(exconly=lambda: "KeyError: x")
+    broken: Any = SimpleNamespace(exconly=lambda: "KeyError: x", value=KeyError("x"))
     ends.pytest_internalerror(broken)
     assert end.config.stash[ENDED].startswith("internal error: KeyError: x")
 

@@ -212,6 +212,46 @@ def test_a_machine_at_its_limits_opens_no_lab(tmp_path: Path, error: str, senten
     assert "Traceback" not in ended.output
 
 
+NO_MEMORY_FOR_REPORTS = """
+
+def pytest_keyboard_interrupt():
+    raise MemoryError
+"""
+
+NO_MEMORY_AT_ALL = """
+def pytest_runtest_makereport():
+    raise MemoryError
+
+def pytest_sessionfinish():
+    raise MemoryError
+"""
+
+
+def test_a_run_without_memory_for_any_report_ends_with_a_sentence(tmp_path: Path) -> None:
+    describe(tmp_path)
+    (tmp_path / "conftest.py").write_text(NO_MEMORY_AT_ALL)
+    (tmp_path / "test_suite.py").write_text("def test_opened(bench):\n    pass\n")
+    given = ("--testbed", tmp_path / "lab.yaml", "--instruments", "simulated")
+    with started((tmp_path, *given), tmp_path / "results") as run:
+        ended = run.end()
+    assert ended.code == 3, ended.output
+    assert ended.output.count("lightrig: the machine has no more memory for this account") == 2
+    assert "\nTraceback" not in ended.output
+
+
+def test_why_a_run_ended_is_reported_where_pytest_has_no_memory_for_it(tmp_path: Path) -> None:
+    describe(tmp_path)
+    limited = LIMITED.replace("ERROR", "MemoryError()").replace("ON", "None")
+    (tmp_path / "conftest.py").write_text(limited + NO_MEMORY_FOR_REPORTS)
+    (tmp_path / "test_suite.py").write_text("def test_opened(bench):\n    pass\n")
+    given = ("--testbed", tmp_path / "lab.yaml", "--instruments", "simulated")
+    with started((tmp_path, *given), tmp_path / "results") as run:
+        ended = run.end()
+    assert ended.code == 3, ended.output
+    assert "lightrig: lab is not opened: the machine has no more memory for" in ended.output
+    assert "Traceback" not in ended.output
+
+
 @pytest.mark.parametrize(
     ("error", "sentence"),
     [
