@@ -1,12 +1,12 @@
 """Settings of all of the project's tests: examples, timeouts."""
 
+import atexit
 import contextlib
 import gc
 import os
 import random
 import signal
 import sys
-import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -24,6 +24,7 @@ from lightrig.harness.garbage import exclude_present
 from lightrig.harness.signals import ENDING
 from lightrig.instruments.clock import Clock, SystemClock
 from lightrig.instruments.clock.virtual import VirtualClock
+from lightrig.instruments.temporary_folders import TemporaryFolder
 from lightrig.testbeds import load
 
 TIMEOUT = 300
@@ -34,8 +35,10 @@ _OF_HYPOTHESIS = "ignore:It looks like `register_random` was passed"
 
 _include_again: list[Callable[[], None]] = []
 
-# Leases and saved states of tests are none of this machine's.
-_states = tempfile.TemporaryDirectory(prefix="lightrig-tests-")
+# Leases and saved states of tests are none of this machine's. The next run removes those of one
+# that was killed.
+_states = TemporaryFolder("tests")
+atexit.register(_states.cleanup)
 os.environ["LIGHTRIG_STATE"] = _states.name
 
 # Whether what was written outlives a loss of power is nothing that a test tries, and some thousand

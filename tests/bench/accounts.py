@@ -4,11 +4,12 @@ import contextlib
 import os
 import shutil
 import subprocess
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from lightrig.instruments.temporary_folders import TemporaryFolder
 
 ANN, BEN, EVE = 61_001, 61_002, 61_003
 """Numbers of accounts that no machine has a name for."""
@@ -68,6 +69,6 @@ def acting_as(number: int, group: int | None = None) -> Iterator[None]:
 @contextlib.contextmanager
 def reachable_folder() -> Iterator[Path]:
     """Make a folder that every account can reach, and only root can change."""
-    with tempfile.TemporaryDirectory(prefix="lightrig-tests-") as made:
+    with TemporaryFolder("tests") as made:
         Path(made).chmod(0o755)
         yield Path(made)

@@ -1,7 +1,6 @@
 """One process at a time has an instrument, whatever account, file, name or address it uses."""
 
 import os
-import tempfile
 import threading
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -22,13 +21,14 @@ from lightrig.harness.bench.lease import (
 )
 from lightrig.harness.machine_folder import machine_folder
 from lightrig.instruments.core.capabilities import Identity
+from lightrig.instruments.temporary_folders import TemporaryFolder
 from lightrig.testbeds import load
 
 
 @pytest.fixture
 def folder() -> Iterator[Path]:
     """A folder that every account can reach."""
-    with tempfile.TemporaryDirectory(prefix="lightrig-tests-") as made:
+    with TemporaryFolder("tests") as made:
         Path(made).chmod(0o777)
         yield Path(made) / "shared"
 
