@@ -305,7 +305,7 @@ def test_a_port_that_is_taken(rack: Path) -> None:
     ("arguments", "sentence"),
     [
         (["--port", "65534"], "6 ports from 65534 on: 65535 is the last one"),
-        (["--port", "65536"], "less than or equal to 65535"),
+        (["--port", "65536"], "65535"),
         (["--port", "0", "--write", "{folder}/none/served.yaml"], "No such file or directory"),
         (["--port", "0", "--write", "{folder}/rack.yaml"], "is the file to be served"),
     ],
