@@ -3,10 +3,9 @@
 import argparse
 import ast
 import sys
-from importlib import import_module
 from pathlib import Path
 
-from benchmarks.figures import verdict
+from benchmarks.figures import run, verdict
 
 NEEDS = {
     "reconfigurations": "",
@@ -92,8 +91,7 @@ def main() -> int:
     if not names:
         parser.print_help()
     for name in names:
-        print(f"== {name}", flush=True)
-        import_module(f"benchmarks.{name}").main()
+        run(name)
     return 0 if verdict() or not chosen.judge else 1
 
 

@@ -51,6 +51,7 @@ def main() -> None:
                 spread=f"of the least; turns {ratios[0]:.2f} to {ratios[-1]:.2f}, median "
                 f"{statistics.median(ratios):.2f}, n {REPETITIONS}",
                 peer=f"{today:.2f} s beside {then:.2f} s",
+                processor=today / then,
             )
 
 

@@ -75,6 +75,7 @@ def main() -> None:
             spread=f"ratios {ratios[0]:.2f} to {ratios[-1]:.2f}, n {REPETITIONS}",
             peer=f"{statistics.median(ours):.2f} s beside bare pytest's "
             f"{statistics.median(bare):.2f} s",
+            processor=statistics.median(ratios),
         )
         file = ROOT / "testbeds" / "rings8.yaml"
         for functions in (1, 50):

@@ -11,7 +11,11 @@ import inspect
 import json
 import os
 import platform
+import resource
+import statistics
 import sys
+import time
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from importlib import import_module
 from pathlib import Path
@@ -33,7 +37,15 @@ lab](#what-10000-switches-and-100000-gpus-need) stands below them. Each was meas
 and at the load that its line names: a load above the number of processors means that other work
 shared them, and times are then upper bounds. A peer is measured in the same run, on the same work.
 All instruments are simulated.
+
+"Processor time" is the ratio of processor times to the peer's: other work on a machine changes it
+less than a time. Every benchmark has it for its whole run, and a ratio of wall times, beside a loop
+of two million additions in Python that is timed five times before the run and five times after:
+the spread of these ten is the noise of the machine meanwhile. Such a ratio tells how dear a run is,
+and has no limit. What a benchmark does not measure is "not measured".
 """
+NOT_MEASURED = "not measured"
+ADDITIONS, _LOOPS = 2_000_000, 5
 _BY_HAND = "\n## What 10,000 switches"
 """Heading from which on the page is written by hand."""
 
@@ -43,7 +55,7 @@ class Figure:
     """One measured figure.
 
     spread: the interval, or the extremes, and of how many samples. peer: what it is compared with.
-    limit: what it must not exceed; empty where none is stated.
+    limit: what it must not exceed; empty where none is stated. processor: ratio of processor times.
     """
 
     benchmark: str
@@ -54,6 +66,7 @@ class Figure:
     limit: str
     measured: str
     machine: str
+    processor: str = NOT_MEASURED
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,19 +106,61 @@ def beside_limit(
     spread: str = "",
     *,
     peer: str = "",
+    processor: float | None = None,
     at_least: bool = False,
 ) -> None:
     """Print a figure with its share of a limit, and note it for the page and for `--judge`.
 
-    unit: of both; none for a ratio or a count. at_least: whether the limit is the least that is
-    allowed; the share is then the limit's of the figure.
+    unit: of both; none for a ratio or a count. processor: the ratio of processor times to the same
+    peer. at_least: whether the limit is the least that is allowed; the share is then the limit's of
+    the figure.
     """
     share = limit / found if at_least else found / limit
     benchmark = _benchmark()
     judged_now.append(Judged(benchmark, name, share, unit in _TIMES))
     value, most = (f"{number:.4g} {unit}".strip() for number in (found, limit))
     limit_text = f"{'at least ' if at_least else ''}{most}"
-    _note(benchmark, name, f"{value}, {share:.2f} of the limit", spread, peer, limit_text)
+    used = NOT_MEASURED if processor is None else f"{processor:.3g}"
+    _note(benchmark, name, f"{value}, {share:.2f} of the limit", spread, peer, limit_text, used)
+
+
+def run(name: str) -> None:
+    """Run a benchmark, and note what the whole of it takes beside a loop of Python.
+
+    The wall time and the processor time, of child processes too, are those of `main()`.
+    """
+    print(f"== {name}", flush=True)
+    loops = [_loop() for _ in range(_LOOPS)]
+    wall, used = time.perf_counter(), _used()
+    import_module(f"benchmarks.{name}").main()
+    wall, used = time.perf_counter() - wall, _used() - used
+    loops += [_loop() for _ in range(_LOOPS)]
+    by_wall, by_processor = (sorted(times) for times in zip(*loops, strict=True))
+    middle = statistics.median(by_processor)
+    noise = f"{by_processor[0] / middle:.2f} to {by_processor[-1] / middle:.2f}"
+    _note(
+        name,
+        "the whole run",
+        f"{wall:.1f} s, {used:.1f} s of processor",
+        f"of the loop's processor time {noise} of its median, n {len(loops)}",
+        f"{wall / statistics.median(by_wall):.3g} of the loop's time",
+        "",
+        f"{used / middle:.3g} of the loop's",
+    )
+
+
+def _loop() -> tuple[float, float]:
+    """Return the wall time and the processor time of a fixed loop, in s."""
+    wall, used, total = time.perf_counter(), time.process_time(), 0
+    for number in range(ADDITIONS):
+        total += number
+    return time.perf_counter() - wall, time.process_time() - used
+
+
+def _used() -> float:
+    """Return the processor time of this process and the children that have ended, in s."""
+    each = map(resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return sum(usage.ru_utime + usage.ru_stime for usage in each)
 
 
 def verdict() -> bool:
@@ -129,14 +184,28 @@ def _benchmark() -> str:
     return Path(frame.f_code.co_filename).stem
 
 
-def _note(benchmark: str, name: str, value: str, spread: str, peer: str, limit: str) -> None:
-    shown = "; ".join(
-        filter(None, (spread, f"peer {peer}" if peer else "", limit and f"limit {limit}"))
+def _note(
+    benchmark: str,
+    name: str,
+    value: str,
+    spread: str,
+    peer: str,
+    limit: str,
+    processor: str = NOT_MEASURED,
+) -> None:
+    parts = (
+        f"noise {spread or NOT_MEASURED}",
+        f"peer {peer}" if peer else "",
+        limit and f"limit {limit}",
+        f"ratio of processor times {processor}",
     )
-    print(f"  {name}: {value}" + (f" ({shown})" if shown else ""), flush=True)
+    shown = "; ".join(filter(None, parts))
+    print(f"  {name}: {value} ({shown})", flush=True)
     machine = f"{os.cpu_count()} processors, load {os.getloadavg()[0]:.0f}"
     today = f"{datetime.datetime.now(datetime.UTC):%F}"
-    measured_now.append(Figure(benchmark, name, value, spread, peer, limit, today, machine))
+    measured_now.append(
+        Figure(benchmark, name, value, spread, peer, limit, today, machine, processor)
+    )
     if path := os.environ.get("LIGHTRIG_FIGURES"):
         with open(path, "a", encoding="utf-8") as file:
             file.write(json.dumps(asdict(measured_now[-1])) + "\n")
@@ -156,15 +225,19 @@ def write(page: Path, figures: list[Figure]) -> None:
     for benchmark in dict.fromkeys(one.benchmark for one in every):
         lines += ["", f"## `python -m benchmarks {benchmark}`", ""]
         lines += [
-            "| figure | value | spread | peer | limit | measured |",
-            "|---|---|---|---|---|---|",
+            "| figure | value | noise | peer | limit | processor time | measured |",
+            "|---|---|---|---|---|---|---|",
         ]
         lines += [
-            f"| {one.name} | {one.value} | {one.spread} | {one.peer} | {one.limit} | "
-            f"{one.measured}, {one.machine} |"
+            f"| {one.name} | {one.value} | {one.spread or NOT_MEASURED} | {one.peer} | {one.limit} "
+            f"| {one.processor} | {one.measured}, {one.machine} |"
             for one in every
             if one.benchmark == benchmark
         ]
+    needs: Mapping[str, str] = import_module("benchmarks.__main__").NEEDS
+    measured = {one.benchmark for one in every if one.name == "the whole run"}
+    lines += ["", "## Whole runs not measured", "", "| benchmark | needs |", "|---|---|"]
+    lines += [f"| {name} | {what} |" for name, what in needs.items() if name not in measured]
     by_hand = "".join(page.read_text().partition(_BY_HAND)[1:]) if page.exists() else ""
     page.write_text("\n".join(lines) + "\n" + by_hand)
 
@@ -179,11 +252,11 @@ def main(arguments: list[str]) -> None:
         lines = Path(arguments[arguments.index("--from") + 1]).read_text().splitlines()
         write(page, [Figure(**json.loads(line)) for line in lines])
         return
-    for name in arguments or BENCHMARKS:
-        print(f"== {name}", flush=True)
-        import_module(f"benchmarks.{name}").main()
     # This module may have been loaded by two names: as the program, and by the benchmarks.
-    write(page, import_module("benchmarks.figures").measured_now)
+    figures = import_module("benchmarks.figures")
+    for name in arguments or BENCHMARKS:
+        figures.run(name)
+    write(page, figures.measured_now)
 
 
 if __name__ == "__main__":

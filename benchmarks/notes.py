@@ -83,6 +83,7 @@ def main() -> None:
     beside_limit(
         "nights' page, of its time without notes", ratio, MOST,
         spread=f"median of {len(ratios)} pairs; {min(ratios):.3f} to {max(ratios):.3f}",
+        peer="the page without notes", processor=ratio,
     )  # fmt: skip
     beside_limit("SELECT count(*) FROM notes", statistics.median(seconds), MOST_SECONDS, "s")
 

@@ -70,6 +70,8 @@ def compare(system: str, command: str, files: dict[int, Path]) -> None:
             each[LARGE] / each[SMALL],
             LIMIT,
             spread=f"least of {REPETITIONS}",
+            peer=f"{each[LARGE] * 1e3:.2f} ms beside {each[SMALL] * 1e3:.2f} ms",
+            processor=each[LARGE] / each[SMALL],
         )
 
 

@@ -324,8 +324,8 @@ def cost(found: dict[str, Layer], command: str, count: int, most: float | None =
             low, high = ratios[len(ratios) // 20], ratios[-1 - len(ratios) // 20]
             beside_limit(
                 "one query, of the raw socket's time", ratio, most,
-                spread=f"median of {TURNS} turns, 90 % of them {low:.2f} to {high:.2f}; "
-                f"{processor:.2f} of its processor time",
+                spread=f"median of {TURNS} turns, 90 % of them {low:.2f} to {high:.2f}",
+                processor=processor,
             )  # fmt: skip
 
 

@@ -53,7 +53,8 @@ def main() -> None:
         if most is not None:
             beside_limit(
                 f"{name}, of bare Python's time", wall / bare_wall, most,
-                spread=f"{cpu / bare_cpu:.1f} of its processor time; least of {ROUNDS}",
+                spread=f"least of {ROUNDS}; median {statistics.median(walls[name]):.3f} s",
+                peer=f"{wall:.3f} s beside {bare_wall:.3f} s", processor=cpu / bare_cpu,
             )  # fmt: skip
 
 

@@ -2,10 +2,14 @@
 
 import ast
 import subprocess
+import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
+from benchmarks import figures
+from benchmarks.__main__ import NEEDS
 from benchmarks.baseline import processor_s, unpack
 
 ROOT = Path(__file__).parents[2]
@@ -34,6 +38,39 @@ def test_every_judged_ratio_states_its_spread() -> None:
         if len(call.args) <= SPREAD and "spread" not in {each.arg for each in call.keywords}
     ]
     assert not without
+
+
+def test_every_run_notes_its_ratios_and_the_noise(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    made_up = ModuleType("benchmarks.alarms")
+
+    def work() -> None:
+        for _ in range(20):
+            sum(number for number in range(figures.ADDITIONS))
+
+    made_up.main = work  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "benchmarks.alarms", made_up)
+    monkeypatch.setattr(figures, "ADDITIONS", 200_000)
+    monkeypatch.setattr(figures, "measured_now", [])
+    monkeypatch.delenv("LIGHTRIG_FIGURES", raising=False)
+    figures.run("alarms")
+    (noted,) = figures.measured_now
+    ratio, of = noted.processor.split(" ", 1)
+    assert of == "of the loop's"
+    assert 5 < float(ratio) < 80  # twenty of the loop's additions, in a generator
+    assert noted.peer.endswith(" of the loop's time")
+    assert noted.spread.endswith(" of its median, n 10")
+
+    page = tmp_path / "benchmarks.md"
+    bare = figures.Figure("plans", "a plan", "1 s", "", "", "", "2026-03-02", "2 processors")
+    figures.write(page, [noted, bare])
+    text = page.read_text()
+    assert "| a plan | 1 s | not measured |  |  | not measured | 2026-03-02, 2 processors |" in text
+    rest = text.partition("## Whole runs not measured")[2]
+    assert {line.split()[1] for line in rest.splitlines() if line.startswith("| ")} - {
+        "benchmark"
+    } == set(NEEDS) - {"alarms"}
 
 
 @pytest.fixture
