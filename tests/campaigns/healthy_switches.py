@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from scipy import stats
+import scipy
 
 from lightrig.harness.bench import Fabric, bind
 from lightrig.harness.certify.certification import Certification
@@ -101,7 +101,7 @@ def table(done: Sequence[Mapping[str, Any]]) -> tuple[list[str], bool]:
         lines.append(f"{seeds[name]} seeds, {name}: {dict(counts)}")
     total = sum(by_switch.values(), Counter[str]())
     fails, n = total["fail"], total["pass"] + total["fail"] + total["inconclusive"]
-    high = float(stats.beta.ppf(0.975, fails + 1, n - fails)) if n else 1.0
+    high = float(scipy.stats.beta.ppf(0.975, fails + 1, n - fails)) if n else 1.0
     faults = sum("a fault of Lightrig" in text for each in done for text in each["bad"].values())
     lines.append(f"wrong fails {fails} of {n}, at most {high:.2%}; faults of Lightrig {faults}")
     return lines, fails <= 0.01 * n and not faults

@@ -6,7 +6,6 @@ import math
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import matplotlib.image
 import pytest
 import pyvisa
 from instrument_rig import Rig
@@ -135,6 +134,13 @@ def test_pymeasures_keysight_oscilloscope(in_real_time, opened):
 
 
 @pytest.mark.long
+def pixels(picture: bytes) -> Any:
+    """Return what Matplotlib reads, which is not loaded while tests are collected."""
+    import matplotlib.image
+
+    return matplotlib.image.imread(io.BytesIO(picture))
+
+
 def test_pymeasures_oscilloscope_downloads_its_screen(in_real_time, opened):
     """The trace is where scale and offset place it: 0.5 V above the middle of 4 V, row 180."""
     rig = in_real_time(SimulatedKeysightInfiniivision, kind="power_meter", name="scope", channels=4)
@@ -142,13 +148,13 @@ def test_pymeasures_oscilloscope_downloads_its_screen(in_real_time, opened):
     scope.ch1.range, scope.ch1.offset = 4.0, 1.0
     for number in (2, 3, 4):
         scope.write(f":CHAN{number}:DISP OFF")
-    dark = matplotlib.image.imread(io.BytesIO(scope.download_image()))
+    dark = pixels(scope.download_image())
     assert (dark.shape, dark.max()) == ((480, 640), 0)
     rig.shine(1, 1.5)
     scope.digitize("channel1")
     while int(scope.ask(":OPER:COND?")):
         pass
-    image = matplotlib.image.imread(io.BytesIO(scope.download_image("png", "grayscale")))
+    image = pixels(scope.download_image("png", "grayscale"))
     rows, columns = image.nonzero()
     assert set(columns) == set(range(640))
     assert rows.mean() == pytest.approx(180, abs=5)

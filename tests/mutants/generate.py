@@ -26,7 +26,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "tests"))  # where this file is run as a program
 
-import scipy.stats  # noqa: E402
+import scipy  # noqa: E402
 from mutants import reach  # noqa: E402
 from mutants.mistakes import Mistake, compiles, mistakes  # noqa: E402
 from mutants.trees import edited, limit_s, pool_of_trees, run_tests  # noqa: E402

@@ -8,7 +8,7 @@ import warnings
 
 import numpy as np
 import pytest
-from scipy.optimize import linprog
+import scipy
 
 from lightrig.instruments.core.errors import ClockError
 from lightrig.instruments.servers.host.offset import ClockDriftWarning, ClockMap
@@ -75,7 +75,7 @@ def optimum(exchanges: list[Exchange], at: int, side: int) -> float:
             rows.append([way, way * (stamp - at) / 1e9])
             ends.append((way * (bench - stamp) + loose) / 1e3)
     bounds = [(None, None), (-GREATEST_RATE * 1e6, GREATEST_RATE * 1e6)]
-    found = linprog([-side, 0], A_ub=np.array(rows), b_ub=ends, bounds=bounds)
+    found = scipy.optimize.linprog([-side, 0], A_ub=np.array(rows), b_ub=ends, bounds=bounds)
     assert found.success
     return at + float(found.x[0]) * 1e3
 

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-import scipy.stats
+import scipy
 
 from lightrig.harness.statistics.bit_errors import judge_error_ratio
 from lightrig.harness.statistics.bursts import (

@@ -8,7 +8,7 @@ from statistics import NormalDist
 
 import numpy as np
 import pytest
-import scipy.stats
+import scipy
 
 from lightrig.harness.statistics.changes import find_changes, trend
 from lightrig.harness.statistics.steps import find_steps

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import scipy.stats
+import scipy
 
 from lightrig.harness.statistics.limits import judge, sample_plan, samples_needed
 from lightrig.harness.statistics.sample_plans import Look, two_stage_plan

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from scipy import special
+import scipy
 
 from lightrig.harness.statistics.samples import SampleError
 from lightrig.harness.statistics.sensitivity import NoSensitivity, Sensitivity, sensitivity
@@ -14,8 +14,8 @@ TARGET = 2.4e-4
 def counts(
     generator: np.random.Generator, at: float, slope: float, floor: float, bits: float = 1e9
 ) -> tuple[np.ndarray, np.ndarray]:
-    q = -special.ndtri(TARGET) * 10 ** (slope * (POWERS - at))
-    ratio = special.ndtr(-q) + floor
+    q = -scipy.special.ndtri(TARGET) * 10 ** (slope * (POWERS - at))
+    ratio = scipy.special.ndtr(-q) + floor
     return generator.poisson(bits * ratio), np.full(POWERS.size, bits)
 
 
@@ -98,14 +98,16 @@ def test_counts_that_do_not_fit_widen_the_interval() -> None:
 
 def four_levels(generator: np.random.Generator, bits: float) -> tuple[np.ndarray, np.ndarray]:
     """Counts of PAM4, 1e-12 at -9 dBm: 0.75 Phi(-Q / 3), Q in proportion to power."""
-    q = -3 * special.ndtri(1e-12 / 0.75) * 10 ** ((np.linspace(-14, -9.5, 9) + 9) / 10)
-    return generator.poisson(bits * 0.75 * special.ndtr(-q / 3)), np.full(9, bits)
+    q = -3 * scipy.special.ndtri(1e-12 / 0.75) * 10 ** ((np.linspace(-14, -9.5, 9) + 9) / 10)
+    return generator.poisson(bits * 0.75 * scipy.special.ndtr(-q / 3)), np.full(9, bits)
 
 
 @pytest.mark.parametrize("target", [1e-12, 2.4e-4])
 def test_four_levels_have_a_curve_of_their_own(target: float) -> None:
     generator, held = np.random.default_rng(8), 0
-    truth = -9 + 10 * np.log10(special.ndtri(target / 0.75) / special.ndtri(1e-12 / 0.75))
+    truth = -9 + 10 * np.log10(
+        scipy.special.ndtri(target / 0.75) / scipy.special.ndtri(1e-12 / 0.75)
+    )
     powers = np.linspace(-14, -9.5, 9)
     for _ in range(20):
         counted = four_levels(generator, 1e11)

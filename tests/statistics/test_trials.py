@@ -5,7 +5,7 @@ import math
 
 import numpy as np
 import pytest
-import scipy.stats
+import scipy
 
 from lightrig.harness.statistics.samples import SampleError
 from lightrig.harness.statistics.trials import (

@@ -4,7 +4,7 @@ from decimal import Decimal
 
 import numpy as np
 import pytest
-from scipy import stats
+import scipy
 
 from lightrig.testbeds.intervals import at_least, at_most, interval
 
@@ -81,7 +81,7 @@ def test_a_printed_interval_contains_the_computed_one_and_is_hardly_wider():
 @pytest.mark.parametrize("truth", [199.66, 1004.4])
 def test_what_is_printed_covers_the_truth_as_often_as_what_is_computed(truth, sd, n):
     """The median's interval by order statistics, of normal samples in ms."""
-    draw, half = np.random.default_rng(1), stats.binom(n, 0.5)
+    draw, half = np.random.default_rng(1), scipy.stats.binom(n, 0.5)
     lower = max(k for k in range(1, n + 1) if half.cdf(k - 1) <= 0.025)
     upper = next(k for k in range(1, n + 1) if half.sf(k - 1) <= 0.025)
     computed = printed = 0

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import expit
+import scipy
 
 _SLOPES = (0.005, 0.02, 0.05, 0.1, 0.2)
 """Spread of the threshold from trial to trial, in decades of the level."""
@@ -75,7 +75,7 @@ class Staircase:
     def _failing(self, exponents: float | Array) -> Array:
         """Return the probabilities of a failure at levels, by threshold and slope."""
         distance = (exponents - self._thresholds[:, None]) / np.array(_SLOPES)
-        fails: Array = _LAPSE / 2 + (1 - _LAPSE) * expit(2 * distance)
+        fails: Array = _LAPSE / 2 + (1 - _LAPSE) * scipy.special.expit(2 * distance)
         return fails
 
     def threshold(self) -> Threshold:

@@ -7,6 +7,7 @@ bursts. Warmth costs power: that of the modules that the light came through is c
 constants are chosen, not taken from a data sheet.
 """
 
+import functools
 import math
 from dataclasses import dataclass, replace
 
@@ -22,11 +23,19 @@ LOST_DBM = -28.0
 """Below this there is no signal, and no clock to be recovered."""
 
 _UNLOCKED_RATIO = 1e-2
-_Q_AT_1E12 = -float(scipy.special.ndtri(1e-12))
-_PAM4_DB = 10 * math.log10(-3 * float(scipy.special.ndtri(1e-12 / 0.75)) / _Q_AT_1E12)
-"""By how much more power four levels take for 1e-12 than two, at the same noise, in dB."""
 _DRAWN_DB = 0.3
 _WARM_C = 25.0
+
+
+@functools.cache  # SciPy's functions are loaded where bits are counted
+def _q_at_1e12() -> float:
+    return -float(scipy.special.ndtri(1e-12))
+
+
+@functools.cache
+def _pam4_db() -> float:
+    """By how much more power four levels take for 1e-12 than two, at the same noise, in dB."""
+    return 10 * math.log10(-3 * float(scipy.special.ndtri(1e-12 / 0.75)) / _q_at_1e12())
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +60,7 @@ class Receiver:
         if milliwatt <= 0:
             return 0.5
         needed = self.sensitivity_dbm + self.penalty_db_per_k * max(celsius - _WARM_C, 0.0)
-        q = _Q_AT_1E12 * milliwatt / 10 ** (needed / 10)
+        q = _q_at_1e12() * milliwatt / 10 ** (needed / 10)
         # Of four levels the two middle ones err to both sides; Gray coding spoils one bit of two.
         share = 0.75 * scipy.special.ndtr(-q / 3) if self.pam4 else scipy.special.ndtr(-q)
         return min(float(share) + self.floor, 0.5)
@@ -167,7 +176,7 @@ class ErrorDetector:
         """
         if self._follows_pattern:
             self._take()
-            needed = self._sensitivity_dbm - (_PAM4_DB if pam4 else 0.0)
+            needed = self._sensitivity_dbm - (_pam4_db() if pam4 else 0.0)
             self.receiver = replace(self.receiver, sensitivity_dbm=needed, pam4=pam4)
 
     def add_error(self) -> None:

@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
+import scipy
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy import optimize
 
 from lightrig.harness.systems.mixnet.planning.copilot import Copilot, estimate_transition
 from lightrig.harness.systems.mixnet.planning.demand import DemandError
@@ -38,7 +38,7 @@ def test_the_error_is_as_small_as_the_solver_of_the_paper_gets_it(seed):
         {"type": "eq", "fun": lambda flat, j=j: flat.reshape(3, 3)[:, j].sum() - 1}
         for j in range(3)
     ]
-    theirs = optimize.minimize(
+    theirs = scipy.optimize.minimize(
         error,
         np.full(9, 1 / 3),
         method="SLSQP",
