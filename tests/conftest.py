@@ -7,7 +7,7 @@ import os
 import random
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 
 import worker_exit  # isort: skip - first, see there
@@ -199,6 +199,21 @@ def pytest_collection(session: pytest.Session) -> Iterator[None]:
     finally:
         _include_again.append(exclude_present())
         gc.enable()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(
+    collector: pytest.Collector,
+) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    """Free what collecting a file has left before the next: the youngest objects are looked at.
+
+    They are looked at once, since what is left of them is excluded like all the rest.
+    """
+    report = yield
+    if isinstance(collector, pytest.Module):
+        gc.collect(0)
+        gc.freeze()
+    return report
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
