@@ -4,7 +4,8 @@ A folder is locked as long as a process has its lock file open: the kernel gives
 that process ends, however it does, also one in another namespace of process numbers. So what can
 be locked belongs to nobody. One with results stays until its maker's next run finds it useless.
 The lock file is made first and removed last, so that a kill at any moment between leaves a folder
-that the next run removes; one whose making was cut off has no name yet, and goes an hour later.
+that the next run removes; one whose making was cut off, or the last step of its removal, has a
+name that begins with a dot, and goes an hour later.
 """
 
 from __future__ import annotations
@@ -88,7 +89,8 @@ def _remove_unlocked(folder: Path, is_useless: Callable[[Path], bool]) -> None:
     try:
         lock = os.open(folder / _LOCK, _OPENED)
     except FileNotFoundError:
-        folder.rmdir()  # what is not empty is no folder of a run
+        if folder.name.startswith(_NEW):  # else a person has made it
+            folder.rmdir()
         return
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -107,5 +109,8 @@ def _remove(folder: Path) -> None:
             with contextlib.suppress(OSError):
                 each.unlink()
     if [each.name for each in folder.iterdir()] == [_LOCK]:
+        # A kill before the last step leaves it as one whose making was cut off.
+        if not folder.name.startswith(_NEW):
+            folder = folder.rename(folder.with_name(_NEW + folder.name.removeprefix(_PREFIX)))
         (folder / _LOCK).unlink()
         folder.rmdir()

@@ -156,6 +156,14 @@ def test_a_folder_stays_until_the_last_thread_of_a_process_has_ended(place: Path
     process.communicate()
 
 
+def test_an_empty_folder_that_no_run_has_made_stays(place: Path) -> None:
+    """Such as one that a person has made to set LIGHTRIG_STATE to it."""
+    made = place / "lightrig-state"
+    made.mkdir()
+    TemporaryFolder().cleanup()
+    assert made.exists()
+
+
 def test_a_folder_that_is_made_right_now_stays(place: Path) -> None:
     made = place / ".lightrig-new-run"
     made.mkdir()

@@ -441,7 +441,7 @@ import torch
 folder = os.path.dirname(multiprocessing.util.get_temp_dir())
 
 def thread(event, arguments):
-    if event == "os.remove" and str(arguments[0]).endswith(".lock"):
+    if event == "os.rename" and arguments[0] == folder:
         open(os.path.join(folder, "late"), "w").close()
 
 sys.addaudithook(thread)

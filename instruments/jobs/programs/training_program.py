@@ -253,9 +253,12 @@ def _folder() -> str:
 def _remove_folder(folder: str) -> None:
     """Remove this process's folder; where that fails, the next run finds its lock file and does.
 
-    Threads of the script go on until this process ends, and may write into it.
+    Threads of the script go on until this process ends, and may write into it. A kill amid the last
+    steps leaves it as one whose making was cut off, which a run removes an hour later.
     """
     lock = os.path.join(folder, ".lock")
+    parent, named = os.path.split(folder)
+    hidden = os.path.join(parent, ".lightrig-new-" + named[len("lightrig-") :])
     with contextlib.suppress(OSError):
         for name in os.listdir(folder):
             path = os.path.join(folder, name)
@@ -263,11 +266,13 @@ def _remove_folder(folder: str) -> None:
                 shutil.rmtree(path, ignore_errors=True)
                 with contextlib.suppress(OSError):
                     os.unlink(path)
-        os.unlink(lock)
+        os.rename(folder, hidden)
+        os.unlink(os.path.join(hidden, ".lock"))
         try:
-            os.rmdir(folder)
+            os.rmdir(hidden)
         except OSError:
-            os.close(os.open(lock, os.O_RDWR | os.O_CREAT, 0o600))
+            os.close(os.open(os.path.join(hidden, ".lock"), os.O_RDWR | os.O_CREAT, 0o600))
+            os.rename(hidden, folder)
 
 
 @contextlib.contextmanager
