@@ -1,11 +1,11 @@
 """Mapping of a server's stamps to the bench's clock."""
 
-import math
 import warnings
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple, TypeAlias
+from math import ceil, inf, sqrt
+from typing import NamedTuple
 
 from lightrig.instruments.clock import Span
 from lightrig.instruments.core.errors import ClockError
@@ -80,7 +80,7 @@ class _Deciding(NamedTuple):
 def _wander(distance: int) -> float:
     """Return by how much a clock departs from a steady rate within `distance` ns, in ns."""
     seconds = abs(distance) * 1e-9
-    return seconds * (_WALK * math.sqrt(seconds) + _RAMP * seconds)
+    return seconds * (_WALK * sqrt(seconds) + _RAMP * seconds)
 
 
 class _Line:
@@ -109,7 +109,7 @@ class _Line:
         self._count = len(self._stamps)
         self._deciding: dict[int, Mapping[int, _Deciding]] = {}
         self._known: Mapping[int, dict[int, int]] = {-1: {}, 1: {}}
-        self._placed: tuple[int | None, int, int] = (None, 0, 0)
+        self._placed: tuple[int | None, int, int, Mapping[int, _Deciding]] = (None, 0, 0, {})
 
     @classmethod
     def of(cls, exchanges: Sequence[_Exchange], slews: Slews | None) -> "_Line":
@@ -152,32 +152,33 @@ class _Line:
         # Some hundreds an event: all is written out, and what decides in an interval is known.
         placed = self._placed
         if placed[0] != stamp:  # of half of the stamps both bounds are asked for
-            self._placed = placed = (stamp, *self.place(stamp))
-        _, at, doubt = placed
-        interval = bisect_right(self._stamps, at)
-        if interval == self._count:
-            interval += (at - self._stamps[-1]).bit_length()
-        elif interval == 0:
-            interval = -(self._stamps[0] - at).bit_length()
-        both = self._deciding[interval] if interval in self._deciding else self._decide(interval)
+            at, doubt = self.place(stamp)
+            interval = bisect_right(self._stamps, at)
+            if interval == self._count:
+                interval += (at - self._stamps[-1]).bit_length()
+            elif interval == 0:
+                interval = -(self._stamps[0] - at).bit_length()
+            both = self._deciding.get(interval) or self._decide(interval)
+            self._placed = placed = (stamp, at, doubt, both)
+        _, at, doubt, both = placed
         points, pair, sign = both[side]
-        least = math.inf
+        least = inf
         if pair is not None:
             (one, least_of_one), (two, least_of_two) = pair
             first, second = one - at, two - at
             near = (first if first > 0 else -first) * 1e-9
             far = (second if second > 0 else -second) * 1e-9
-            near = least_of_one + near * (_WALK * math.sqrt(near) + _RAMP * near)
-            far = least_of_two + far * (_WALK * math.sqrt(far) + _RAMP * far)
+            near = least_of_one + near * (_WALK * sqrt(near) + _RAMP * near)
+            far = least_of_two + far * (_WALK * sqrt(far) + _RAMP * far)
             least = (second * near - sign * first * far) / (second - first)
         for there, least_there in points:
             distance = there - at if there > at else at - there
             seconds = distance * 1e-9
             alone = least_there + MAXIMUM_RATE * distance
-            alone += seconds * (_WALK * math.sqrt(seconds) + _RAMP * seconds)
+            alone += seconds * (_WALK * sqrt(seconds) + _RAMP * seconds)
             if alone < least:  # noqa: PLR1730  # a call each would be some hundreds an event
                 least = alone
-        found = self._bench + at + side * (math.ceil(least) + doubt)
+        found = self._bench + at + side * (ceil(least) + doubt)
         self._known[side][stamp] = found
         return found
 
@@ -251,51 +252,71 @@ class _Line:
             if pair is None or sign < 0:
                 for at in (before, after):
                     bounds = [
-                        each.least + MAXIMUM_RATE * (each.at - at if each.at > at else at - each.at)
-                        for each in points
+                        least + MAXIMUM_RATE * (there - at if there > at else at - there)
+                        for there, least in points
                     ]
                     nearest.add(points[bounds.index(min(bounds))])
-            found[side] = _Deciding(tuple(nearest), pair, sign)
+            found[side] = _new_tuple(_Deciding, (tuple(nearest), pair, sign))
         self._deciding[interval] = found
         return found
 
 
-_Placed: TypeAlias = tuple[_Point, int, float]
-"""A point, its distance from a stamp, and its bound there for a clock of a steady rate."""
+class _Placed(NamedTuple):
+    """Points around a stamp.
+
+    Attributes:
+        before, after: those before it, the nearest first, and those at it or after: each with its
+            distance, and its bound there for a clock of a steady rate.
+        alone: the least bound of one point, for the clock's greatest rate.
+        least: the least bound for a clock of a steady rate; 0 at most.
+    """
+
+    before: list[tuple[_Point, int, float]]
+    after: list[tuple[_Point, int, float]]
+    alone: float
+    least: float
 
 
-def _placed(points: Sequence[_Point], at: int) -> tuple[list[_Placed], list[_Placed]]:
-    """Return the points before a stamp, and those at it or after."""
-    before: list[_Placed] = []
-    after: list[_Placed] = []
-    for point in points:
-        there, least = point
+def _placed(points: Sequence[_Point], at: int) -> _Placed:
+    """Return points around a stamp."""
+    before: list[tuple[_Point, int, float]] = []
+    after: list[tuple[_Point, int, float]] = []
+    alone, least = inf, 0.0
+    for point in reversed(points):
+        there, least_there = point
         distance = at - there if there < at else there - at
         seconds = distance * 1e-9
-        near = least + seconds * (_WALK * math.sqrt(seconds) + _RAMP * seconds)
+        near = least_there + seconds * (_WALK * sqrt(seconds) + _RAMP * seconds)
         (before if there < at else after).append((point, distance, near))
-    return before, after
+        if near < least:  # noqa: PLR1730  # as in `_Line.bound`
+            least = near
+        near += MAXIMUM_RATE * distance
+        if near < alone:  # noqa: PLR1730
+            alone = near
+    return _new_tuple(_Placed, (before, after, alone, least))
 
 
-def _deciding_pair(
-    same: tuple[list[_Placed], list[_Placed]], opposite: tuple[list[_Placed], list[_Placed]]
-) -> tuple[tuple[_Point, _Point] | None, int]:
+def _deciding_pair(same: _Placed, opposite: _Placed) -> tuple[tuple[_Point, _Point] | None, int]:
     """Return the pair of points that decides the bound at a stamp, with its sign.
 
     A point alone bounds only for a given rate of the clock. On two sides of the stamp, one of two
     points of one kind allows a fast clock what the other denies it; on one side, a far point of
     the other kind bounds the rate at which a near one is extrapolated.
     """
-    before, after = same
-    least = min([near + MAXIMUM_RATE * distance for _, distance, near in before + after])
+    before, after, least, _ = same
+    lowest = opposite.least
     pair, pair_sign = None, 1
-    for one, first, near in before:
-        for two, second, far in after:
-            bound = (second * near + first * far) / (second + first)
-            if bound < least:
-                least, pair, pair_sign = bound, (one, two), 1
-    for bounds, across in zip(same, opposite, strict=True):
+    for two, second, far in after:
+        for one, first, near in before:
+            if near < least or far < least:  # else no mean of them is less
+                bound = (second * near + first * far) / (second + first)
+                if bound < least:
+                    least, pair, pair_sign = bound, (one, two), 1
+    for bounds, across in ((before, opposite.before), (after, opposite.after)):
         for one, first, near in bounds:
+            # Where the two kinds leave room for a line, no far bound makes a near one less.
+            if near >= least and near + lowest >= 0:
+                continue
             for two, second, far in across:
                 if first < second:
                     bound = (second * near + first * far) / (second - first)

@@ -1,7 +1,7 @@
 """How far the kernel has slewed a server's clock, at stamps between its replies."""
 
-import math
 from bisect import bisect_left, bisect_right, insort
+from math import ceil, floor
 from typing import NamedTuple
 
 _HISTORY = 64
@@ -78,13 +78,12 @@ class Slews:
             wait = waits[end] if end in waits else self._wait(after)
             if stamp == end:
                 return wait.slew_after, 2
-            since, until = stamp - wait.begin, stamp - end
-            low, low_after = wait.slew_before + wait.slowest * since, wait.fastest * until
-            high, high_after = wait.slew_before + wait.fastest * since, wait.slowest * until
-            low_after += wait.slew_after
-            high_after += wait.slew_after
-            least = math.floor(low if low < low_after else low_after)
-            most = math.ceil(high if high > high_after else high_after)
+            begin, _, slew_before, slew_after, slowest, fastest, _ = wait
+            since, until = stamp - begin, stamp - end
+            low, low_after = slew_before + slowest * since, slew_after + fastest * until
+            high, high_after = slew_before + fastest * since, slew_after + slowest * until
+            least = floor(low if low < low_after else low_after)
+            most = ceil(high if high > high_after else high_after)
         else:
             least, most = self._outside(after, stamp)
         return (least + most) // 2, (most - least + 1) // 2 + 2
@@ -96,7 +95,7 @@ class Slews:
             return slew, slew
         rates = [*self._rates_near(after, abs(stamp - at)), 0.0]
         found = [slew + rate * (stamp - at) for rate in rates]
-        return math.floor(min(found)), math.ceil(max(found))
+        return floor(min(found)), ceil(max(found))
 
     def _wait(self, after: int) -> _Wait:
         """Return the wait that ends with reply number `after`, and know it from now on."""
