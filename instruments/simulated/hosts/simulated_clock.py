@@ -62,11 +62,20 @@ class Discipline:
         if not self._slew_ppm:
             return 0
         number = at // _BETWEEN_SLEWS if at > 0 else 0
+        if len(self._slews) <= number:
+            self._draw_until(number)
+        # A clock is read some hundreds of times an event: `ClockSlew.moved`, written out.
+        begin, lasting, ppm = self._slews[number]
+        since = at - begin
+        if since <= 0:
+            return self._moved[number]
+        return self._moved[number] + round((since if since < lasting else lasting) * ppm / 1e6)
+
+    def _draw_until(self, number: int) -> None:
         while len(self._slews) <= number:
             slew = self._draw(len(self._slews) * _BETWEEN_SLEWS)
             self._slews.append(slew)
             self._moved.append(self._moved[-1] + slew.moved(slew.at + slew.lasting))
-        return self._moved[number] + self._slews[number].moved(at)
 
     def _draw(self, since: int) -> ClockSlew:
         assert self._draws is not None
