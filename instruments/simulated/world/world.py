@@ -93,6 +93,7 @@ class World:
         self.chance = chance
         self._faults = faults
         self._packet_switches = testbed.switches.keys() - testbed.optical_switches.keys()
+        self._readable: dict[tuple[Port, Port], bool] = {}
         self.links = NicLinks(testbed.simulation.nic, clock, chance, truth)
         self._follow = follow or self.links.hears
         self._launched: dict[Port, float] = {}
@@ -294,8 +295,9 @@ class World:
         if self._sends_pattern(port):
             return  # it brings no link up until that ends
         origin = self.light.origin(port)
-        nodes = self.testbed.servers.keys() | self._packet_switches
-        source = origin if origin is not None and origin.owner in nodes else None
+        source = origin
+        if origin is not None and origin.owner not in self.testbed.servers:
+            source = origin if origin.owner in self._packet_switches else None
         if source is not None and not self._reads(port, source):
             source = None  # light, and none that its receiver can read
         far = source if source is None else self._answering(port, source)
@@ -304,8 +306,11 @@ class World:
             self._follow(far, port, at)
 
     def _reads(self, port: Port, source: Port) -> bool:
-        kinds = [self.testbed.transceiver_of(each) for each in (port, source)]
-        return reads(*kinds)
+        """Whether a port's receiver can read a transmitter; modules stay as they are."""
+        pair = port, source
+        if pair not in self._readable:
+            self._readable[pair] = reads(*map(self.testbed.transceiver_of, pair))
+        return self._readable[pair]
 
     def _answering(self, port: Port, source: Port) -> Port:
         """Return the port at the other end: the receiver beside `source` that `port` reaches."""
