@@ -10,7 +10,7 @@ import pytest
 
 from benchmarks import figures
 from benchmarks.__main__ import NEEDS
-from benchmarks.baseline import processor_s, unpack
+from benchmarks.baseline import COUNTED, count, processor_s, unpack
 
 ROOT = Path(__file__).parents[2]
 UNIT, SPREAD = 3, 4
@@ -102,6 +102,14 @@ def test_a_baseline_runs_its_own_files(repository: Path, tmp_path: Path) -> None
         assert processor_s(tree, ("-c", check)) > 0
     with pytest.raises(subprocess.CalledProcessError):
         processor_s(baseline, ("-c", "import word; raise SystemExit(word.WORD != 'today')"))
+
+
+def test_a_command_that_checks_more_is_compared_by_its_checks() -> None:
+    what, pattern = COUNTED["doctor testbeds/opus.yaml"]
+    output = b"note  opus  43 checks\nno problems in the simulated lab, 69 checks\n"
+    assert (what, count(output, pattern)) == ("check", 69)
+    with pytest.raises(ValueError, match="found b'no lab'"):
+        count(b"no lab", pattern)
 
 
 def test_a_commit_that_is_not_there_is_one_sentence(repository: Path, tmp_path: Path) -> None:
