@@ -142,7 +142,7 @@ def run(name: str) -> None:
         name,
         "the whole run",
         f"{wall:.1f} s, {used:.1f} s of processor",
-        f"of the loop's processor time {noise} of its median, n {len(loops)}",
+        f"the loop {noise} of its median, n {len(loops)}",
         f"{wall / statistics.median(by_wall):.3g} of the loop's time",
         "",
         f"{used / middle:.3g} of the loop's",
