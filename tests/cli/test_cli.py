@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import preloaded
 import pytest
 import typer
 from typer.testing import CliRunner
@@ -159,12 +160,7 @@ def test_check_lists_instruments(run):
 
 
 def lightrig(*words):
-    return subprocess.run(
-        [sys.executable, "-c", "from lightrig.harness.cli import main; main()", *words],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    return preloaded.run(["lightrig", *words])
 
 
 def test_help_lists_every_command_of_the_application():

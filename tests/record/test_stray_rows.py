@@ -2,11 +2,10 @@
 
 import json
 import shutil
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import preloaded
 import pytest
 from record.recorded import record
 
@@ -116,13 +115,8 @@ def test_a_query_prints_what_it_left_out_and_succeeds(results: Path) -> None:
     (results / name).parent.mkdir(parents=True)
     shutil.copy(rows_file(results), results / name)
     asked = ["results", "query", "SELECT count(*) n FROM rows", "--results", str(results), "--json"]
-    ended = subprocess.run(
-        [Path(sys.executable).with_name("lightrig"), *asked],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=True,
-    )
+    ended = preloaded.run(["lightrig", *asked])
+    assert ended.returncode == 0, ended.stderr
     assert json.loads(ended.stdout) == [{"n": 31 + 17}]
     (said,) = ended.stderr.splitlines()
     assert said.startswith(f"{results}: {name} is left out: its run {FIRST} has rows on opus, not")

@@ -55,13 +55,13 @@ def put_out(path, until="2999-12-31"):
     change_exceptions(load(path), "out", add={what: entry})
 
 
-def measured(path, *options, page=False, fresh=False):
+def measured(path, *options, page=False):
     folder = path.parent
     arguments = [
         *(folder / "test_mine.py", "--testbed", path, "--instruments", "simulated", "-v"),
         *("--json", folder / "events", "--junitxml", folder / "junit.xml", *options),
     ]
-    with started(arguments, folder / "results", page=page, fresh=fresh) as run:
+    with started(arguments, folder / "results", page=page) as run:
         ended = run.end()
     events = [json.loads(line) for line in (folder / "events").read_text().splitlines()]
     outcomes = {
@@ -90,7 +90,7 @@ def test_without_a_list_no_test_passes_that_left_a_link_out(dead):
 @pytest.mark.parametrize("workers", [(), ("-n", "1")], ids=["alone", "xdist"])
 def test_the_first_that_waits_fails_at_its_end_and_has_measured(dead, workers):
     """What is known to be down belongs to the process that has the testbed."""
-    _, _, outcomes = measured(dead, *workers, "-k", "parts", fresh=bool(workers))
+    _, _, outcomes = measured(dead, *workers, "-k", "parts")
     assert outcomes == {"test_parts": "failed", "test_more_parts": "inconclusive"}
     nodes = CliRunner().invoke(
         application(),
@@ -106,7 +106,7 @@ def test_strict_links_are_waited_for_by_each_test(dead):
 
 def test_a_worker_has_the_list_that_the_run_began_with(dead):
     put_out(dead)
-    _, events, outcomes = measured(dead, "-n", "1", "-k", "parts or whole", fresh=True)
+    _, events, outcomes = measured(dead, "-n", "1", "-k", "parts or whole")
     assert outcomes == {
         "test_whole": "inconclusive",
         "test_parts": "passed",

@@ -4,7 +4,6 @@ import os
 import re
 import signal
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -106,14 +105,11 @@ def test_a_plan_is_applied_once_the_lab_is_free(
     tmp_path: Path,
 ) -> None:
     """`lightrig apply` waits in the same queue as runs do, and says who has the lab."""
-    command = str(Path(sys.executable).with_name("lightrig"))
-    apply = [command, "apply", str(lab.file), "crossed"]
+    apply = ["lightrig", "apply", lab.file, "crossed"]
     environment = {**os.environ, **lab.environment}
 
     def ended(*options: str) -> "subprocess.CompletedProcess[str]":
-        return subprocess.run(
-            [*apply, *options], env=environment, capture_output=True, text=True, check=False
-        )
+        return preloaded.run([*apply, *options], env=environment)
 
     first = run("first")
     until((tmp_path / "order").exists)
@@ -121,8 +117,8 @@ def test_a_plan_is_applied_once_the_lab_is_free(
     late = ended("--queue", "300 ms")
     assert (late.returncode, "waited    300 ms" in late.stderr) == (3, True), late.stderr
     assert [ended("--queue", text).returncode for text in ("2", "-1 h")] == [2, 2]
-    with subprocess.Popen(
-        [*apply, "--queue", "2h"], env=environment, stdout=-1, stderr=-1, text=True
+    with preloaded.Process(
+        [*apply, "--queue", "2h"], None, environment, subprocess.PIPE, subprocess.PIPE
     ) as waits:
         until(lambda: bool([*(tmp_path / "state").glob("*.queue")]))
         (tmp_path / "free-first").touch()

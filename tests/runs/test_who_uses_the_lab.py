@@ -3,12 +3,11 @@
 import json
 import os
 import signal
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import preloaded
 import pytest
 from bench.served_lab import ServedLab
 from runs.running import Started
@@ -28,12 +27,10 @@ def test_it(bench, fabric):
 
 @pytest.fixture
 def who(lab: ServedLab) -> Callable[..., Any]:
-    command = [str(Path(sys.executable).with_name("lightrig")), "who", str(lab.file)]
     environment = {**os.environ, **lab.environment}
 
     def who(*options: str) -> Any:
-        given = [*command, *options]
-        done = subprocess.run(given, env=environment, capture_output=True, text=True, check=False)
+        done = preloaded.run(["lightrig", "who", lab.file, *options], env=environment)
         assert (done.returncode, done.stderr) == (0, "")
         return json.loads(done.stdout) if options else done.stdout
 
