@@ -14,7 +14,7 @@ TESTBED = ("--testbed", ROOT / "testbeds" / "opus.yaml", "--instruments", "simul
 NONE: dict[str, tuple[int, tuple[object, ...]]] = {
     # pytest's documented exit statuses: 4 for wrong use, 5 where no test was collected.
     "expression": (5, ("-k", "nosuch")),
-    "expression of workers": (5, ("-k", "nosuch", "-n", 2)),
+    "expression of a worker": (5, ("-k", "nosuch", "-n", 1)),
     "mark": (5, ("-m", "nosuch")),
     "path": (4, ("nosuch",)),
     "node id": (4, ("test_plain.py::test_nosuch",)),
