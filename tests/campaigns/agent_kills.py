@@ -61,19 +61,20 @@ def one_kill(hall: Hall, number: int, wanted: Mapping[bool, Any]) -> dict[str, A
     agent.kill()
     agent.wait()
     hall.agents[host] = hall.agent(host)
-    differ = False
+    status: object = None
     try:
         # The service learns of the kill by its next probe: until then it is settled.
         hall.until(lambda status: settled(status) and circuits(hall) == wanted[submitted])
-    except AssertionError:
-        differ = True
+    except AssertionError as error:  # its first line is the status
+        status = str(error)
     return {
         "number": number,
         "host": host,
         "outcome": "killed" if alive else "ended by itself",
         "left": [one for one in family if is_alive(one)],
         "links": sorted(links() - before),
-        "circuits differ": differ,
+        "circuits differ": status is not None,
+        "status": status,
     }
 
 
