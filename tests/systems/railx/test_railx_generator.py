@@ -8,6 +8,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
+from lightrig.harness.bench import Fabric, bind
 from lightrig.harness.systems.commands import generate
 from lightrig.harness.systems.railx.generator import render
 from lightrig.harness.systems.railx.planning.physical import RailFabric, RailxError
@@ -109,6 +110,31 @@ def test_phases_lead_all_rails_to_each_of_two_groupings_in_turn(loaded):
     assert groups["expert"] == {
         (a + g, b + g) for g in range(3) for a, b in ((0, 3), (0, 6), (3, 6))
     }
+
+
+@pytest.mark.parametrize("before", ["torus", "context"])
+def test_a_change_that_leaves_circuits_out_stays_within_the_limit(loaded, before):
+    """What is left out is disconnected first: a command of 20 ms more on each switch."""
+    testbed = loaded(SHIPPED["railx-9x1-4"])
+    bench = bind(testbed, "simulated", seed=1)
+    try:
+        fabric = Fabric(bench)
+        fabric.apply(fabric.plans[before])
+        latencies = [acknowledged_after(fabric, n) for _ in range(20) for n in ("hyperx", before)]
+    finally:
+        bench.close()
+    leaving, coming_back = latencies[::2], latencies[1::2]
+    # Each command takes 20 ms with a standard deviation of 0.5 ms, the slowest of four switches.
+    assert min(leaving) > 38e6
+    assert max(coming_back) < 23e6
+    limit = testbed.limits["reconfiguration.acknowledged"]
+    assert sorted(leaving)[int(limit.quantile * 20)] < limit.value
+
+
+def acknowledged_after(fabric, plan):
+    transition = fabric.prepare(fabric.plans[plan])
+    sent = transition.begin()
+    return max(at.latest for at in transition.acknowledgements().values()) - sent.earliest
 
 
 def test_phases_leave_the_rails_of_columns_alone(loaded):

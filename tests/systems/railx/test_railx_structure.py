@@ -90,7 +90,7 @@ FIELDS: dict[str, tuple[str, str]] = {
     "a rate without a unit": ("rate: 400G", "rate: 400 apples"),
     "ports with one network device": ("n}p{p}", "n}"),
     "a limit on an unknown quantity": ("insertion_loss:", "insertion_los:"),
-    "a limit in a wrong unit": ("p90: 40 ms", "p90: 40 dB"),
+    "a limit in a wrong unit": ("p90: 45 ms", "p90: 45 dB"),
     "a simulated time that is none": ("mean: 20 ms, sd: 0.5 ms", "mean: 20 miles, sd: 0.5 ms"),
     "an unknown key of a server": ("    nics:", "    nicks: 3\n    nics:"),
 }
