@@ -294,7 +294,8 @@ def reconfigure(
                 for egress, at in found.items()
             ]
     seen += link_stages(changes)
-    seen += datagram_stages(changes, windows, losses(links, sent.earliest))
+    of_change = without_older(changes, rising, sent.earliest)
+    seen += datagram_stages(of_change, windows, losses(links, sent.earliest))
     lit = {one.subject for one in seen if one.stage == SIGNAL_RECOVERED.name}
     dark: list[tuple[str, StageName]] = [
         (f"{name}.{circuit.egress}", SIGNAL_RECOVERED.name)
@@ -462,6 +463,17 @@ def flaps(changes: Iterable[tuple[Port, LinkEvent]]) -> list[Flap]:
         elif port in risen:
             down[port] = event.at
     return found + [Flap(str(port), at, None) for port, at in down.items()]
+
+
+def without_older(
+    changes: Iterable[tuple[Port, LinkEvent]], rising: Collection[Port], sent: int
+) -> list[tuple[Port, LinkEvent]]:
+    """Return changes without those of links that stay and that may be older than the command.
+
+    rising: ports whose links the command makes. sent: when it was written, in ns. On a busy machine
+    the first datagram of a link that stays may come as late as that.
+    """
+    return [(port, event) for port, event in changes if port in rising or event.at.earliest >= sent]
 
 
 def datagram_stages(

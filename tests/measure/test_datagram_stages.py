@@ -16,7 +16,11 @@ from lightrig.harness.measure.bring_up import bring_up
 from lightrig.harness.measure.links import LinkObservation
 from lightrig.harness.measure.loss_windows import LossWindow, losses
 from lightrig.harness.measure.outage import measure_outage
-from lightrig.harness.measure.reconfiguration import datagram_stages, measure_reconfiguration
+from lightrig.harness.measure.reconfiguration import (
+    datagram_stages,
+    measure_reconfiguration,
+    without_older,
+)
 from lightrig.harness.measure.recording import Recording
 from lightrig.harness.measure.stages import Seen
 from lightrig.harness.record import Row
@@ -61,6 +65,17 @@ def test_a_port_that_was_dark_has_its_first_datagram() -> None:
     assert datagram_stages([event(True, 94, 96)], [], {}) == [
         Seen(str(A), "first_datagram", ms(94, 96))
     ]
+
+
+@pytest.mark.parametrize("rising", [[], [B], [B, A]])
+@pytest.mark.parametrize("earliest", [9, 11])
+def test_a_first_datagram_on_a_link_that_stays_may_be_older_than_the_command(
+    rising, earliest
+) -> None:
+    """The command is sent at 10 ms, and the datagram comes until 12 ms."""
+    changes = [event(True, earliest, 12)]
+    shown = A in rising or earliest == 11
+    assert without_older(changes, rising, 10 * MS) == changes * shown
 
 
 class Silent:
