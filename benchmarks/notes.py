@@ -3,7 +3,7 @@
 `LIGHTRIG_PAIRS` (default 9) pairs of pages of 45 nights of five testbeds; times are of the
 processor, so that a busy machine changes them little. What notes cost: reading their 19 MB and
 parsing the 12,000 from between the nights takes 0.08 to 0.10 s of the page's 2.1 s, choosing marks
-0.01 s; drawing them is the rest.
+0.01 s; what the rest is spent on has not been measured.
 """
 
 import json

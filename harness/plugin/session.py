@@ -302,7 +302,7 @@ def _report_limit(error: BaseException) -> None:
     from lightrig.instruments.machine_limits import refused_by_machine  # noqa: PLC0415 - seldom
 
     if (refused := refused_by_machine(error)) is not None:
-        print(f"lightrig: {refused}", file=sys.stderr)
+        print(escape_control(f"lightrig: {refused}"), file=sys.stderr)
 
 
 def _is_empty(config: pytest.Config, run: ObservedRun) -> bool:
