@@ -48,14 +48,25 @@ def test_last(testbed):
 """
 
 
-@pytest.mark.parametrize("instruments", ["simulated", "hardware"])
+FILES = ("test_one.py", "test_two.py")
+
+
+@pytest.mark.parametrize(
+    ("instruments", "names", "workers"),
+    [
+        ("simulated", FILES, 2),
+        ("hardware", FILES, 1),
+        # The load of one would delay what the other times.
+        ("simulated", ("test_concurrent_load.py", "test_reconfiguration.py"), 1),
+    ],
+)
 def test_a_testbed_stays_on_one_worker_unless_it_is_namespaces_of_each(
-    tmp_path: Path, instruments: str
+    tmp_path: Path, instruments: str, names: tuple[str, str], workers: int
 ) -> None:
     files = [describe(tmp_path), tmp_path / "spaces.yaml"]
     files[1].write_text(SPACES)
-    meets = "lab-spaces" if instruments == "simulated" else "none"
-    for name in ("test_one.py", "test_two.py"):
+    meets = "lab-spaces" if workers == 2 else "none"
+    for name in names:
         (tmp_path / name).write_text(SUITE.replace("MEETS", meets))
     os.mkfifo(tmp_path / "pipe")
     command = ["pytest", "-n", "2", "-p", "no:cacheprovider", "--instruments", instruments]
@@ -68,4 +79,4 @@ def test_a_testbed_stays_on_one_worker_unless_it_is_namespaces_of_each(
     )
     assert (len(lab), len(spaces)) == (8, 8)
     assert len(set(lab)) == 1
-    assert len(set(spaces)) == (2 if instruments == "simulated" else 1)
+    assert len(set(spaces)) == workers
