@@ -140,8 +140,8 @@ def mask_secrets(text: str) -> str:
 
     At least three, which `lightrig replay` takes for any text.
     """
-    # As by IGNORECASE, for which a dotless i is an i.
-    folded = text.casefold().replace("\u0131", "i")
+    # As by IGNORECASE, for which an i may have no dot, and a great one may have one.
+    folded = text.replace("\u0130", "i").casefold().replace("\u0131", "i")
 
     def has(literals: Iterable[str]) -> bool:
         return any(literal in folded for literal in literals)

@@ -54,9 +54,12 @@ def test_a_secret_is_masked_at_its_length(place: str) -> None:
     assert mask_document({"log": [text, 3]}) == {"log": [masked, 3]}
 
 
-@pytest.mark.parametrize("name", ["PASSWORD", "Pa\u017fsword", "to\u212aen", "credent\u0131al"])
+@pytest.mark.parametrize(
+    "name", ["PASSWORD", "Pa\u017fsword", "to\u212aen", "credent\u0131al", "CREDENT\u0130AL"]
+)
 def test_a_name_is_known_in_any_letters(name: str) -> None:
-    # Python's IGNORECASE takes a long s, the sign of kelvin and an i without a dot for s, k and i.
+    # Python's IGNORECASE takes a long s, the sign of kelvin, a small i without a dot and a great
+    # one with it for s, k and i.
     assert SECRET not in mask_secrets(f"{name}={SECRET}")
 
 
