@@ -56,22 +56,28 @@ class Events:
         recording, began = self._recording, self._now()
         recording.follow(self._plans, began)
         index = taken = 0
-        for look in self._looks:
-            if taken and (
-                self._decided()
-                or recording.too_many_set_aside(taken)
-                or not self._permits(look - taken, taken, began)
-            ):
-                return
+        look = self._looks[0]
+        while True:
             while taken < look and not recording.too_many_set_aside(look):
                 before = recording.set_aside
                 yield index
                 index += 1
                 taken += recording.set_aside == before
+            more = min(self._needed(), self._looks[-1] - taken)
+            if (
+                more <= 0
+                or recording.too_many_set_aside(taken)
+                or not self._permits(more, taken, began)
+            ):
+                return
+            look = taken + more
 
-    def _decided(self) -> bool:
-        verdicts = (self._recording.verdict(limit) for limit in self._limits)
-        return all(one.outcome != "not enough data" or one.needed is None for one in verdicts)
+    def _needed(self) -> int:
+        """Number of events after which the next of the limits that are not decided may be."""
+        verdicts = map(self._recording.verdict, self._limits)
+        return max(
+            (one.needed or 0 for one in verdicts if one.outcome == "not enough data"), default=0
+        )
 
     def _permits(self, more: int, taken: int, began: int) -> bool:
         """Whether `more` events do not take too long; says so either way."""

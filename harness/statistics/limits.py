@@ -2,12 +2,12 @@
 
 import dataclasses
 
-import numpy as np
 import numpy.typing as npt
 
 from lightrig.harness.statistics.binomial import first_true_from
 from lightrig.harness.statistics.independence import effective_samples, follow_more_closely
 from lightrig.harness.statistics.sample_plans import SamplePlan, two_stage_plan
+from lightrig.harness.statistics.samples import Samples, as_intervals
 from lightrig.harness.statistics.serial_counts import at_most
 from lightrig.harness.statistics.verdicts import (
     Verdict,
@@ -38,8 +38,10 @@ def judge(
     confidence: unless it passes there too, it is marginal. Samples are in the order of their
     events; where these depend on each other, a pass or a fail has to hold also for as few
     independent ones as they count (`independence.effective_samples`); the reason says where they
-    are too few to tell. A limit that states their correlation is judged by that, unless they
-    follow each other more closely. Raises `SampleError`.
+    are too few to tell. A plan's first look that is not decided for this reason alone is followed
+    by one after so many more as are missing, at most those of its second look. A limit that states
+    their correlation is judged by that, unless they follow each other more closely. Raises
+    `SampleError`.
     """
     verdict = _judge(limit, limit.value, earliest, latest, plan)
     if limit.warn is None or verdict.outcome != "pass":
@@ -97,15 +99,41 @@ def _judge(
     share = _share_within(limit)
     if limit.confidence is None or share >= 1:
         return judge_maximum(earliest, latest, value, limit.side, limit.decision)
-    claim, rules = (earliest, latest, value, share), (limit.confidence, limit.side, limit.decision)
-    if plan is not None:
-        verdict = judge_plan(*claim, plan, *rules)
-    else:
-        verdict = judge_quantile(*claim, *rules, correlation=limit.correlation)
-    if verdict.outcome not in {"pass", "fail"}:
+    low, high = as_intervals(earliest, latest)
+    rules = (limit.confidence, limit.side, limit.decision)
+    if plan is None:
+        verdict = judge_quantile(low, high, value, share, *rules, correlation=limit.correlation)
+        return _of_dependent(limit, verdict, low, high, value)
+    verdict = judge_plan(low, high, value, share, plan, *rules)
+    found = _of_dependent(limit, verdict, low, high, value)
+    if found.outcome == verdict.outcome:
+        return found
+    last = plan[-1].samples
+    # None of the first ones is beyond the limit, but they count as too few: some more may do.
+    while found.needed and not found.possibly_exceeding and (n := found.n + found.needed) < last:
+        if low.size < n:
+            return dataclasses.replace(found, needed=n - low.size)
+        verdict = judge_quantile(low[:n], high[:n], value, share, *rules)
+        found = _of_dependent(limit, verdict, low, high, value)
+        if found.outcome == verdict.outcome:
+            return found
+    if found.n == last:
+        return found
+    if low.size < last:
+        return dataclasses.replace(found, needed=last - low.size)
+    verdict = judge_plan(low, high, value, share, plan[-1:], *rules)
+    return _of_dependent(limit, verdict, low, high, value)
+
+
+def _of_dependent(
+    limit: Limit, verdict: Verdict, low: Samples, high: Samples, value: float
+) -> Verdict:
+    """Return a verdict that holds also for as few independent samples as the first ones count."""
+    if limit.confidence is None or verdict.outcome not in {"pass", "fail"}:
         return verdict
-    # A plan decides by its first samples, whatever those of a later stage are.
-    low, high = (np.asarray(ends)[: verdict.n] for ends in (earliest, latest))
+    share = _share_within(limit)
+    # What was decided by the first samples stands, whatever those of a later stage are.
+    low, high = low[: verdict.n], high[: verdict.n]
     if limit.correlation and not follow_more_closely(low, limit.correlation):
         stated = f" Events are taken to follow each other by {limit.correlation:g}, as it states."
         return dataclasses.replace(verdict, reason=f"{verdict.reason}{stated}")
@@ -113,5 +141,6 @@ def _judge(
     if effective == verdict.n:
         few = " It assumes independent events; too few to tell." if effective < TELLING else ""
         return dataclasses.replace(verdict, reason=f"{verdict.reason}{few}")
+    rules = (limit.confidence, limit.side, limit.decision)
     dependent = judge_quantile(low, high, value, share, *rules, effective)
     return verdict if dependent.outcome == verdict.outcome else dependent

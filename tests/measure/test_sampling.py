@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+import numpy as np
 import pytest
 
 from lightrig.harness.measure.recording import Recording
@@ -18,7 +19,13 @@ SIGNAL = "reconfiguration.signal_recovered"
 class Trial(Recording):
     """A recording of events of which some are late, and some set aside."""
 
-    def __init__(self, *limits: Limit, late: dict[str, set[int]], set_aside: set[int]) -> None:
+    def __init__(
+        self,
+        *limits: Limit,
+        late: dict[str, set[int]],
+        set_aside: set[int],
+        early: Callable[[int], float],
+    ) -> None:
         self.rows: list[Row] = []
         self.sentences: list[str] = []
         super().__init__(
@@ -27,6 +34,7 @@ class Trial(Recording):
             note=self._noted,
         )
         self.late = late
+        self.early = early
         self.without = set_aside
         self.limits = limits
         self.now = 0
@@ -47,7 +55,7 @@ class Trial(Recording):
                 self.set_aside += 1
                 continue
             for limit in self.limits:
-                value = 400 if index in self.late.get(limit.quantity, ()) else 100
+                value = 400 if index in self.late.get(limit.quantity, ()) else self.early(index)
                 conditions = {"event": index}
                 self.record([Row("lab", limit.quantity, value, None, None, "ns", 0, conditions)])
         return self.events
@@ -66,8 +74,9 @@ def trial() -> Make:
         *limits: Limit,
         late: dict[str, set[int]] | None = None,
         set_aside: set[int] | None = None,
+        early: Callable[[int], float] = lambda _index: 100,
     ) -> Trial:
-        return Trial(*limits, late=late or {}, set_aside=set_aside or set())
+        return Trial(*limits, late=late or {}, set_aside=set_aside or set(), early=early)
 
     return make
 
@@ -94,6 +103,26 @@ def test_a_limit_that_is_decided_stands_whatever_the_second_stage_shows(trial: M
     run = trial(limit(CARRIER, "p95"), limit(DATAGRAM, "p95"), late=late)
     assert run.run() == 198
     assert outcomes(run) == {CARRIER: "pass", DATAGRAM: "not enough data"}
+
+
+def test_events_that_follow_each_other_are_as_many_more_as_they_count_for(trial: Make) -> None:
+    """In levels of two events, 70 count as fewer than the 59 that are needed."""
+    levels = np.random.default_rng(5).uniform(90, 110, 100)
+    run = trial(
+        limit(CARRIER, "p95"), limit(DATAGRAM, "p95"), early=lambda event: levels[event // 2]
+    )
+    assert 70 < run.run() < 198
+    assert set(outcomes(run).values()) == {"pass"}
+    more = run.events - 70
+    assert run.sentences[0].startswith("70 events do not decide all limits; ")
+    assert sum(int(one.split("; ")[1].split()[0]) for one in run.sentences) == more
+
+
+def test_events_that_follow_each_other_and_are_late_take_the_second_stage(trial: Make) -> None:
+    levels = np.random.default_rng(5).uniform(90, 110, 100)
+    run = trial(limit(CARRIER, "p95"), late={CARRIER: {72}}, early=lambda event: levels[event // 2])
+    assert run.run() == 198
+    assert outcomes(run) == {CARRIER: "pass"}
 
 
 def test_what_fails_at_once_has_no_second_stage(trial: Make) -> None:

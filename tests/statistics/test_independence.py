@@ -13,7 +13,7 @@ from lightrig.harness.statistics.independence import (
     runs_p,
     serial_p,
 )
-from lightrig.harness.statistics.limits import judge
+from lightrig.harness.statistics.limits import judge, sample_plan
 from lightrig.harness.statistics.quantiles import NotEnough, quantile
 from lightrig.testbeds import Limit
 
@@ -168,6 +168,37 @@ def test_a_limit_at_the_true_quantile_is_wrongly_decided_in_5_percent(q, n, rho)
         outcomes.append(judge(asked, events, events).outcome)
     assert outcomes.count("pass") <= 28
     assert outcomes.count("fail") <= 28
+
+
+def by_plan(random, q, above, rho):
+    """A limit judged as a test does: more events for as long as the verdict asks for them.
+
+    above: of the limit over the true quantile, in standard deviations.
+    """
+    limit = float(scipy.special.ndtri(q)) + above
+    asked = Limit("reconfiguration", "upper", q, limit, "1", 0.95)
+    plan = sample_plan(asked)
+    events = following(random, plan[-1].samples, rho)
+    n = plan[0].samples
+    while True:
+        found = judge(asked, events[:n], events[:n], plan)
+        if found.outcome != "not enough data" or not found.needed:
+            return found.outcome, n
+        n += found.needed
+        if n > plan[-1].samples:
+            return found.outcome, n - found.needed
+
+
+@pytest.mark.parametrize(("rho", "least"), [(0.3, 0.95), (0.6, 0.95)])
+def test_a_plan_goes_on_where_events_depend_on_each_other(rho, least):
+    """70 such events are few for a p95: without more of them, 35 % of tests (rho 0.3) end so."""
+    random = np.random.default_rng(22)
+    far = [by_plan(random, 0.95, 6, rho) for _ in range(100)]
+    assert sum(outcome == "pass" for outcome, _ in far) >= 100 * least
+    assert {n for _, n in far} - {70, 198}  # as many as are missing, not a whole second stage
+    wrong = [by_plan(random, 0.95, 0, rho)[0] for _ in range(300)]
+    assert wrong.count("pass") <= 28  # 99.9 % of draws at 5 %
+    assert wrong.count("fail") <= 28
 
 
 def test_p_values_by_hand():
