@@ -148,6 +148,10 @@ def test_without_a_limit_on_a_quantile_the_number_is_the_usual(trial: Make) -> N
     assert trial(limit(CARRIER, "max")).run() == 5
 
 
+def test_the_usual_number_is_of_events_that_count(trial: Make) -> None:
+    assert trial(limit(CARRIER, "max"), set_aside={4}).run(usual=20) == 21
+
+
 def test_plans_of_several_quantiles_are_looked_at_by_their_own_numbers(trial: Make) -> None:
     run = trial(limit(CARRIER, "p95"), limit(DATAGRAM, "p90"), late={DATAGRAM: {7}})
     assert run.run() == 98  # the p90 has its first look after 34, its second after 98

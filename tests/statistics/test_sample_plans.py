@@ -109,6 +109,7 @@ def test_a_plan_fails_as_soon_as_it_must():
 
 def test_intervals_that_hold_the_limit_neither_pass_nor_fail():
     assert outcome(*range(20), n=70, least=249.0).outcome == "not enough data"
+    assert outcome(3, 31, 44, n=70, least=249.0).outcome == "not enough data"
     assert outcome(*range(20), n=198, least=249.0).outcome == "not enough data"
 
 
