@@ -25,7 +25,7 @@ BEAT_SECONDS = 8.0
 # Ended is the process group that `timeout` makes, and each process that has the program's token in
 # its environment: a daemon leaves group and session. SIGTERM comes first, SIGKILL a second later. A
 # program that reads its input ends by that, and has two seconds before, by the clock: one round of
-# the search takes seconds on a slow server. What a program has left
+# the search takes seconds on a slow server. Most need some milliseconds. What a program has left
 # behind when it ends by itself is looked for in the background, since nobody waits for that, and a
 # moment later, since the process that forks a daemon may be missed along with it. Where the kernel
 # has started no process but these (the last field of loadavg, proc(5)) there is none: the search
@@ -75,17 +75,19 @@ read -r now _ </proc/uptime && now=${now%%.*}${now##*.} && now=${now%?}
 }
 end() {
 tenths && until=$((now - n))
+nap=0.01
 while left && [ $n -lt 30 ]
-do case $n in 0) s=TERM;; -*|?) s=0;; *) s=KILL;; esac
+do case $n in 0) s=TERM nap=0.1;; -*|?) s=0;; *) s=KILL;; esac
 kill -s $s -- $group $pids
-sleep 0.1
+sleep $nap
+case $nap in 0.01) nap=0.03;; *) nap=0.1;; esac
 n=$((n + 1))
 [ $n -lt 0 ] && tenths && n=$((now - until)) && [ $n -gt 0 ] && n=0
 done
 }
 n=$1 limit=$2
 shift 2
-trap "trap : USR1 TERM HUP INT; end; sleep 0.1; end; exit 143" USR1 TERM HUP INT
+trap "trap : USR1 TERM HUP INT; end; sleep 0.03; end; exit 143" USR1 TERM HUP INT
 if [ $n = 0 ]
 then LIGHTRIG_PROGRAM=$token timeout -k 1 "$limit" "$@" </dev/null 2>&4 3<&- 4>&- & program=$!
 { while read -r line

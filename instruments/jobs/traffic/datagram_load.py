@@ -27,7 +27,7 @@ LOAD = Program(
     programs.__name__,
 )
 
-DURATION = 300_000_000
+DURATION = 200_000_000
 """Time for which a load runs, in ns."""
 
 _SIZE = 1400
@@ -95,6 +95,7 @@ class DatagramLoad:
         duration: int = DURATION,
     ) -> None:
         self._duration = duration
+        self._clock = clock
         self._senders: dict[Port, _End] = {}
         self._counters: dict[Port, _End] = {}
         try:
@@ -141,8 +142,8 @@ class DatagramLoad:
 
     def close(self) -> None:
         """End the programs on all servers."""
-        for each in itertools.chain(self._senders.values(), self._counters.values()):
-            each.run.close()
+        ends = itertools.chain(self._senders.values(), self._counters.values())
+        self._clock.parallel(*(each.run.close for each in ends))
 
     def _begin(self, flow: Flow) -> ProgramRequest:
         counter = self._counters[flow.sink]
