@@ -11,7 +11,8 @@ OBJECT_STORE := .object-store
 NIGHT  ?= --testbed testbeds/opus.yaml --testbed testbeds/namespaces.yaml \
           --testbed testbeds/infinitehbd.yaml \
           --instruments simulated --profile night --seed 1
-# A testbed stays in one worker: the kernel's runs in real time beside those in virtual time.
+# A testbed stays in one worker, but the files that measure the kernel's, in real time: those run
+# beside the testbeds in virtual time, and beside each other.
 WORKERS ?= 2
 
 # Three workers, since many tests wait; a file in one of them: its worlds are built once.

@@ -1,5 +1,8 @@
 """pytest-xdist: one run of several processes, in which each testbed stays in one of them.
 
+Simulated servers that are namespaces are worlds of each process, in real time: the files that
+measure such a testbed may be measured side by side, each in one process.
+
 The main process has the run, its journal, the report and the events. Workers measure: their rows
 go to journals of their own, which the main process reads as tests end; what else it has to know
 of a test travels with the test's reports. Only documented hooks of pytest-xdist are used, except
@@ -25,6 +28,7 @@ from lightrig.harness.plugin.worker_run import INPUT, NOT_RESTORED, OUTPUT
 from lightrig.harness.quantities.registry import names_in_files
 from lightrig.harness.record.journal_reading import part_path
 from lightrig.instruments.clock import wall_time
+from lightrig.instruments.core.endpoint import Endpoint
 from lightrig.testbeds import Testbed, load
 from lightrig.testbeds.exception_entry import Entry
 from lightrig.testbeds.exceptions import Exceptions, exceptions_path
@@ -59,6 +63,12 @@ def is_worker(config: pytest.Config) -> bool:
     return hasattr(config, "workerinput")
 
 
+def _in_namespaces(testbed: Testbed) -> bool:
+    """Whether its servers are network namespaces of this machine."""
+    schemes = {Endpoint.parse(each.address, None).scheme for each in testbed.servers.values()}
+    return schemes == {"netns"}
+
+
 class MainProcess:
     """The side of the main process: gives workers their run, and testbeds to workers.
 
@@ -87,21 +97,32 @@ class MainProcess:
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_xdist_make_scheduler(self, config: pytest.Config, log: Any) -> Any:
-        """Keep each testbed on one worker; tests without a testbed stay with their file."""
+        """Keep each testbed on one worker; tests without a testbed stay with their file.
+
+        So do those of simulated servers that are namespaces: else one worker measures them in
+        real time long after the others have ended.
+        """
         from xdist.scheduler import LoadScopeScheduling  # noqa: PLC0415 - it may be absent
 
         if config.getoption("dist") == "each":
             raise pytest.UsageError("--dist each would measure every testbed once on each worker")
-        testbeds = (testbed.name for testbed in config.stash[TESTBEDS])
+        testbeds = {testbed.name: testbed for testbed in config.stash[TESTBEDS]}
         names = "|".join(sorted(map(re.escape, testbeds), key=len, reverse=True))
         # As a part of the id: pytest joins parameters by hyphens.
         named = re.compile(rf"[\[/-]({names or '(?!)'})(?=[]/-])")
+        by_file = {
+            name
+            for name, testbed in testbeds.items()
+            if config.getoption("instruments") == "simulated" and _in_namespaces(testbed)
+        }
 
         class OneWorkerForATestbed(LoadScopeScheduling):  # type: ignore[misc]
             def _split_scope(self, nodeid: str) -> str:
                 file, _, test = nodeid.partition("::")
                 found = named.search(test)
-                return file if found is None else found[1]
+                if found is None:
+                    return file
+                return f"{found[1]} {file}" if found[1] in by_file else found[1]
 
             def remove_node(self, node: Any) -> str | None:
                 """Let the rest of a worker's tests run, without the one that has killed it.
