@@ -15,8 +15,9 @@ NIGHT  ?= --testbed testbeds/opus.yaml --testbed testbeds/namespaces.yaml \
 # beside the testbeds in virtual time, and beside each other.
 WORKERS ?= 2
 
-# Three workers, since many tests wait; a file in one of them: its worlds are built once.
-PARALLEL := --numprocesses 3 --dist loadfile
+# Four workers, since many tests wait; a file in one of them: its worlds are built once. They take
+# files in the order of tests/conftest.py: the longest first.
+PARALLEL := --numprocesses 4 --dist loadfile --no-loadscope-reorder
 # Reasons for which a test may be skipped; CI names tests/allowed_skips.txt here.
 # WRITE_SKIPPED names a file for the skipped tests, which `make test-named` runs on another machine;
 # WRITE_FAILED one for a few failed tests, which .ci/again runs once more.
@@ -70,7 +71,7 @@ test-named: $(READY)
 
 # TESTS may name folders.
 test-long: $(READY)
-	$(BIN)/python -m pytest $(PARALLEL) -m long $(SKIPS) $(TESTS)
+	$(BIN)/python -m pytest $(PARALLEL) --numprocesses 3 -m long $(SKIPS) $(TESTS)
 
 # The tests of `make test`, with a list of those that pass without an assertion of theirs that passed.
 # What pytest has compiled otherwise has no hook, so it is kept apart.

@@ -7,6 +7,7 @@ import os
 import random
 import signal
 import sys
+from collections import Counter
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 
@@ -27,6 +28,7 @@ from lightrig.instruments.clock.virtual import VirtualClock
 from lightrig.instruments.temporary_folders import TemporaryFolder
 from lightrig.testbeds import load
 
+LONGEST_FILES = Path(__file__).with_name("longest_files.txt")
 TIMEOUT = 300
 LONG_TIMEOUT = 1200
 SHRINKING = 60
@@ -216,7 +218,20 @@ def pytest_make_collect_report(
     return report
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def _longest_first(items: list[pytest.Item]) -> None:
+    """Sort files: those of longest_files.txt in its order, then those of the most tests."""
+    lines = LONGEST_FILES.read_text(encoding="utf-8").splitlines()
+    longest = [line.split()[1] for line in lines if not line.startswith("#")]
+    places = {file: place for place, file in enumerate(longest)}
+    files = [item.nodeid.partition("::")[0] for item in items]
+    counts = Counter(files)
+    order = {file: (places.get(file, len(places)), -counts[file]) for file in counts}
+    items.sort(key=lambda item: order[item.nodeid.partition("::")[0]])
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if hasattr(config, "workerinput"):
+        _longest_first(items)
     # Marks are made once, not for each of thirteen thousand tests.
     warned = pytest.mark.filterwarnings("error", _OF_HYPOTHESIS)
     long = pytest.mark.timeout(LONG_TIMEOUT)
