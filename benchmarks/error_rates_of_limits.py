@@ -8,12 +8,14 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy import special
+from scipy import signal, special
 
 from lightrig.harness.statistics.bursts import GateErrors, judge_gates
+from lightrig.harness.statistics.limits import judge
 from lightrig.harness.statistics.sample_plans import two_stage_plan
 from lightrig.harness.statistics.uncertainty import Component, combine, pooled
 from lightrig.harness.statistics.verdicts import Outcome, judge_maximum, judge_plan
+from lightrig.testbeds import Limit
 
 LIMIT_SHARES = ((1.0, "pass"), (0.8, "fail"))
 """The truth as a share of the limit, and the verdict that is wrong there."""
@@ -44,6 +46,10 @@ def cases() -> Iterator[Case]:
             for kind, draw in (("exact", 0.0), ("polled", _POLL_MS)):
                 decide = _plan(q, share, draw)
                 yield _case(name, f"{kind}, {condition}", nominal, decide, outcome, 4000)
+        for follow in (0.3, 0.6):
+            decide = _following(follow, share)
+            full = f"{condition}, events that follow each other by {follow:g}, more of them taken"
+            yield _case("limit on a p95, two stages", full, nominal, decide, outcome, 4000)
         for mean in (1, 2, 4, 10, 30):
             decide = _bursts(mean, share)
             full = f"{condition}, mean burst {mean}, about 40 looks with errors"
@@ -81,6 +87,30 @@ def _plan(q: float, share: float, poll: float) -> Callable[[], Outcome]:
             if found.outcome != "not enough data":
                 return found.outcome
         return "not enough data"
+
+    return decide
+
+
+def _following(follow: float, share: float) -> Callable[[], Outcome]:
+    """As `_plan`, of a process of the first order; taken as a test takes them."""
+    random = np.random.default_rng(round(100 * follow) + round(100 * share))
+    limit = Limit("reconfiguration.carrier_up", "upper", 0.95, 100.0, "ms", 0.95)
+    middle = math.log(share * limit.value) - 0.1 * float(special.ndtri(0.95))
+    plan = two_stage_plan(0.05, 0.05)
+    most = plan[-1].samples
+
+    def decide() -> Outcome:
+        steps = random.normal(size=most) * math.sqrt(1 - follow**2)
+        steps[0] /= math.sqrt(1 - follow**2)
+        values = np.exp(middle + 0.1 * signal.lfilter([1], [1, -follow], steps))
+        taken = plan[0].samples
+        while True:
+            found = judge(limit, values[:taken], values[:taken], plan)
+            if found.outcome != "not enough data" or not found.needed:
+                return found.outcome
+            taken += found.needed
+            if taken > most:
+                return found.outcome
 
     return decide
 
