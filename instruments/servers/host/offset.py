@@ -68,13 +68,12 @@ class _Deciding(NamedTuple):
 
     Attributes:
         points: those that bound alone, for the clock's greatest rate.
-        pair: the two points that bound together; None where none do.
-        sign: 1 for a pair of one kind, -1 for one of two kinds.
+        pair: stamp and bound of each of the two points that bound together, and the time between
+            them; None where none do.
     """
 
     points: Sequence[_Point]
-    pair: tuple[_Point, _Point] | None
-    sign: int
+    pair: tuple[int, float, int, float, float] | None
 
 
 def _wander(distance: int) -> float:
@@ -105,10 +104,11 @@ class _Line:
         self._requests, self._replies = requests, replies
         self._origin, self._bench = origin
         self._slews = slews
-        self._stamps = sorted([point.at for point in (*requests, *replies)])
-        self._count = len(self._stamps)
+        self._count = len(requests) + len(replies)
+        self._stamps: list[int] = []  # sorted, once one is asked for
         self._deciding: dict[int, Mapping[int, _Deciding]] = {}
         self._known: Mapping[int, dict[int, int]] = {-1: {}, 1: {}}
+        self._new: tuple[_Exchange, tuple[tuple[int, int], tuple[int, int]]] | None = None
         self._placed: tuple[int | None, int, int, Mapping[int, _Deciding]] = (None, 0, 0, {})
 
     @classmethod
@@ -129,10 +129,10 @@ class _Line:
 
         The places of the others stay as they are.
         """
-        at, doubt = self.place(new.received_there)
-        request = _Point(at, at - new.sent + self._bench + doubt)
-        at, doubt = self.place(new.sent_there)
-        reply = _Point(at, new.received - self._bench - at + doubt)
+        (asked, doubt), (answered, doubt_then) = self.places(new)
+        request = _new_tuple(_Point, (asked, asked - new.sent + self._bench + doubt))
+        least = new.received - self._bench - answered + doubt_then
+        reply = _new_tuple(_Point, (answered, least))
         since = max(len(self._requests) + 1 - count, 0)
         requests, replies = [*self._requests[since:], request], [*self._replies[since:], reply]
         return _Line(requests, replies, (self._origin, self._bench), self._slews)
@@ -153,28 +153,32 @@ class _Line:
         placed = self._placed
         if placed[0] != stamp:  # of half of the stamps both bounds are asked for
             at, doubt = self.place(stamp)
-            interval = bisect_right(self._stamps, at)
+            stamps = self._stamps
+            if not stamps:
+                of_all = (*self._requests, *self._replies)
+                self._stamps = stamps = sorted([there for there, _ in of_all])
+            interval = bisect_right(stamps, at)
             if interval == self._count:
-                interval += (at - self._stamps[-1]).bit_length()
+                interval += (at - stamps[-1]).bit_length()
             elif interval == 0:
-                interval = -(self._stamps[0] - at).bit_length()
+                interval = -(stamps[0] - at).bit_length()
             both = self._deciding.get(interval) or self._decide(interval)
             self._placed = placed = (stamp, at, doubt, both)
         _, at, doubt, both = placed
-        points, pair, sign = both[side]
+        points, pair = both[side]
         least = inf
         if pair is not None:
-            (one, least_of_one), (two, least_of_two) = pair
-            first, second = one - at, two - at
-            near = (first if first > 0 else -first) * 1e-9
-            far = (second if second > 0 else -second) * 1e-9
+            one, least_of_one, two, least_of_two, apart = pair
+            first = float(at - one if at > one else one - at)
+            second = float(at - two if at > two else two - at)
+            near, far = first * 1e-9, second * 1e-9
             near = least_of_one + near * (_WALK * sqrt(near) + _RAMP * near)
             far = least_of_two + far * (_WALK * sqrt(far) + _RAMP * far)
-            least = (second * near - sign * first * far) / (second - first)
+            least = (second * near + first * far) / apart
         for there, least_there in points:
-            distance = there - at if there > at else at - there
-            seconds = distance * 1e-9
-            alone = least_there + MAXIMUM_RATE * distance
+            first = float(there - at if there > at else at - there)
+            seconds = first * 1e-9
+            alone = least_there + MAXIMUM_RATE * first
             alone += seconds * (_WALK * sqrt(seconds) + _RAMP * seconds)
             if alone < least:  # noqa: PLR1730  # a call each would be some hundreds an event
                 least = alone
@@ -191,22 +195,24 @@ class _Line:
             after[latest] if latest in after else self.bound(latest, 1),
         )
 
+    def _rate(self) -> float:
+        """Return the rate between the middles of the first and of the last exchange."""
+        (first, least), (last, least_of_last) = self._replies[0], self._replies[-1]
+        twice = least_of_last - self._requests[-1].least - least + self._requests[0].least
+        return twice / 2 / (last - first) if last != first else 0.0
+
     def allows(self, new: _Exchange) -> bool:
         """Whether a line of a steady rate, amid all bounds, also keeps those of a new exchange.
 
         Only a quick answer: where it is no, another line may still do.
         """
-        requests, replies = self._requests, self._replies
-        apart = replies[-1].at - replies[0].at
-        twice = replies[-1].least - requests[-1].least - replies[0].least + requests[0].least
-        rate = twice / 2 / apart if apart else 0.0
+        requests, replies, rate = self._requests, self._replies, self._rate()
         most = min([point.least - rate * point.at for point in replies])
         least = max([-point.least - rate * point.at for point in requests])
         if least > most or abs(rate) > MAXIMUM_RATE:
             return False
         ahead = self._bench + (least + most) / 2
-        received_there, _ = self.place(new.received_there)
-        sent_there, _ = self.place(new.sent_there)
+        (received_there, _), (sent_there, _) = self.places(new)
         return (
             new.sent <= ahead + (1 + rate) * received_there
             and ahead + (1 + rate) * sent_there <= new.received
@@ -221,6 +227,13 @@ class _Line:
             return stamp - self._origin, 1
         slew, doubt = self._slews.at(stamp)
         return stamp - self._origin - slew, doubt
+
+    def places(self, exchange: _Exchange) -> tuple[tuple[int, int], tuple[int, int]]:
+        """Return the places of both stamps of an exchange, see `place`; the last are known."""
+        if self._new is None or self._new[0] is not exchange:
+            places = self.place(exchange.received_there), self.place(exchange.sent_there)
+            self._new = exchange, places
+        return self._new[1]
 
     def _interval(self, number: int) -> tuple[int, int]:
         """Return an interval of stamps by its number.
@@ -240,7 +253,9 @@ class _Line:
         """Return what bounds the stamps of an interval, by side, and know it from now on."""
         before, after = self._interval(interval)
         middle = (before + after) // 2
-        requests, replies = _placed(self._requests, middle), _placed(self._replies, middle)
+        rate = self._rate()
+        requests = _placed(self._requests, middle, -rate)
+        replies = _placed(self._replies, middle, rate)
         found: dict[int, _Deciding] = {}
         for side, points, same, opposite in (
             (-1, self._requests, requests, replies),
@@ -250,15 +265,25 @@ class _Line:
             # Between two points of one kind both are as near as can be.
             nearest: set[_Point] = set()
             if pair is None or sign < 0:
-                for at in (before, after):
-                    bounds = [
-                        least + MAXIMUM_RATE * (there - at if there > at else at - there)
-                        for there, least in points
-                    ]
-                    nearest.add(points[bounds.index(min(bounds))])
-            found[side] = _new_tuple(_Deciding, (tuple(nearest), pair, sign))
+                nearest = {_nearest(points, before), _nearest(points, after)}
+            both = None
+            if pair is not None:
+                (one, least_of_one), (two, least_of_two) = pair
+                both = one, float(least_of_one), two, float(least_of_two), float(abs(two - one))
+            found[side] = _new_tuple(_Deciding, (tuple(nearest), both))
         self._deciding[interval] = found
         return found
+
+
+def _nearest(points: Sequence[_Point], at: int) -> _Point:
+    """Return the point that bounds a stamp near it most, for the clock's greatest rate."""
+    found, least = points[0], inf
+    for point in points:
+        there, least_there = point
+        bound = least_there + MAXIMUM_RATE * (there - at if there > at else at - there)
+        if bound < least:
+            found, least = point, bound
+    return found
 
 
 class _Placed(NamedTuple):
@@ -266,33 +291,41 @@ class _Placed(NamedTuple):
 
     Attributes:
         before, after: those before it, the nearest first, and those at it or after: each with its
-            distance, and its bound there for a clock of a steady rate.
+            distance, and its bound there for a clock of a given rate.
         alone: the least bound of one point, for the clock's greatest rate.
-        least: the least bound for a clock of a steady rate; 0 at most.
+        least: the least bound for a clock of the given rate.
     """
 
-    before: list[tuple[_Point, int, float]]
-    after: list[tuple[_Point, int, float]]
+    before: list[tuple[_Point, float, float]]
+    after: list[tuple[_Point, float, float]]
     alone: float
     least: float
 
 
-def _placed(points: Sequence[_Point], at: int) -> _Placed:
-    """Return points around a stamp."""
-    before: list[tuple[_Point, int, float]] = []
-    after: list[tuple[_Point, int, float]] = []
-    alone, least = inf, 0.0
+def _placed(points: Sequence[_Point], at: int, rate: float) -> _Placed:
+    """Return points around a stamp. rate: by which their bounds grow with the stamps."""
+    before: list[tuple[_Point, float, float]] = []
+    after: list[tuple[_Point, float, float]] = []
+    alone = least = inf
     for point in reversed(points):
-        there, least_there = point
-        distance = at - there if there < at else there - at
-        seconds = distance * 1e-9
-        near = least_there + seconds * (_WALK * sqrt(seconds) + _RAMP * seconds)
-        (before if there < at else after).append((point, distance, near))
+        there, bound = point
+        if there < at:
+            distance = float(at - there)
+            seconds = distance * 1e-9
+            departure = bound + seconds * (_WALK * sqrt(seconds) + _RAMP * seconds)
+            near = departure + rate * distance
+            before.append((point, distance, near))
+        else:
+            distance = float(there - at)
+            seconds = distance * 1e-9
+            departure = bound + seconds * (_WALK * sqrt(seconds) + _RAMP * seconds)
+            near = departure - rate * distance
+            after.append((point, distance, near))
         if near < least:  # noqa: PLR1730  # as in `_Line.bound`
             least = near
-        near += MAXIMUM_RATE * distance
-        if near < alone:  # noqa: PLR1730
-            alone = near
+        departure += MAXIMUM_RATE * distance
+        if departure < alone:  # noqa: PLR1730
+            alone = departure
     return _new_tuple(_Placed, (before, after, alone, least))
 
 
@@ -302,6 +335,9 @@ def _deciding_pair(same: _Placed, opposite: _Placed) -> tuple[tuple[_Point, _Poi
     A point alone bounds only for a given rate of the clock. On two sides of the stamp, one of two
     points of one kind allows a fast clock what the other denies it; on one side, a far point of
     the other kind bounds the rate at which a near one is extrapolated.
+
+    The bound of a pair is the same whatever the rate at which its points are placed. At about the
+    clock's they differ by delays alone, so that most pairs are known not to decide by one of them.
     """
     before, after, least, _ = same
     lowest = opposite.least
@@ -313,9 +349,14 @@ def _deciding_pair(same: _Placed, opposite: _Placed) -> tuple[tuple[_Point, _Poi
                 if bound < least:
                     least, pair, pair_sign = bound, (one, two), 1
     for bounds, across in ((before, opposite.before), (after, opposite.after)):
+        farthest = max(across[0][1], across[-1][1]) if across else 0.0
         for one, first, near in bounds:
-            # Where the two kinds leave room for a line, no far bound makes a near one less.
-            if near >= least and near + lowest >= 0:
+            if first >= farthest:
+                continue
+            # Where the two kinds leave room for a line, no far bound makes a near one less, and the
+            # farthest that is also the lowest would add the least to it.
+            room = near + lowest
+            if room >= 0 and near + first * room / (farthest - first) >= least:
                 continue
             for two, second, far in across:
                 if first < second:
@@ -399,7 +440,7 @@ class ClockMap:
         self._slews = self._slews.with_reply(sent_there, slewed)
         slews, line = self._slews or None, self._line
         if line is not None:
-            if line.slewed == bool(slews) and (settled or not slews):
+            if line.slewed == (slews is not None) and (settled or slews is None):
                 line = line.with_slews(slews)
             else:  # the new slew places the exchanges before anew
                 line = _Line.of(self._history, slews)
@@ -470,13 +511,12 @@ class ClockMap:
     def _note_rate(self, line: _Line, new: _Exchange) -> None:
         """Note by how much the clock gains or loses at least, if that is more than usual."""
         old = self._history[0]
+        (asked, doubt), (answered, doubt_then) = line.places(new)
         first, first_doubt = line.place(old.received_there)
-        last, last_doubt = line.place(new.sent_there)
-        there = last - first - first_doubt - last_doubt
+        there = answered - first - first_doubt - doubt_then
         here = new.received - old.sent
         first, first_doubt = line.place(old.sent_there)
-        last, last_doubt = line.place(new.received_there)
-        slow_there = last - first + first_doubt + last_doubt
+        slow_there = asked - first + first_doubt + doubt
         slow_here = new.sent - old.received
         if there > here * (1 + _USUAL_RATE) and here > 0:
             self._excess_ppm = max(self._excess_ppm, 1e6 * (there / here - 1))

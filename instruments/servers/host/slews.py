@@ -12,10 +12,7 @@ _RATES = 2
 
 
 class _Wait(NamedTuple):
-    """The time between two replies: their stamps, their slews, and the rates that it allows.
-
-    settled: whether the rates are of waits before it, so that no later reply changes them.
-    """
+    """The time between two replies: their stamps, their slews, and the rates that it allows."""
 
     begin: int
     end: int
@@ -23,7 +20,11 @@ class _Wait(NamedTuple):
     slew_after: int
     slowest: float
     fastest: float
-    settled: bool
+
+
+def _middle(least: int, most: int) -> tuple[int, int]:
+    """Return the middle of two slews, and its doubt."""
+    return (least + most) // 2, (most - least + 1) // 2 + 2
 
 
 class Slews:
@@ -41,7 +42,9 @@ class Slews:
     def __init__(self) -> None:
         self._replies: list[tuple[int, int]] = []
         self._stamps: list[int] = []
-        self._waits: dict[int, _Wait] = {}
+        self._settled: dict[int, _Wait] = {}
+        self._open: dict[int, _Wait] = {}
+        self._last: _Wait | None = None  # that was asked for
 
     def __bool__(self) -> bool:
         """Whether the slew differs between replies."""
@@ -49,8 +52,7 @@ class Slews:
 
     def settled(self, count: int) -> bool:
         """Whether no later reply changes the slews between the last `count` replies."""
-        waits = self._waits
-        return all(end in waits and waits[end].settled for end in self._stamps[-count:])
+        return all(map(self._settled.__contains__, self._stamps[-count:]))
 
     def with_reply(self, stamp: int, slew: int) -> "Slews":
         """Return these and the `slew` reported at `stamp`, both in ns, without the oldest."""
@@ -63,30 +65,31 @@ class Slews:
             return found
         found._replies.append((stamp, slew))
         found._stamps.append(stamp)
-        oldest = found._stamps[0]
-        waits = list(self._waits.values())  # at once: another thread may be adding to them
-        found._waits = {wait.end: wait for wait in waits if wait.settled and wait.end > oldest}
+        found._settled = self._settled.copy()  # at once: another thread may be adding to them
+        found._settled.pop(found._stamps[0], None)
         return found
 
     def at(self, stamp: int) -> tuple[int, int]:
         """Return the slew at a stamp and its doubt to either side, in ns."""
-        after = bisect_left(self._stamps, stamp)
-        # Between two replies lie most stamps, some hundreds an event: no call, no list there.
-        stamps, waits = self._stamps, self._waits
-        if 0 < after < len(stamps):
-            end = stamps[after]
-            wait = waits[end] if end in waits else self._wait(after)
-            if stamp == end:
-                return wait.slew_after, 2
-            begin, _, slew_before, slew_after, slowest, fastest, _ = wait
-            since, until = stamp - begin, stamp - end
-            low, low_after = slew_before + slowest * since, slew_after + fastest * until
-            high, high_after = slew_before + fastest * since, slew_after + slowest * until
-            least = floor(low if low < low_after else low_after)
-            most = ceil(high if high > high_after else high_after)
-        else:
-            least, most = self._outside(after, stamp)
-        return (least + most) // 2, (most - least + 1) // 2 + 2
+        # Some hundreds an event, nearly all between the last two replies: no search, no list there.
+        wait = self._last
+        if wait is None or not wait[0] < stamp <= wait[1]:
+            after = bisect_left(self._stamps, stamp)
+            if not 0 < after < len(self._stamps):
+                return _middle(*self._outside(after, stamp))
+            end = self._stamps[after]
+            wait = self._settled.get(end) or self._open.get(end) or self._wait(after)
+            self._last = wait
+        begin, end, slew_before, slew_after, slowest, fastest = wait
+        if stamp == end:
+            return slew_after, 2
+        since, until = float(stamp - begin), float(stamp - end)
+        low, low_after = slew_before + slowest * since, slew_after + fastest * until
+        high, high_after = slew_before + fastest * since, slew_after + slowest * until
+        return _middle(
+            floor(low if low < low_after else low_after),
+            ceil(high if high > high_after else high_after),
+        )
 
     def _outside(self, after: int, stamp: int) -> tuple[int, int]:
         """Return the least and the greatest slew before the first reply or after the last."""
@@ -101,13 +104,13 @@ class Slews:
         """Return the wait that ends with reply number `after`, and know it from now on."""
         (begin, slew_before), (end, slew_after) = self._replies[after - 1 : after + 1]
         rates = self._rates_before(after, end - begin)
-        settled = len(rates) == _RATES
+        settled = len(rates) == _RATES  # they are of waits before it: no later reply changes them
         if not settled:
             rates = self._rates_near(after, end - begin)
         if len(rates) < _RATES:
             rates.append(0.0)
-        found = _Wait(begin, end, slew_before, slew_after, min(rates), max(rates), settled)
-        self._waits[end] = found
+        found = _Wait(begin, end, slew_before, slew_after, min(rates), max(rates))
+        (self._settled if settled else self._open)[end] = found
         return found
 
     def _rates_near(self, after: int, length: int) -> list[float]:
