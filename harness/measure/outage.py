@@ -8,7 +8,7 @@ from lightrig.harness.measure.links import DATAGRAM_PERIOD, LinkObservation
 from lightrig.harness.measure.loss_windows import LossWindow
 from lightrig.harness.measure.reconfiguration import measure_reconfiguration
 from lightrig.harness.measure.recording import Recording
-from lightrig.harness.measure.stages import OUTAGES, Reconfiguration, true_moments, true_outages
+from lightrig.harness.measure.stages import OUTAGES, Reconfiguration, TrueMoments, true_outages
 from lightrig.harness.record import Row
 from lightrig.harness.statistics.closure import judge_bounds
 from lightrig.instruments.clock import Span
@@ -74,5 +74,5 @@ def _true_outage(window: LossWindow, bench: Bench, event: Reconfiguration) -> Sp
     if truth is None:
         return None
     middle = sum(window.length) / 2
-    found = true_outages(subject, OUTAGES[-1], true_moments(event, truth))
+    found = true_outages(subject, OUTAGES[-1], TrueMoments(event, truth))
     return min(found, key=lambda one: abs(sum(one) / 2 - middle), default=None)

@@ -9,11 +9,11 @@ from __future__ import annotations
 import sys
 from array import array
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import product
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 from lightrig.harness.bench import Fabric
 from lightrig.harness.measure.closure import closure_row
@@ -177,8 +177,12 @@ class Reconfiguration:
             found.pop(stage, None)
         return found
 
-    def stages(self) -> dict[StageName, Span]:
+    def stages(self) -> Mapping[StageName, Span]:
         """Each stage of the event as a whole (see `EventStage`), after the command."""
+        return self._stages
+
+    @cached_property
+    def _stages(self) -> dict[StageName, Span]:
         after, whole = self.seen_after, {}
         for stage, numbers in self._numbers_of_stages.items():
             pick = max if STAGES[stage].up else min
@@ -359,23 +363,23 @@ def closure_rows(event: Reconfiguration, fabric: Fabric, number: int) -> Iterato
     if truth is None:
         return
     inside: defaultdict[str, list[bool]] = defaultdict(list)
-    moments, written = true_moments(event, truth), _first_write(event, truth)
+    moments, written = TrueMoments(event, truth), _first_write(event, truth)
     out = frozenset(map(str, fabric.testbed.out.ports))
-    for seen, after in zip(event.seen, event.seen_after, strict=True):
-        stage = STAGES[seen.stage]
+    virtual = fabric.bench.clock.virtual
+    for (subject, name, at, _), after in zip(event.seen, event.seen_after, strict=True):
+        stage = STAGES[name]
         # In real time the reply needs a moment from the switch to us, in virtual time none.
-        judged = seen.stage != "acknowledged" or fabric.bench.clock.virtual
-        if not judged:
+        if name == "acknowledged" and not virtual:
             continue
-        true = moments(stage, seen.subject)
-        if true or truth.knows(seen.subject, stage.signal):
-            inside[seen.stage] += [overlaps(true, seen.at)]
+        true = moments(stage, subject)
+        if true or truth.knows(subject, stage.signal):
+            inside[name].append(overlaps(true, at))
             if written is not None and true:
                 late = [moment.since(written) for moment in true]
-                inside["latency"] += [overlaps(late, after)]
+                inside["latency"].append(overlaps(late, after))
     for of_all, after in event.stages().items():
-        judged = of_all != "acknowledged" or fabric.bench.clock.virtual
-        whole = _true_whole(STAGES[of_all], event, truth, moments, out) if judged else None
+        judged = of_all != "acknowledged" or virtual
+        whole = moments.whole(STAGES[of_all], out) if judged else None
         if whole is not None and not overlaps([whole.since(event.sent)], after):
             inside[of_all].append(False)
     for unseen in _unseen_carriers(event, fabric, truth):
@@ -388,63 +392,66 @@ def closure_rows(event: Reconfiguration, fabric: Fabric, number: int) -> Iterato
     for flap in event.flaps:
         if truth.knows(flap.port, CARRIER_UP.signal):
             inside["outage_flap"].append(_happened(flap, event, truth))
-    for name, found in inside.items():
+    for of_rows, found in inside.items():
         verdict = judge_bounds(found)
         yield closure_row(
-            fabric.testbed.name, f"closure.{name}", verdict, event.sent.earliest, number
+            fabric.testbed.name, f"closure.{of_rows}", verdict, event.sent.earliest, number
         )
 
 
-TrueMoments: TypeAlias = Callable[[EventStage, str], tuple[Span, ...]]
-"""Of a stage and a subject, when it truly may have been in an event."""
+class TrueMoments:
+    """When stages truly may have been in an event, each looked up once."""
 
+    def __init__(self, event: Reconfiguration, truth: GroundTruth) -> None:
+        self._event, self._truth = event, truth
+        self._known: defaultdict[StageName, dict[str, tuple[Watch, tuple[Span, ...]]]]
+        self._known = defaultdict(dict)
 
-def true_moments(event: Reconfiguration, truth: GroundTruth) -> TrueMoments:
-    """Return the true moments of an event, each of which is looked up once."""
-    known: dict[tuple[str, str], tuple[Span, ...]] = {}
+    def __call__(self, stage: EventStage, subject: str) -> tuple[Span, ...]:
+        """Return when a stage of a subject may have been, see `GroundTruth.moments_of`."""
+        of_stage = self._known[stage.name]
+        found = of_stage.get(subject)
+        if found is None:
+            watch = self._event.watch_of(stage, subject)
+            found = of_stage[subject] = watch, self._truth.moments_of(stage, subject, watch)
+        return found[1]
 
-    def moments(stage: EventStage, subject: str) -> tuple[Span, ...]:
-        key = (stage.name, subject)
-        if key not in known:
-            known[key] = truth.moments_of(stage, subject, event.watch_of(stage, subject))
-        return known[key]
+    def whole(self, stage: EventStage, out: Collection[str]) -> Span | None:
+        """Return the true moment of a stage of the event as a whole, over all that are watched.
 
-    return moments
+        out: ports that are out of service, which nothing watches.
 
-
-def _true_whole(
-    stage: EventStage,
-    event: Reconfiguration,
-    truth: GroundTruth,
-    moments: TrueMoments,
-    out: Collection[str],
-) -> Span | None:
-    """Return the true moment of a stage of an event as a whole, over all that are watched.
-
-    out: ports that are out of service, which nothing watches.
-
-    A change that may have been before the command, or too late for the watch to see it, bounds it
-    from one side alone. None where no change is certain.
-    """
-    pick = max if stage.up else min
-    possible, certain = list[Span](), list[Span]()
-    for subject in truth.subjects(stage.signal):
-        watch = event.watch_of(stage, subject)
-        # Without an end: of an owner that nobody watched.
-        if subject in out or (watch.until is _ENDLESS and stage.subject != "switch"):
-            continue
-        found = moments(stage, subject)
-        possible += found
-        since, until = watch.since, watch.until.earliest
-        sure = [each for each in found if each.earliest >= since and each.latest <= until]
-        if sure[1:]:  # one of them: interruptions of equal length may count
-            sure = [Span(min(s.earliest for s in sure), max(s.latest for s in sure))]
-        certain += sure
-    if not certain:
-        return None
-    earliest = pick([each.earliest for each in (certain if stage.up else possible)])
-    latest = pick([each.latest for each in (possible if stage.up else certain)])
-    return Span(earliest, latest)
+        A change that may have been before the command, or too late for the watch to see it, bounds
+        it from one side alone. None where no change is certain.
+        """
+        up, of_stage = stage.up, self._known[stage.name]
+        possible, certain = list[int](), list[int]()
+        for subject in self._truth.subjects(stage.signal):
+            if subject in out:
+                continue
+            if subject not in of_stage:
+                # Without an end: of an owner that nobody watched.
+                until_then = self._event.watch_of(stage, subject).until
+                if until_then is _ENDLESS and stage.subject != "switch":
+                    continue
+                self(stage, subject)
+            (since, (until, _)), moments = of_stage[subject]
+            sure = None
+            for earliest, latest in moments:
+                possible.append(latest if up else earliest)
+                if earliest >= since and latest <= until:
+                    # Of several it is one: interruptions of equal length may count.
+                    if up:
+                        sure = earliest if sure is None or earliest < sure else sure
+                    else:
+                        sure = latest if sure is None or latest > sure else sure
+            if sure is not None:
+                certain.append(sure)
+        if not certain:
+            return None
+        if up:
+            return Span(max(certain), max(possible))
+        return Span(min(possible), min(certain))
 
 
 def _unseen_carriers(
@@ -505,7 +512,7 @@ def cost_rows(event: Reconfiguration, fabric: Fabric, number: int) -> Iterator[R
     truth = fabric.bench.truth
     if truth is None or fabric.bench.clock.virtual:
         return
-    moments = true_moments(event, truth)
+    moments = TrueMoments(event, truth)
     for seen in event.seen:
         stage = STAGES[seen.stage]
         if stage not in (CARRIER_DOWN, CARRIER_UP):

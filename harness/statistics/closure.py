@@ -42,12 +42,17 @@ class ClosureVerdict:
         return self.inside / self.n
 
 
+_NO_INTERVAL = "found no interval, expected at least 1"
+
+
 def judge_bounds(inside: Sequence[bool]) -> ClosureVerdict:
     """Judge intervals that are bounds: each has to hold the truth, and a single miss is an error.
 
     Raises `SampleError` for none.
     """
-    n, covered = _numbers(inside)
+    n, covered = len(inside), sum(map(bool, inside))
+    if not n:
+        raise SampleError(_NO_INTERVAL)
     return ClosureVerdict(
         covered == n, n, covered, f"{covered:,} of {n:,} bounds hold the true value."
     )
@@ -83,7 +88,7 @@ def judge_deviations(deviations: npt.ArrayLike) -> ClosureVerdict:
 def _numbers(inside: npt.ArrayLike) -> tuple[int, int]:
     found = np.asarray(inside, dtype=bool)
     if not found.size:
-        raise SampleError("found no interval, expected at least 1")
+        raise SampleError(_NO_INTERVAL)
     return found.size, int(np.count_nonzero(found))
 
 

@@ -3,6 +3,7 @@
 Only closure may read it; drivers and measurements never do.
 """
 
+import threading
 from array import array
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
@@ -95,6 +96,8 @@ class GroundTruth:
     def __init__(self) -> None:
         self._moments: defaultdict[tuple[str, str, bool], _Moments] = defaultdict(_Moments)
         self._subjects: defaultdict[str, set[str]] = defaultdict(set)
+        self._listed: dict[str, tuple[str, ...]] = {}
+        self._listing = threading.Lock()
         self._ratios: dict[str, Callable[[], float | None]] = {}
         self._late: dict[str, Callable[[], int]] = {}
 
@@ -103,8 +106,11 @@ class GroundTruth:
         if stage == "acknowledged" and subject in self._late:
             late = self._late[subject]()
             at = Span(at.earliest + late, at.latest + late)
-        self._moments[subject, stage, up].append(*at)
+        moments = self._moments[subject, stage, up]
+        moments.append(*at)
         self._subjects[stage].add(subject)
+        if len(moments.latest) == 1:
+            self._list_anew(stage)
 
     def note_delay(self, subject: str, late: Callable[[], int]) -> None:
         """Let `late` tell by how many ns an acknowledgement of `subject` is delayed at present."""
@@ -115,6 +121,7 @@ class GroundTruth:
         moments = self._moments[subject, stage, up]
         moments.earliest.pop()
         moments.latest.pop()
+        self._list_anew(stage)
 
     def first(self, subject: str, stage: str, *, up: bool, since: int) -> Span | None:
         """Return the first such moment not before `since`, or None."""
@@ -129,9 +136,19 @@ class GroundTruth:
             self._moments[subject, stage, False].latest
         )
 
-    def subjects(self, stage: str) -> list[str]:
+    def subjects(self, stage: str) -> tuple[str, ...]:
         """Return the subjects of which any moment of a stage is known."""
-        return [each for each in sorted(self._subjects[stage]) if self.knows(each, stage)]
+        found = self._listed.get(stage)
+        if found is None:
+            with self._listing:
+                known = [each for each in sorted(self._subjects[stage]) if self.knows(each, stage)]
+                self._listed[stage] = found = tuple(known)
+        return found
+
+    def _list_anew(self, stage: str) -> None:
+        # Only once a list that may lack a change has been stored is it removed.
+        with self._listing:
+            self._listed.pop(stage, None)
 
     def last(
         self, subject: str, stage: str, *, since: int, until: int | None = None
@@ -155,7 +172,8 @@ class GroundTruth:
             longest = self._longest(subject, stage.signal, watch)
             if longest:
                 return tuple([rise if stage.up else fall for fall, rise in longest])
-        changes = self.all_moments(stage.signal, subject, watch, up=stage.up)
+        of_signal = self._moments[subject, stage.signal, stage.up]
+        changes = of_signal.between(watch.since, watch.until.latest)
         if stage.counts != "last" or not changes[1:]:
             return changes[:1]
         unseen = sum(moment.latest > watch.until.earliest for moment in changes)
@@ -171,6 +189,10 @@ class GroundTruth:
         if not falls:
             return []
         rises = self._moments[subject, signal, True].between(falls[0].earliest, _LAST)
+        if len(falls) == len(rises) == 1:
+            (fall,), (rise,) = falls, rises
+            late = rise.latest < fall.earliest or rise.earliest > watch.until.latest
+            return [] if late else [(fall, rise)]
         found: list[tuple[Span, Span]] = []
         until, ended, place, count = watch.until.latest, watch.since, 0, len(rises)
         for fall in falls:
