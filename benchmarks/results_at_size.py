@@ -34,9 +34,9 @@ import pyarrow.parquet as pq
 
 from benchmarks.figures import figure
 from lightrig.harness.record import Context, Journal, Results, Row, write_dataset
-from lightrig.harness.record.compaction import ROW_GROUP, compact, writer_of
-from lightrig.harness.record.compaction import SCHEMA as COMPACTED
-from lightrig.harness.record.dataset import COLUMNS
+from lightrig.harness.record.compacted_file import ROW_GROUP, writer_of
+from lightrig.harness.record.compaction import compact
+from lightrig.harness.record.dataset import COLUMNS, COMPACTED_COLUMNS
 from lightrig.harness.record.digests import digest_of, with_digest
 from lightrig.harness.record.rows_files import MANIFEST, Compacted, Manifest, plain_file
 from lightrig.harness.report.comparison import compare
@@ -176,7 +176,9 @@ def write_month(
             columns = rows_of(run, count, random).columns
             days = pa.array(np.full(count, date, "datetime64[D]"))
             waiting.append(
-                pa.Table.from_arrays([*columns, days, pa.array(np.arange(count))], schema=COMPACTED)
+                pa.Table.from_arrays(
+                    [*columns, days, pa.array(np.arange(count))], schema=COMPACTED_COLUMNS
+                )
             )
             if sum(map(len, waiting)) >= ROW_GROUP or date == nights[-1]:
                 table = pa.concat_tables(waiting)

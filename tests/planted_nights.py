@@ -5,10 +5,7 @@ import json
 from dataclasses import dataclass, field
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 
-from lightrig.harness.record.dataset import COLUMNS
 from lightrig.harness.record.digests import digest_of
 from lightrig.harness.record.run_folder import Measured, RunFacts, write_facts
 
@@ -52,6 +49,11 @@ def write_nights_of(
     reports=False,
 ):
     """Write `nights` of a testbed below `root`; return the names of the runs by night."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    from lightrig.harness.record.dataset import COLUMNS
+
     random = np.random.default_rng(seed)
     runs = {}
     for night in range(nights):

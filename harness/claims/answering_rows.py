@@ -1,14 +1,19 @@
 """Rows of measurements that answer a published value."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 import numpy as np
-import pandas as pd
 
 from lightrig.harness.claims.published import Lookup
 from lightrig.harness.claims.verdicts import Kind
 from lightrig.harness.record import Results
 from lightrig.harness.record.attempts import last_attempts
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 _NIGHTS = """
 SELECT DISTINCT testbed, quantity, simulated, strftime(night, '%Y-%m-%d') AS night FROM rows
@@ -85,7 +90,7 @@ def _bounded(frame: pd.DataFrame) -> pd.DataFrame:
     time = frame["unit"] == "ns"
     lower = frame["lower"].fillna(frame["value"].where(~time, 0.0))
     upper = frame["upper"].fillna(frame["value"].where(~time, np.inf))
-    event = frame["event"] if "event" in frame else pd.Series(range(len(frame)), frame.index)
+    event = frame["event"] if "event" in frame else range(len(frame))
     return frame.assign(lower=lower, upper=upper, event=event)
 
 

@@ -47,6 +47,11 @@ COLUMNS = pa.schema(
         pa.field("conditions", pa.string(), nullable=False),
     ]
 )
+COMPACTED_COLUMNS = pa.schema(
+    [*COLUMNS, pa.field("night", pa.date32(), nullable=False), pa.field("row", pa.int64())]
+)
+"""Of a compacted file: with the night, which no longer stands in its path."""
+
 PARTITIONS = pa.schema([("testbed", pa.string()), ("night", pa.date32())])
 
 _BATCH = 1 << 16

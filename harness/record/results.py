@@ -1,7 +1,12 @@
 """Results of all runs of a lab: listed, queried in place, as tidy frames, exported.
 
-In a tidy frame every condition is a column; runs and tests are tables beside the rows.
+In a tidy frame every condition is a column; runs and tests are tables beside the rows. Runs are
+listed without the libraries that read rows: those are imported where they are used.
 """
+
+# ruff: noqa: PLC0415
+
+from __future__ import annotations
 
 import csv
 import datetime
@@ -12,23 +17,11 @@ import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 from urllib.parse import quote
 
-import duckdb
-import numpy as np
-import pandas as pd
-import pyarrow as pa
-import pyarrow.dataset
-
 from lightrig.harness.quantities.registry import current_name
-from lightrig.harness.record.dataset_reading import (
-    is_one_of,
-    named,
-    open_dataset,
-    present_names,
-)
-from lightrig.harness.record.journal import is_written, to_json
+from lightrig.harness.record.journal import is_written
 from lightrig.harness.record.journal_reading import read_journal
 from lightrig.harness.record.nights import Night, Start, StoredNights, nights_before, order
 from lightrig.harness.record.notes import notes_table, read_notes
@@ -45,42 +38,11 @@ from lightrig.harness.record.run_folder import (
     load_quantities_of_runs,
     parse_facts,
 )
-from lightrig.harness.record.tidy_frames import ordered, records, tidy
 from lightrig.testbeds.escaping import escape_cell
 
-# ------------------------------------------------------------------------ tables of runs and tests
-
-
-_RUNS = pa.schema(
-    [
-        ("run", pa.string()),
-        ("night", pa.date32()),
-        ("state", pa.string()),
-        ("torn", pa.bool_()),
-        ("testbeds", pa.list_(pa.string())),
-        ("simulated", pa.bool_()),
-        ("by_hand", pa.bool_()),
-        ("rows", pa.int64()),
-        ("passed", pa.int64()),
-        ("failed", pa.int64()),
-        ("inconclusive", pa.int64()),
-        ("skipped", pa.int64()),
-        ("duration_s", pa.float64()),
-        ("started", pa.string()),
-        ("zone", pa.string()),
-        ("command", pa.string()),
-        ("header", pa.string()),
-    ]
-)
-_TESTS = pa.schema(
-    [
-        ("run", pa.string()),
-        ("night", pa.date32()),
-        ("test", pa.string()),
-        ("outcome", pa.string()),
-        ("duration_s", pa.float64()),
-    ]
-)
+if TYPE_CHECKING:
+    import pandas as pd
+    import pyarrow.dataset
 
 
 def fields(facts: RunFacts) -> dict[str, object]:
@@ -108,44 +70,6 @@ def fields(facts: RunFacts) -> dict[str, object]:
         "zone": facts.header.get("zone"),
         "command": facts.header.get("command"),
     }
-
-
-def runs_table(runs: Sequence[RunFacts]) -> pa.Table:
-    """One line a run: its `fields`, and the whole header of its journal as JSON."""
-    return pa.Table.from_pylist(
-        [
-            {**fields(facts), "night": _date(facts), "header": to_json("header", facts.header)}
-            for facts in runs
-        ],
-        _RUNS,
-    )
-
-
-def tests_table(runs: Sequence[RunFacts]) -> pa.Table:
-    """One line for each ending of a test; one that was run again has several."""
-    ended = [(facts, facts.tests) for facts in runs if facts.tests]
-    counts = [len(tests) for _, tests in ended]
-
-    def of_run(values: list[Any]) -> pa.Array:
-        return pa.array(values).take(pa.array(np.repeat(np.arange(len(values)), counts)))
-
-    if not ended:
-        return _TESTS.empty_table()
-    columns = [
-        of_run([facts.run for facts, _ in ended]),
-        of_run([_date(facts) for facts, _ in ended]),
-        pa.array([name for _, tests in ended for name in tests.nodeids]),
-        pa.array([outcome for _, tests in ended for outcome in tests.outcomes]),
-        pa.array([float(each) for _, tests in ended for each in tests.durations_s]),
-    ]
-    return pa.Table.from_arrays(columns, schema=_TESTS)
-
-
-def _date(facts: RunFacts) -> datetime.date:
-    return datetime.date.fromisoformat(facts.night)
-
-
-# ----------------------------------------------------------------------------------------- results
 
 
 def _csv(frame: pd.DataFrame) -> bytes:
@@ -184,7 +108,6 @@ _CLOSED: dict[str, str | bool | int | float | list[str]] = {
     "enable_external_access": False,  # no file, no address; rows are read by Arrow, not by DuckDB
     "python_enable_replacements": False,  # no variable of this process
 }
-_READS = {duckdb.StatementType.SELECT, duckdb.StatementType.MULTI}
 
 
 class Results:
@@ -255,6 +178,9 @@ class Results:
 
         Rows come by testbed, night and run, and as written within a run.
         """
+        from lightrig.harness.record.dataset_reading import named
+        from lightrig.harness.record.tidy_frames import ordered, tidy
+
         with reading(self._place), self._errors_named():
             dataset = self._dataset(run, night, testbed)
             return tidy(ordered(named(dataset, _regex(current_name(quantity)))))
@@ -267,6 +193,9 @@ class Results:
         By night, the oldest first; nights without runs are not counted. All are read at once.
         start: when the run began.
         """
+        from lightrig.harness.record.dataset_reading import named
+        from lightrig.harness.record.tidy_frames import ordered, tidy
+
         files = stored_rows(self._place, str(folder_of(testbed)))
         before = nights_before(self._place, files, testbed, start)[-nights:]
         chosen = {run for runs in before for run in runs}
@@ -297,10 +226,16 @@ class Results:
         another, and for what DuckDB refuses. It reaches no file but the results, and has no limit
         of memory or time: see `bounded_query`.
         """
+        import duckdb
+
+        from lightrig.harness.record.dataset_reading import present_names
+        from lightrig.harness.record.runs_tables import runs_table, tests_table
+
+        reads = {duckdb.StatementType.SELECT, duckdb.StatementType.MULTI}
         with reading(self._place), duckdb.connect(config=_CLOSED) as connection:
             try:
                 statements = connection.extract_statements(sql)
-                if len(statements) != 1 or statements[0].type not in _READS:
+                if len(statements) != 1 or statements[0].type not in reads:
                     raise QuestionError("expected one SELECT: results are read here, not changed")
                 views = []
                 # A function: headers of runs are read for statements that use the column alone.
@@ -346,6 +281,8 @@ class Results:
             return stream.getvalue()
         if form == "csv":
             return _csv(frame)
+        from lightrig.harness.record.tidy_frames import records
+
         return json.dumps(records(frame), indent=1).encode() + b"\n"
 
     def declare_quantities(self, runs: Collection[str] | None = None) -> None:
@@ -428,7 +365,7 @@ class Results:
 
     def _dataset(
         self, run: str, night: str, testbed: str, *, by_hand: bool | None = None
-    ) -> pa.dataset.Dataset:
+    ) -> pyarrow.dataset.Dataset:
         """Return the rows of runs; by_hand: of those by hand alone, or of all others.
 
         Without it those by hand are there where `run` names some.
@@ -445,8 +382,10 @@ class Results:
 
     def _chosen(
         self, wanted: Callable[[str, str, str], bool], among: Iterable[RowsFile], *, some: bool
-    ) -> pa.dataset.Dataset:
+    ) -> pyarrow.dataset.Dataset:
         """Return the rows of the wanted runs, by testbed, night and run; some: not of all runs."""
+        from lightrig.harness.record.dataset_reading import is_one_of, open_dataset
+
         chosen, compacted = [], False
         nights, runs = set[str](), set[str]()
         for file in among:
@@ -471,9 +410,11 @@ class Results:
 
     @contextmanager
     def _errors_named(self) -> Iterator[None]:
+        import pyarrow
+
         try:
             yield
-        except (OSError, pa.ArrowException) as error:
+        except (OSError, pyarrow.ArrowException) as error:
             raise RecordError(f"{self._place.name}: {error}") from error
 
 

@@ -24,10 +24,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet
 
-from lightrig.harness.record.dataset import COLUMNS
-
-_COMPACTED = pa.schema([*COLUMNS, pa.field("night", pa.date32()), pa.field("row", pa.int64())])
-
+from lightrig.harness.record.dataset import COLUMNS, COMPACTED_COLUMNS
 
 _OF_DUCKDB = {
     "string": "VARCHAR",
@@ -68,7 +65,7 @@ def inspect(
     stated = _headers(file.metadata.metadata or {})
     if run:
         _check_place(stated, run, "" if run in headers else testbed, night)
-    known = {field.name: field.type for field in (COLUMNS if run else _COMPACTED)}
+    known = {field.name: field.type for field in (COLUMNS if run else COMPACTED_COLUMNS)}
     for field in file.schema_arrow:
         if known.get(field.name) != field.type:
             raise InspectionError(f"its column {field.name!r} is none of rows")

@@ -435,7 +435,7 @@ class _Transfer:
 
     def _without(self, file: Compacted, runs: frozenset[str]) -> tuple[Compacted, bytes]:
         """Return a compacted file written anew without the rows of `runs`."""
-        from lightrig.harness.record.compaction import write_compacted  # noqa: PLC0415
+        from lightrig.harness.record.compacted_file import write_compacted  # noqa: PLC0415
 
         check_rows(self._here, [file.rows_file()])
         with tempfile.TemporaryDirectory() as name:

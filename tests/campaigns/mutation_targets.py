@@ -24,11 +24,9 @@ from lightrig.harness.bench.saved_state import SavedStateError, SavedStates
 from lightrig.harness.night.outcomes import TestbedNight, not_run
 from lightrig.harness.night.outcomes import parse as parse_outcome
 from lightrig.harness.record import Context, Journal, RecordError, Row, TestOutcome
-from lightrig.harness.record.dataset import write_dataset
 from lightrig.harness.record.digests import with_digest
 from lightrig.harness.record.journal_reading import read_journal
 from lightrig.harness.record.places import Place
-from lightrig.harness.record.results import runs_table, tests_table
 from lightrig.harness.record.rows_check import Inspector
 from lightrig.harness.record.rows_files import MANIFEST, Compacted, Manifest, RowsFile, stored_rows
 from lightrig.harness.record.run_folder import parse_facts
@@ -359,6 +357,8 @@ def _states(path: Path) -> object:
 
 def _facts(data: bytes) -> object:
     """Read `run.json`, and make the tables of it that lists and queries show."""
+    from lightrig.harness.record.runs_tables import runs_table, tests_table
+
     facts = [parse_facts("run.json", data)]
     return runs_table(facts), tests_table(facts), facts[0].count("passed"), facts[0].duration_s
 
@@ -390,6 +390,8 @@ class _Rows:
 
     def whole(self) -> bytes:
         """Return a file of rows."""
+        from lightrig.harness.record.dataset import write_dataset
+
         with tempfile.TemporaryDirectory() as name:
             path = Path(name, "runs", "r", "journal.jsonl")
             path.parent.mkdir(parents=True)

@@ -5,7 +5,6 @@ import io
 import json
 import re
 
-import pyarrow.parquet as pq
 import pytest
 from record.recorded import record
 from typer.testing import CliRunner
@@ -303,6 +302,8 @@ def test_a_pull_refuses_another_run_of_the_same_name(run, lab, tmp_path):
 
 
 def test_parquet_goes_through_a_pipe_whole(run):
+    import pyarrow.parquet as pq
+
     exported = run("export", "r2", "--format", "parquet")
     assert exported.exit_code == 0
     table = pq.read_table(io.BytesIO(exported.stdout_bytes))

@@ -5,11 +5,10 @@ import re
 from html import unescape
 from pathlib import Path
 
-import duckdb
 import preloaded
 import pytest
 
-from lightrig.harness.record import Context, Journal, Row, write_dataset
+from lightrig.harness.record import Context, Journal, Row
 from lightrig.harness.report.nights import write_nights
 from lightrig.testbeds import load
 
@@ -101,6 +100,10 @@ def test_the_card_is_that_of_a_planted_fault(tmp_path):
 
 
 def test_the_query_of_the_results_readme_runs(tmp_path, monkeypatch):
+    import duckdb
+
+    from lightrig.harness.record import write_dataset
+
     text = (ROOT / "results" / "README.md").read_text()
     query = re.search(r"    SELECT.*?ALL", text, re.DOTALL)
     assert query is not None

@@ -5,7 +5,6 @@ import re
 import shlex
 from pathlib import Path
 
-import pyarrow.parquet as pq
 import pytest
 
 from lightrig.harness.jobs.sweeps import Engine, computed_on, sweep
@@ -57,6 +56,8 @@ def run_night(lab, night="20260314-021500-n"):
 
 
 def rows(results):
+    import pyarrow.parquet as pq
+
     files = sorted(Path(results).glob("rows/*/*/*.parquet"))
     return {file.parts[-3]: pq.ParquetFile(file).read().drop_columns(["run"]) for file in files}
 

@@ -5,14 +5,17 @@ import re
 import textwrap
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import pandas as pd
 import preloaded
 import pytest
 from notebooks.workbench import FILE, ROOT
 
 from lightrig.api import Results, open_lab
+
+if TYPE_CHECKING:
+    import pandas as pd
+
 
 PAGE = (ROOT / "docs" / "how-to" / "at-the-bench.md").read_text()
 FIRST, *LATER = re.findall(r"^```python\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
@@ -37,7 +40,7 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "bench.yaml"
 
 
-def in_a_test(file: Path, source: str) -> pd.DataFrame:
+def in_a_test(file: Path, source: str) -> "pd.DataFrame":
     """Return the rows of a test file."""
     (file.parent / "test_it.py").write_text(source)
     command = ["pytest", "test_it.py", "--testbed", "bench.yaml", "--instruments", "simulated"]
@@ -48,7 +51,7 @@ def in_a_test(file: Path, source: str) -> pd.DataFrame:
     return rows_in(file.parent / "tested")
 
 
-def in_cells(file: Path, source: str, bound: Sequence[str] = NAMES) -> pd.DataFrame:
+def in_cells(file: Path, source: str, bound: Sequence[str] = NAMES) -> "pd.DataFrame":
     """Return the rows of cells, the first of which opens the lab."""
     lab = open_lab(file, "simulated", seed=SEED, results=file.parent / "typed", notify=len)
     names: dict[str, Any] = {name: getattr(lab, name) for name in bound}
@@ -57,7 +60,7 @@ def in_cells(file: Path, source: str, bound: Sequence[str] = NAMES) -> pd.DataFr
     return rows_in(file.parent / "typed")
 
 
-def rows_in(results: Path) -> pd.DataFrame:
+def rows_in(results: Path) -> "pd.DataFrame":
     (run,) = Results(results).runs()
     assert run.by_hand
     found = Results(results).frame(run=run.run)
@@ -65,6 +68,8 @@ def rows_in(results: Path) -> pd.DataFrame:
 
 
 def test_cells_pasted_into_a_test_measure_the_same(file: Path) -> None:
+    import pandas as pd
+
     body = textwrap.indent(CELLS, "    ")
     tested = in_a_test(file, f"def test_it({', '.join(NAMES)}):\n{body}")
     typed = in_cells(file, CELLS)
@@ -74,6 +79,8 @@ def test_cells_pasted_into_a_test_measure_the_same(file: Path) -> None:
 
 
 def test_a_test_pasted_into_a_cell_measures_the_same(file: Path) -> None:
+    import pandas as pd
+
     # Virtual NICs train their links for longer than the kernel's.
     source = TEST.replace("250e6", "250e9")
     (function,) = ast.parse(source).body
@@ -85,6 +92,8 @@ def test_a_test_pasted_into_a_cell_measures_the_same(file: Path) -> None:
 
 def test_a_test_with_events_of_a_pair_of_plans_measures_the_same(file: Path) -> None:
     """The body is that of the suite of reconfigurations."""
+    import pandas as pd
+
     names = ["measure", "bring_up", "measure_outage", "transition", "events"]
     body = """bring_up(transition.before)
 for index in events:

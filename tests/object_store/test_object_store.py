@@ -11,8 +11,6 @@ from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
 
-import pandas as pd
-import pyarrow.fs
 import pytest
 from record.recorded import record
 from typer.testing import CliRunner
@@ -36,6 +34,8 @@ pytestmark = [
 @pytest.fixture(scope="module")
 def store() -> Iterator[str]:
     """A bucket of an S3 server; the credentials are in the environment alone."""
+    import pyarrow.fs
+
     with (
         subprocess.Popen(
             [SERVER, "-H", "127.0.0.1", "-p", "0"], stderr=subprocess.PIPE, text=True
@@ -58,6 +58,9 @@ def store() -> Iterator[str]:
 
 
 def test_results_are_pushed_read_in_place_compacted_and_pulled(store: str, tmp_path: Path) -> None:
+    import pandas as pd
+    import pyarrow.fs
+
     local, back = tmp_path / "local", tmp_path / "back"
     runs = [f"202603{day:02}-021500-a" for day in range(1, 9)] + ["20260401-021500-a"]
     for number, run in enumerate(runs):
@@ -93,6 +96,8 @@ def test_results_are_pushed_read_in_place_compacted_and_pulled(store: str, tmp_p
 
 
 def test_a_run_is_published_to_the_store(store: str, tmp_path: Path) -> None:
+    import pandas as pd
+
     location = f"{store}-published"
     folder = record(tmp_path / "local", "20260314-021500-b")
     publish(folder, location)

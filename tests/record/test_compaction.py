@@ -3,8 +3,8 @@
 import datetime
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import pandas as pd
 import preloaded
 import pytest
 
@@ -14,6 +14,10 @@ from lightrig.harness.record.places import Place
 from lightrig.harness.record.retention import find_prunable, prune
 from lightrig.harness.record.rows_files import reading, stored_rows
 from lightrig.harness.report.nights.source import Source
+
+if TYPE_CHECKING:
+    import pandas as pd
+
 
 NIGHTS = ("2026-01-03", "2026-01-04", "2026-01-30", "2026-02-01", "2026-02-02", "2026-03-01")
 TESTBEDS = ("bench", "b/2")
@@ -60,7 +64,7 @@ def record(results: Path, night: str, number: int) -> Path:
     return folder
 
 
-def frames(results: Path) -> list[pd.DataFrame]:
+def frames(results: Path) -> "list[pd.DataFrame]":
     found = Results(results)
     return [
         found.frame(),
@@ -72,7 +76,7 @@ def frames(results: Path) -> list[pd.DataFrame]:
     ]
 
 
-def of_nights_page(results: Path) -> pd.DataFrame:
+def of_nights_page(results: Path) -> "pd.DataFrame":
     with Source(results).connected() as connection:
         return connection.sql(
             "SELECT testbed, night, run, value, lower, upper, conditions, instruments,"
@@ -81,6 +85,8 @@ def of_nights_page(results: Path) -> pd.DataFrame:
 
 
 def test_rows_are_the_same_and_files_fewer(results: Path) -> None:
+    import pandas as pd
+
     before = frames(results)
 
     done = compact(str(results))
@@ -121,6 +127,8 @@ def test_a_damaged_file_is_not_compacted(results: Path) -> None:
 
 
 def test_a_run_that_is_settled_again_has_its_rows_once(results: Path) -> None:
+    import pandas as pd
+
     before = Results(results).frame()
     compact(str(results))
     settle(results / "runs" / "20260103-000000-a")
@@ -151,6 +159,8 @@ def test_files_that_are_read_stay_until_the_next_compaction(results: Path) -> No
     ],
 )
 def test_a_killed_compaction_leaves_all_rows(results: Path, after: Sequence[int]) -> None:
+    import pandas as pd
+
     before = Results(results).frame()
     ended = []
     for steps in after:

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import fields
 from pathlib import Path
 
-import pyarrow.parquet as pq
 import pytest
 from record.recorded import record
 
@@ -63,6 +62,8 @@ def of_parts(results: Path) -> object:
 def test_a_rows_file_is_compared_with_its_digest(
     results: Path, read: Callable[[Path], object]
 ) -> None:
+    import pyarrow.parquet as pq
+
     # The name of the writing program: no checksum of Parquet is over it, and no reader minds.
     path = rows_file(results)
     flip(path, path.read_bytes().index(b"parquet-cpp-arrow"))
@@ -123,6 +124,8 @@ def test_damage_that_no_checksum_shows_is_named(results: Path, named: bytes) -> 
 
     Behind the name of `run` its type is that of a text: one of two readers would see bytes.
     """
+    import pyarrow.parquet as pq
+
     path = undigested(results)
     flip(path, path.read_bytes().rindex(named) + len(named) - 1, 0)
     pq.read_table(path)

@@ -6,8 +6,6 @@ import json
 import shutil
 from pathlib import Path
 
-import pandas as pd
-import pyarrow.parquet as pq
 import pytest
 from record.recorded import MS, TEST, begin, context, record, times
 from uneven import ROWS, write_results
@@ -96,6 +94,8 @@ def test_a_beginning_of_two_runs_that_have_ended_names_both(tmp_path):
 
 
 def test_one_call_gives_a_tidy_frame(tmp_path):
+    import pandas as pd
+
     journal = begin(tmp_path, "r1")
     journal.append_many(context(moving=4, warm=True), times(2))
     dark = Row(
@@ -202,6 +202,8 @@ def test_a_query_only_reads(lab, monkeypatch, sql, says):
 
 
 def test_an_export_equals_the_frame(lab):
+    import pyarrow.parquet as pq
+
     results = Results(lab)
     frame = results.frame(run="r1")
     assert pq.read_table(io.BytesIO(results.export("r1", "parquet"))).to_pandas().equals(frame)

@@ -7,26 +7,22 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
-from lightrig.harness.record import rows_inspection
-from lightrig.harness.record.dataset import COLUMNS
-from lightrig.harness.record.rows_inspection import (
-    InspectionError,
-    MisplacedError,
-    checked_group,
-    inspect,
-    main,
-)
+if TYPE_CHECKING:
+    import pyarrow as pa
+
 
 HEADER = {"run": "r1", "host": "a", "seed": 7}
 
 
-def table(rows: int = 3, run: str = "r1") -> pa.Table:
+def table(rows: int = 3, run: str = "r1") -> "pa.Table":
+    import pyarrow as pa
+
+    from lightrig.harness.record.dataset import COLUMNS
+
     values: list[dict[str, Any]] = [
         {
             "run": run,
@@ -48,8 +44,10 @@ def table(rows: int = 3, run: str = "r1") -> pa.Table:
 
 
 def write(
-    path: Path, rows: pa.Table, header: object = HEADER, key: str = "lightrig.header"
+    path: Path, rows: "pa.Table", header: object = HEADER, key: str = "lightrig.header"
 ) -> Path:
+    import pyarrow.parquet as pq
+
     metadata = {} if header is None else {key: json.dumps(header)}
     pq.write_table(
         rows.replace_schema_metadata(metadata), path, row_group_size=2, write_page_checksum=True
@@ -59,31 +57,43 @@ def write(
 
 @pytest.mark.parametrize("rows", [0, 1, 3])
 def test_a_whole_file_has_no_problem(tmp_path: Path, rows: int) -> None:
+    from lightrig.harness.record.rows_inspection import inspect
+
     path = str(write(tmp_path / "r1.parquet", table(rows)))
     inspect(path, "r1", {"r1": HEADER})
     inspect(path, "r1", {})  # a run that was killed has no run.json
     inspect(str(write(tmp_path / "none.parquet", table(rows), None)), "r1", {"r1": HEADER})
 
 
-def retyped(rows: pa.Table) -> pa.Table:
+def retyped(rows: "pa.Table") -> "pa.Table":
+    import pyarrow as pa
+
     return rows.set_column(8, "time_ns", rows["time_ns"].cast(pa.float64()))
+
+
+def of_two_runs() -> "pa.Table":
+    import pyarrow as pa
+
+    return pa.concat_tables([table(), table(run="r9")])
 
 
 @pytest.mark.parametrize(
     ("made", "run", "headers", "problem"),
     [
-        (lambda: table().append_column("night", pa.array([1, 2, 3])), "r1", {}, "'night' is none"),
+        (lambda: table().append_column("night", [[1, 2, 3]]), "r1", {}, "'night' is none"),
         (lambda: table().append_column("value", table()["value"]), "r1", {}, "the same name"),
         (lambda: retyped(table()), "r1", {}, "column 'time_ns' is none of rows"),
         (table, "r2", {}, "its header is of run 'r1', not of 'r2'"),
         (table, "r1", {"r1": {**HEADER, "seed": 8}}, "header of run 'r1' is another"),
         (lambda: table(run="r9"), "r1", {}, "it has rows of another run"),
-        (lambda: pa.concat_tables([table(), table(run="r9")]), "r1", {}, "rows of another run"),
+        (of_two_runs, "r1", {}, "rows of another run"),
     ],
 )
 def test_parts_that_do_not_fit_are_named(
-    tmp_path: Path, made: Callable[[], pa.Table], run: str, headers: Any, problem: str
+    tmp_path: Path, made: Callable[[], "pa.Table"], run: str, headers: Any, problem: str
 ) -> None:
+    from lightrig.harness.record.rows_inspection import InspectionError, inspect
+
     path = write(tmp_path / "r.parquet", made())
     with pytest.raises(InspectionError, match=problem):
         inspect(str(path), run, headers)
@@ -101,6 +111,8 @@ def test_parts_that_do_not_fit_are_named(
 def test_a_header_is_of_the_folder(
     tmp_path: Path, known: bool, testbed: str, night: str, problem: str
 ) -> None:
+    from lightrig.harness.record.rows_inspection import MisplacedError, inspect
+
     header = {**HEADER, "night": "2026-03-14", "testbeds": {"a": "a.yaml"}}
     asked = (
         str(write(tmp_path / "r1.parquet", table(), header)),
@@ -115,6 +127,10 @@ def test_a_header_is_of_the_folder(
 
 
 def test_a_compacted_file_has_the_headers_of_several_runs(tmp_path: Path) -> None:
+    import pyarrow as pa
+
+    from lightrig.harness.record.rows_inspection import InspectionError, inspect
+
     rows = pa.concat_tables([table(), table(2, "r2")])
     runs = {name: {"header": {"run": name, "seed": n}} for n, name in enumerate(("r1", "r2"))}
     path = str(write(tmp_path / "c.parquet", rows, runs, "lightrig.runs"))
@@ -168,6 +184,8 @@ def group(**other: Any) -> Any:
 def test_statistics_of_a_row_group_are_those_of_its_rows(
     other: dict[str, Any], problem: str | None
 ) -> None:
+    from lightrig.harness.record.rows_inspection import InspectionError, checked_group
+
     if problem is None:
         assert len(checked_group(group(**other), 4)) == 3
         return
@@ -178,6 +196,9 @@ def test_statistics_of_a_row_group_are_those_of_its_rows(
 def test_each_path_is_answered_by_a_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    from lightrig.harness.record import rows_inspection
+    from lightrig.harness.record.rows_inspection import main
+
     whole = write(tmp_path / "r1.parquet", table())
     broken = tmp_path / "r2.parquet"
     broken.write_bytes(b"PAR1" * 9)
@@ -204,6 +225,8 @@ def test_reading_may_take_5_s_and_a_second_a_megabyte(
     monkeypatch: pytest.MonkeyPatch, hard: int, limits: tuple[int, int]
 ) -> None:
     """1.75 s were used before, so 3 MB have until 9.75 s."""
+    from lightrig.harness.record import rows_inspection
+
     set_to: list[object] = []
     used = SimpleNamespace(ru_utime=1.25, ru_stime=0.5)
     monkeypatch.setattr(resource, "getrusage", {resource.RUSAGE_SELF: used}.__getitem__)

@@ -1,7 +1,6 @@
 """The ready-made plots draw what the frame holds, and say where it is simulated."""
 
 import numpy as np
-import pandas as pd
 import pytest
 
 from lightrig.harness.report.plots import PlotError, bit_error_curve, latency, loss_matrix
@@ -15,6 +14,8 @@ def without_a_screen():
 
 
 def frame(quantity, unit, subjects, values, **more):
+    import pandas as pd
+
     n = len(values)
     return pd.DataFrame({
         "quantity": quantity, "unit": unit, "subject": subjects, "value": values,

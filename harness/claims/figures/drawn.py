@@ -4,9 +4,9 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
-import pandas as pd
 
 from lightrig.harness.claims.answering_rows import AnsweringRows, kind_of, one_an_event
 from lightrig.harness.claims.computed import Computed, computed_by
@@ -37,6 +37,9 @@ from lightrig.harness.claims.verdicts import (
 from lightrig.harness.record import Results
 from lightrig.harness.system_registry import installed_systems
 from lightrig.testbeds import LightrigError
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 _BAND = 0.05
 """One minus the confidence of the band of a distribution."""
@@ -308,7 +311,7 @@ def _lookup(part: RowsPart, quantity: str) -> Lookup:
 def _add(
     points: dict[float | str, Estimate],
     x: float | str,
-    rows: pd.DataFrame,
+    rows: "pd.DataFrame",
     part: RowsPart,
     lookup: Lookup,
 ) -> None:
@@ -330,7 +333,7 @@ def _at(curve: Curve, value: PrintedValue) -> Computed | None:
     return None if value.x is None else curve.at(value.x)
 
 
-def _distribution(name: str, rows: pd.DataFrame, lookup: Lookup) -> Curve:
+def _distribution(name: str, rows: "pd.DataFrame", lookup: Lookup) -> Curve:
     """Return the distribution of events with a band of 95 % for all of it.
 
     The band is that of Dvoretzky, Kiefer and Wolfowitz with Massart's constant (1990).

@@ -4,23 +4,26 @@ Rows are read by Arrow with texts as codes, so that hundreds of millions of rows
 integers, and the samples of all cells of one size are sorted together.
 """
 
+from __future__ import annotations
+
 import datetime
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
-from typing import Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
-import pyarrow as pa
 
 from lightrig.harness.quantities.registry import aliases
 from lightrig.harness.record import BESIDE_VALUES
 from lightrig.harness.record.attempts import ATTEMPT, attempt_of
 from lightrig.harness.record.moved_tests import present_test
 from lightrig.harness.record.nights import Night
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 Numbers: TypeAlias = npt.NDArray[Any]
 
@@ -80,6 +83,8 @@ def cells_of(table: pa.Table, places: Mapping[str, int] | None = None) -> Cells:
 
     places: of runs whose night is not the first one of its date.
     """
+    import pyarrow as pa  # noqa: PLC0415 - pages of nights alone read rows
+
     table = _last_attempts(table)
     texts = {name: _codes(table, name) for name in TEXTS}
     nights = table["night"].cast(pa.int32()).to_numpy()
@@ -141,7 +146,7 @@ class _Codes(NamedTuple):
     codes: Numbers
     names: list[Any]
 
-    def renamed(self, rename: Callable[[str], str]) -> "_Codes":
+    def renamed(self, rename: Callable[[str], str]) -> _Codes:
         """Return the column with other values, of which several may become one."""
         numbers: dict[str, int] = {}
         found = [numbers.setdefault(rename(name), len(numbers)) for name in self.names]
@@ -164,6 +169,8 @@ def _last_attempts(table: pa.Table) -> pa.Table:
     tests, keys = _dense([_codes(table, "run"), _codes(table, "test")])
     last = np.ones(len(keys), np.int64)
     np.maximum.at(last, tests, attempt)
+    import pyarrow as pa  # noqa: PLC0415 - as above
+
     return table.filter(pa.array(attempt == last[tests]))
 
 
@@ -185,6 +192,8 @@ def _dense(columns: Sequence[_Codes]) -> tuple[Numbers, Numbers]:
 def _numbered(key: Numbers, count: int) -> tuple[Numbers, Numbers]:
     """Return the number of each row's key, and the keys by number; keys are less than `count`."""
     if count > len(key):
+        import pandas as pd  # noqa: PLC0415 - loads slowly, and few nights have so many keys
+
         numbers, found = pd.factorize(key)
         return numbers, found
     # Keys in a small range are looked up in a table, faster than by their hashes.

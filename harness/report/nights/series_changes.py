@@ -11,9 +11,8 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby, pairwise
-from typing import Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-import duckdb
 import numpy as np
 
 from lightrig.harness.report.nights.series import Lab, NightSeries
@@ -27,6 +26,9 @@ from lightrig.harness.statistics.changes import (
     unprecedented,
 )
 from lightrig.testbeds import Testbed
+
+if TYPE_CHECKING:
+    import duckdb
 
 # ------------------------------------------------------------------------------- changes
 
@@ -159,7 +161,7 @@ class _Visit:
 
 
 def events(
-    connection: duckdb.DuckDBPyConnection,
+    connection: "duckdb.DuckDBPyConnection",
     descriptions: Descriptions,
     night_of: Callable[[str, str, str], int],
     ports_of: Callable[[str, str], Mapping[str, Any]],

@@ -1,18 +1,20 @@
-"""Source of the nights: the data set by Arrow and DuckDB, and files that runs stored beside it."""
+"""Source of the nights: the data set by Arrow and DuckDB, and files that runs stored beside it.
+
+Arrow and DuckDB are imported where they read: `night` and reports of one run load none.
+"""
+
+# ruff: noqa: PLC0415
+
+from __future__ import annotations
 
 import datetime
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
-
-import duckdb
-import pyarrow as pa
-import pyarrow.dataset
+from typing import TYPE_CHECKING, Any
 
 from lightrig.harness.quantities.registry import names_in_files
 from lightrig.harness.record import RecordError
-from lightrig.harness.record.dataset_reading import check_complete, open_dataset, present_names
 from lightrig.harness.record.journal import check_header
 from lightrig.harness.record.nights import StoredNights
 from lightrig.harness.record.places import Place
@@ -22,6 +24,11 @@ from lightrig.harness.record.rows_files import RowsFile, reading, stored_rows
 from lightrig.harness.record.run_folder import load_quantities_of_runs
 from lightrig.testbeds import LightrigError, Testbed, load
 from lightrig.testbeds.json_text import from_json
+
+if TYPE_CHECKING:
+    import duckdb
+    import pyarrow as pa
+    import pyarrow.dataset
 
 _NUMBERED = """(
 SELECT *, row_number() OVER (PARTITION BY testbed, run) - 1 AS file_row_number FROM elsewhere
@@ -114,6 +121,10 @@ class Source:
 
         texts: columns that come as dictionaries.
         """
+        import pyarrow as pa
+
+        from lightrig.harness.record.dataset_reading import open_dataset
+
         files = {self._place.path(f.name): f for f in self._found if f.testbed == testbed}
         with reading(self._place):
             check_rows(self._place, files.values())
@@ -144,7 +155,11 @@ class Source:
         *,
         whole: bool,
     ) -> pa.Table:
-        part = pa.dataset.FileSystemDataset(
+        import pyarrow.dataset
+
+        from lightrig.harness.record.dataset_reading import check_complete
+
+        part = pyarrow.dataset.FileSystemDataset(
             fragments, dataset.schema, dataset.format, dataset.filesystem
         )
         # A condition on rows copies all that meet it, so it is made only where some do not.
@@ -158,7 +173,9 @@ class Source:
         return among and (not self._run or run in {"", self._run}) and run not in self._after
 
     def _condition(self) -> pa.dataset.Expression:
-        night, run = pa.dataset.field("night"), pa.dataset.field("run")
+        from pyarrow.dataset import field
+
+        night, run = field("night"), field("run")
         chosen = night >= datetime.date.fromisoformat(self._since or "0001-01-01")
         if self._until:
             chosen &= night <= datetime.date.fromisoformat(self._until)
@@ -177,6 +194,10 @@ class Source:
         Its columns are those of the data set and `file_row_number`, which is 0 in the first row
         of each run's rows.
         """
+        import duckdb
+
+        from lightrig.harness.record.dataset_reading import open_dataset, present_names
+
         with reading(self._place), duckdb.connect() as connection:
             check_rows(self._place, self._found)
             try:
@@ -203,7 +224,7 @@ class Source:
             except duckdb.Error as error:
                 raise RecordError(f"{self._place.name}: {error}") from error
 
-    def descriptions(self, connection: duckdb.DuckDBPyConnection) -> "Descriptions":
+    def descriptions(self, connection: duckdb.DuckDBPyConnection) -> Descriptions:
         """Return the testbed descriptions of the runs; none where the results are not a folder."""
         return Descriptions(self, self._headers(connection))
 
