@@ -129,6 +129,8 @@ class Server(uvicorn.Server):
         self._admitted: set[_Connection] = set()
         self._most_admitted = LEAST_ADMITTED
         self._places_taken, self._next_report = 0, 0.0
+        self._ending = asyncio.Event()
+        self._loop: asyncio.AbstractEventLoop | None = None
 
     @property
     def has_keys(self) -> bool:
@@ -138,7 +140,8 @@ class Server(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Begin to accept connections."""
         await super().startup(sockets=[])
-        asyncio.get_running_loop().set_exception_handler(self._report)
+        self._loop = asyncio.get_running_loop()
+        self._loop.set_exception_handler(self._report)
         most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         taken = len(os.listdir("/proc/self/fd")) + MOST_UNASKED + RESERVED_DESCRIPTORS
         self._most_admitted = max(most - taken, LEAST_ADMITTED)
@@ -148,6 +151,23 @@ class Server(uvicorn.Server):
         self._listening.listen(_BACKLOG)
         self._resume()
 
+    def end(self) -> None:
+        """Ask for the end of the server, from any thread."""
+        self.should_exit = True
+        if self._loop is not None:
+            with contextlib.suppress(RuntimeError):  # the loop has ended
+                self._loop.call_soon_threadsafe(self._ending.set)
+
+    async def main_loop(self) -> None:
+        """Serve until `end` is called, which uvicorn sees a tenth of a second later."""
+        ticks = asyncio.ensure_future(super().main_loop())
+        asked = asyncio.ensure_future(self._ending.wait())
+        await asyncio.wait((ticks, asked), return_when=asyncio.FIRST_COMPLETED)
+        asked.cancel()
+        if ticks.done():
+            ticks.result()
+        ticks.cancel()
+
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Accept no more connections, and end those that there are."""
         asyncio.get_running_loop().remove_reader(self._listening)
@@ -155,7 +175,15 @@ class Server(uvicorn.Server):
             self._pause.cancel()
         for connection in [*self._waiting]:
             self._drop(connection)
-        await super().shutdown(sockets)
+        for served in [*self.server_state.connections]:
+            served.shutdown()
+        await asyncio.sleep(0)  # what is closed leaves the state in the next round of the loop
+        if self.server_state.connections or self.server_state.tasks:
+            await super().shutdown(sockets)  # waits for tenths of a second
+            return
+        for each in sockets or ():
+            each.close()
+        await self.lifespan.shutdown()
 
     async def on_tick(self, counter: int) -> bool:
         """Close admitted connections whose requests or answers take too long, once a second."""

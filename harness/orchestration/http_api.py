@@ -353,7 +353,7 @@ class HttpServer:
 
     def close(self) -> None:
         """End all connections."""
-        self._server.should_exit = True
+        self._server.end()
         self._thread.join()
 
 

@@ -1,5 +1,6 @@
 """The API of an orchestrator over HTTP: tokens, requests, watching, bad input, many connections."""
 
+import asyncio
 import contextlib
 import json
 import os
@@ -16,6 +17,8 @@ from pathlib import Path
 import fastapi
 import httpx
 import pytest
+import uvicorn
+from real_time import LONG
 from starlette.datastructures import URL
 from starlette.requests import HTTPConnection
 from typer.testing import CliRunner
@@ -344,6 +347,29 @@ def test_connections_that_have_asked_close_no_idle_one(
     with pytest.raises(TimeoutError):
         idle.recv(1)
     idle.close()
+
+
+def test_the_end_waits_for_no_look_of_the_server(
+    running: Orchestrator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """uvicorn looks ten times a second whether to end, and whether connections have ended."""
+    looks = []
+
+    async def look(*_: object) -> None:
+        await asyncio.sleep(LONG / 1e9)
+        looks.append("again")
+
+    monkeypatch.setattr(uvicorn.Server, "main_loop", look)
+    monkeypatch.setattr(uvicorn.Server, "shutdown", look)
+    listening = socket.create_server(("127.0.0.1", 0))
+    server = HttpServer(running, listening, new_token(tmp_path / "s.token"))
+    with client_at(listening.getsockname()[1], tmp_path) as client:
+        assert client.get("/v1/status").status_code == 200
+        server.close()
+        listening.close()
+        with pytest.raises(httpx.TransportError):
+            client.get("/v1/status")
+    assert not looks
 
 
 @pytest.mark.long
