@@ -33,6 +33,12 @@ class Lab:
         self.change_s = 0.0
         self.at_once = self.most_at_once = 0
         self.turn: AbstractContextManager[Any] | None = None
+        self._waits: list[threading.Event] = []
+
+    def hang_up(self) -> None:
+        """End the sessions that wait for an answer now, as a switch that begins again does."""
+        for wait in self._waits:
+            wait.set()
 
     def bind_only(self, testbed: Any, names: set[str], *_: object) -> Any:
         (name,) = names
@@ -41,7 +47,8 @@ class Lab:
             self.asked.append(name)
             if name in self.silent:
                 # Of each its own, as a socket is: threads that share an event wake one another.
-                threading.Event().wait(self.timeout_s)
+                self._waits.append(threading.Event())
+                self._waits[-1].wait(self.timeout_s)
                 raise LightrigError(f"{name} did not answer within 5 s")
             if self.turn is not None:
                 with self.turn:
@@ -100,7 +107,6 @@ def test_a_silent_switch_holds_up_no_other_and_is_not_asked_twice(
     monkeypatch.setattr(switch_sessions, "ANSWER_TIMEOUT_S", 0.3)
     testbed = row(tmp_path, 8)
     sessions = SwitchSessions(testbed)
-    lab.timeout_s = 1.0
     lab.silent = {"trx0-node3"}
     for _ in range(2):
         found = sessions.probe(testbed.optical_switches)
@@ -110,6 +116,7 @@ def test_a_silent_switch_holds_up_no_other_and_is_not_asked_twice(
     assert lab.asked.count("trx0-node3") == 1
     assert lab.asked.count("trx0-node2") == 2
     lab.silent = set()
+    lab.hang_up()
     while isinstance(sessions.probe(["trx0-node3"])["trx0-node3"], SilentError):
         pass
     assert isinstance(sessions.probe(["trx0-node3"])["trx0-node3"], Reading)
@@ -128,6 +135,7 @@ def test_a_switch_that_the_probe_before_has_waited_for_is_not_waited_for_again(
     monkeypatch.setattr(switch_sessions, "ANSWER_TIMEOUT_S", 600.0)
     found = sessions.probe(testbed.optical_switches)["trx0-node3"]
     assert isinstance(found, SilentError)
+    lab.hang_up()
     sessions.close()
 
 
@@ -139,11 +147,11 @@ def test_switches_that_answer_one_after_the_other_are_all_waited_for(
     testbed = row(tmp_path, 8)
     sessions = SwitchSessions(testbed)
     sessions.probe(testbed.optical_switches)
-    lab.turn, lab.timeout_s, lab.silent = threading.Lock(), 3.0, {"trx0-node3"}
+    lab.turn, lab.silent = threading.Lock(), {"trx0-node3"}
     found = sessions.probe(testbed.optical_switches)
     late = [name for name, each in found.items() if not isinstance(each, Reading)]
     assert late == ["trx0-node3"]
-    lab.silent = set()
+    lab.hang_up()
     sessions.close()
 
 
@@ -156,11 +164,12 @@ def test_few_switches_change_at_once_also_where_a_probe_asked_all(
     testbed = row(tmp_path, 5)
     sessions = SwitchSessions(testbed)
     sessions.probe(testbed.optical_switches)
-    lab.timeout_s, lab.silent = 1.5, {"trx0-node1", "trx0-node2", "trx0-node3"}
+    lab.silent = {"trx0-node1", "trx0-node2", "trx0-node3"}
     found = sessions.probe(testbed.optical_switches)
     assert sum(isinstance(each, Reading) for each in found.values()) == 7
+    lab.silent = set()
+    lab.hang_up()
     while sum(isinstance(each, Reading) for each in found.values()) < 10:
-        lab.silent = set()
         found = sessions.probe(testbed.optical_switches)
     lab.change_s = 0.3
     outcomes = sessions.order(dict.fromkeys(list(testbed.optical_switches)[:6], LOOPBACK))
@@ -177,13 +186,13 @@ def test_threads_are_few_unless_switches_hang(lab: Lab, tmp_path, monkeypatch) -
     before = threading.active_count()
     assert len(sessions.probe(testbed.optical_switches)) == 60
     assert threading.active_count() <= before + most < before + 60
-    lab.timeout_s, lab.silent = 3.0, set(list(testbed.optical_switches)[:40])
+    lab.silent = set(list(testbed.optical_switches)[:40])
     found = sessions.probe(testbed.optical_switches)
     assert {name for name in found if isinstance(found[name], SilentError)} == lab.silent
     assert threading.active_count() >= before + 40
+    lab.hang_up()
     while threading.active_count() > before + most:
-        threading.Event().wait(0.05)
-    lab.silent = set()
+        threading.Event().wait(0.01)
     sessions.close()
 
 
