@@ -26,7 +26,7 @@ import struct
 import sys
 import termios
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import AsyncIterator, Mapping
 from http import HTTPStatus
 from typing import Any
 
@@ -63,6 +63,9 @@ ANSWER_S = 60.0
 LATE_ANSWER_S = 5.0
 MOST_LATE_ANSWERS = 16
 """Answers that wait for longer than `LATE_ANSWER_S`, beyond which the oldest is given up."""
+
+TICKS_BETWEEN_LOOKS = 10
+"""Ticks of uvicorn, of 0.1 s each, between two looks at admitted connections."""
 
 RESERVED_DESCRIPTORS = 64
 """Descriptors that no connection takes beside those that are open when the server begins: for the
@@ -128,7 +131,8 @@ class Server(uvicorn.Server):
         self._pause: asyncio.TimerHandle | None = None
         self._admitted: set[_Connection] = set()
         self._most_admitted = LEAST_ADMITTED
-        self._places_taken, self._next_report = 0, 0.0
+        self._waits: set[asyncio.Timeout] = set()
+        self._next_report = 0.0
         self._ending = asyncio.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
 
@@ -175,6 +179,8 @@ class Server(uvicorn.Server):
             self._pause.cancel()
         for connection in [*self._waiting]:
             self._drop(connection)
+        for wait in self._waits:
+            wait.reschedule(0)
         for served in [*self.server_state.connections]:
             served.shutdown()
         await asyncio.sleep(0)  # what is closed leaves the state in the next round of the loop
@@ -187,7 +193,7 @@ class Server(uvicorn.Server):
 
     async def on_tick(self, counter: int) -> bool:
         """Close admitted connections whose requests or answers take too long, once a second."""
-        if counter % 10 == 0:
+        if counter % TICKS_BETWEEN_LOOKS == 0:
             now = asyncio.get_running_loop().time()
             late = []
             for connection in [*self._admitted]:
@@ -211,23 +217,25 @@ class Server(uvicorn.Server):
         self.forget(connection)
         self._admitted.add(connection)
 
-    @contextlib.contextmanager
-    def place_to_wait(self) -> Iterator[None]:
+    @contextlib.asynccontextmanager
+    async def place_to_wait(self, seconds: float) -> AsyncIterator[None]:
         """Take a place for a request that waits; raises `TooManyConnectionsError`.
 
-        Fewer may wait than are admitted: the rest is for requests that are answered at once.
+        Fewer may wait than are admitted: the rest is for requests that are answered at once. Raises
+        TimeoutError within after `seconds`, and when the server ends, so that it is answered yet.
         """
         most = max(self._most_admitted - _PLACES_FOR_REQUESTS, 1)
-        if self._places_taken >= most:
+        if len(self._waits) >= most:
             raise TooManyConnectionsError(
                 f"{most} requests wait already, the most of this service: try again, or start it "
                 "after `ulimit -n 4096`"
             )
-        self._places_taken += 1
-        try:
-            yield
-        finally:
-            self._places_taken -= 1
+        async with asyncio.timeout(0 if self.should_exit else seconds) as limit:
+            self._waits.add(limit)
+            try:
+                yield
+            finally:
+                self._waits.discard(limit)
 
     def forget(self, connection: _Connection) -> None:
         """Count a connection no more: a request on it was admitted, or it has ended."""

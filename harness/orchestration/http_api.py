@@ -237,8 +237,8 @@ def application(
         # Shielded: another connection may wait for the same answer.
         coming = asyncio.shield(asyncio.wrap_future(answered))
         try:
-            with request.state.place_to_wait():
-                return JSONResponse(await asyncio.wait_for(coming, min(wait, LONGEST_WAIT_S)))
+            async with request.state.place_to_wait(min(wait, LONGEST_WAIT_S)):
+                return JSONResponse(await coming)
         except TimeoutError:
             return JSONResponse(ranks.waiting(sent))
 
@@ -360,12 +360,14 @@ class HttpServer:
 async def _waited(request: fastapi.Request, condition: Callable[[], bool], wait_s: float) -> bool:
     """Wait for a condition; return whether it came to hold within `wait_s` seconds.
 
+    The end of the server ends the wait.
+
     Raises `TooManyConnectionsError` where as many wait already as may.
     """
     if condition() or not wait_s:
         return condition()
-    with request.state.place_to_wait(), contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(min(wait_s, LONGEST_WAIT_S)):
+    with contextlib.suppress(TimeoutError):
+        async with request.state.place_to_wait(min(wait_s, LONGEST_WAIT_S)):
             while not condition():
                 await asyncio.sleep(_LOOK_AGAIN_S)
             return True

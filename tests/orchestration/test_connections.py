@@ -24,6 +24,12 @@ from lightrig.harness.systems.infinitehbd.generator import render
 UNFINISHED = b"POST /v1/requests HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000\r\n\r\n"
 
 
+@pytest.fixture(autouse=True)
+def many_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Connections are looked at in each tick, so that limits below a second hold."""
+    monkeypatch.setattr(connections, "TICKS_BETWEEN_LOOKS", 1)
+
+
 @pytest.fixture
 def running(tmp_path: Path) -> Orchestrator:
     return orchestrator(tmp_path)
@@ -85,6 +91,7 @@ def test_a_body_that_never_ends_keeps_no_connection_open(
 ) -> None:
     """Each byte of it made the server wait for the next one."""
     monkeypatch.setattr(connections, "FIRST_REQUEST_S", 0.5)
+    monkeypatch.setattr(connections, "REFUSED_S", 0.2)
     made = refused_amid_a_body(port)
     ends = time.monotonic_ns() + LONG
     with contextlib.suppress(ConnectionError):
@@ -115,6 +122,7 @@ def test_of_many_refused_connections_the_oldest_are_closed(
 
 def test_health_is_no_token(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connections, "FIRST_REQUEST_S", 0.5)
+    monkeypatch.setattr(connections, "REFUSED_S", 0.2)
     made = socket.create_connection(("127.0.0.1", port), 30)
     made.sendall(b"GET /healthz HTTP/1.1\r\nHost: a\r\n\r\nP")
     assert made.recv(4096).startswith(b"HTTP/1.1 200 ")
@@ -342,9 +350,10 @@ def test_few_answers_may_be_read_late(
             for descriptor, _ in found:
                 poll.unregister(descriptor)
                 ended.add(descriptor)
+        assert len(ended) == 3
         with client_at(port, tmp_path) as client:
             for _ in range(3):  # whole looks of the server pass
-                assert client.get("/v1/status", params={"after": 9, "wait": 0.6}).is_success
+                assert client.get("/v1/status", params={"after": 9, "wait": 0.3}).is_success
         assert not poll.poll(0)
 
 

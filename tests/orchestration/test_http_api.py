@@ -12,7 +12,9 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import fastapi
 import httpx
@@ -370,6 +372,27 @@ def test_the_end_waits_for_no_look_of_the_server(
         with pytest.raises(httpx.TransportError):
             client.get("/v1/status")
     assert not looks
+
+
+def test_the_end_answers_those_that_wait(
+    running: Orchestrator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A service that is ended has five seconds for its answers, and a watcher asks for sixty."""
+    asked, status = threading.Event(), running.status
+
+    def noted() -> Any:
+        asked.set()
+        return status()
+
+    monkeypatch.setattr(running, "status", noted)
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        server = HttpServer(running, listening, new_token(tmp_path / "s.token"))
+        with ThreadPoolExecutor() as pool, client_at(listening.getsockname()[1], tmp_path) as made:
+            later = {"after": 99, "wait": 60}
+            answer = pool.submit(made.get, "/v1/status", params=later, timeout=60)
+            assert asked.wait(LONG / 1e9)
+            server.close()
+            assert answer.result().json()["jobs"] == {}
 
 
 @pytest.mark.long
