@@ -108,7 +108,8 @@ def test_a_program_that_reads_has_two_seconds_also_where_the_search_is_slow(
     """Each search takes a second here: SIGTERM comes after two of them or three, not twenty."""
     grep = tmp_path / "grep"
     real = shutil.which("grep")
-    grep.write_text(f'#!/bin/sh\necho >>{tmp_path}/searches\nsleep 1\nexec {real} "$@"\n')
+    slow = f"echo >>{tmp_path}/searches\n[ -e {tmp_path}/before ] || sleep 1\n"
+    grep.write_text(f'#!/bin/sh\n{slow}exec {real} "$@"\n')
     grep.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     program = f"""

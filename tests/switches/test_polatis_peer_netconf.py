@@ -14,12 +14,6 @@ OPSW = "http://www.polatis.com/yang/optical-switch"
 NC = "urn:ietf:params:xml:ns:netconf:base:1.0"
 
 
-@pytest.fixture(autouse=True)
-def no_dawdling(monkeypatch):
-    """ncclient looks ten times a second whether there is something to send."""
-    monkeypatch.setattr("ncclient.transport.session.TICK", 0.002)
-
-
 @pytest.fixture
 def rig(real):
     return real(scheme="netconf", monitors="both")

@@ -26,6 +26,7 @@ from lightrig.instruments.core.errors import (
     NotDoneError,
     StateUnknownError,
 )
+from lightrig.instruments.switches.sonic_ocs import gnmi
 from lightrig.instruments.switches.sonic_ocs.gnmi import SonicGnmi
 from lightrig.testbeds import Circuit
 
@@ -132,7 +133,7 @@ def test_a_row_that_comes_again_as_it_was_is_not_notified(opened: Open) -> None:
     assert _followed(following, {circuit(2, 1)})
     published.hset(TABLE, "1A-2B", published.status("1A-2B", "tuned"))
     with pytest.raises(NoReplyError):
-        following.next(SECOND)
+        following.next(SECOND // 4)
     assert switch.circuits() == {circuit(1, 2), circuit(2, 1)}
     following.close()
 
@@ -172,8 +173,11 @@ def test_a_refused_subscription_is_replaced_by_reading(
     assert switch.circuits() == {circuit(1, 2)}
 
 
-def test_other_leaves_of_a_configured_row_are_kept(opened: Open) -> None:
+def test_other_leaves_of_a_configured_row_are_kept(
+    opened: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """An update of a row would replace it (RFC 6902, 4.1); the hardware has lost this circuit."""
+    monkeypatch.setattr(gnmi, "TUNING", SECOND // 4)
     published = PublishedSonic()
     published.configure("2A-1B")
     published.config[TABLE]["1A-2B"] = {"a_side": "1A", "b_side": "2B", "vendor_note": "spare"}
@@ -383,13 +387,13 @@ def test_a_port_whose_answer_does_not_arrive_is_read_back(
 
 def test_a_connection_that_is_closed_while_idle_is_opened_again(opened: Open) -> None:
     published = PublishedSonic()
-    switch = opened(published, idle_ms=200)
+    switch = opened(published, idle_ms=100)
     switch.change([], [circuit(1, 2)]).done()
     for _ in range(3):
-        switch.clock.sleep(SECOND)
+        switch.clock.sleep(SECOND // 2)
         assert switch.circuits() == {circuit(1, 2)}
         assert " ! " in "".join(switch.wire())
-    switch.clock.sleep(SECOND)
+    switch.clock.sleep(SECOND // 2)
     switch.change([circuit(1, 2)], [circuit(2, 2)]).done()
     assert switch.circuits() == {circuit(2, 2)}
 
