@@ -13,7 +13,7 @@ from lightrig.harness.doctor.contact import contact
 from lightrig.harness.doctor.expired import expired_exceptions
 from lightrig.harness.doctor.findings import Findings
 from lightrig.harness.doctor.light import examine_light, stale_circuits
-from lightrig.harness.doctor.servers import examine_clock, examine_server
+from lightrig.harness.doctor.servers import examine_clocks, examine_server
 from lightrig.harness.findings import INSTRUMENT
 from lightrig.harness.host_limits import host_limits
 from lightrig.harness.port_differences import kernels, port_differences
@@ -41,9 +41,8 @@ def examine(
         findings, _ = examine_by_reading(bench, lab.failures)
         for sentence in [] if simulated else state_notes(testbed):
             findings.note(testbed.name, "saved states", sentence)
-        for server in bench.servers.values():
-            if isinstance(server, LinuxServer):
-                examine_clock(server, bench.clock, findings)
+        servers = [each for each in bench.servers.values() if isinstance(each, LinuxServer)]
+        examine_clocks(servers, bench.clock, findings)
         if read_only:
             findings.note(
                 testbed.name,

@@ -2,10 +2,11 @@
 
 import contextlib
 import math
+from collections.abc import Iterable
 
 from lightrig.harness.doctor.findings import Findings
 from lightrig.harness.findings import CLOCK, GPU_SLOWED, INSTRUMENT
-from lightrig.instruments.clock import Clock
+from lightrig.instruments.clock import Clock, Span
 from lightrig.instruments.servers.host.commands import (
     PACKAGES,
     ToolFailedError,
@@ -17,7 +18,9 @@ from lightrig.instruments.servers.tools.module import ModuleReading
 from lightrig.instruments.servers.tools.output import ToolOutputError
 from lightrig.testbeds import LightrigError, Port, ServerSpec
 
-_BETWEEN = 5_000_000_000
+BETWEEN = 5_000_000_000
+"""Time between the two comparisons of all clocks, in ns."""
+
 _MOST_PPM = 200.0
 """Greatest rate error of a synchronised clock, in ppm."""
 
@@ -129,15 +132,34 @@ def examine_gpus(server: LinuxServer, findings: Findings) -> None:
         findings.note(server.name, "GPUs", f"{len(clocks) - len(known)} do not tell their clocks")
 
 
-def examine_clock(server: LinuxServer, clock: Clock, findings: Findings) -> None:
-    """Compare a server's clock with the bench's, twice, five seconds apart."""
+def examine_clocks(servers: Iterable[LinuxServer], clock: Clock, findings: Findings) -> None:
+    """Compare each server's clock with the bench's, twice, five seconds apart.
+
+    One server after another, since a comparison is as exact as its reply is quick, and with one
+    wait for all of them.
+    """
+    compared = {server: _offset(server, findings) for server in servers}
+    if any(compared.values()):
+        clock.sleep(BETWEEN)
+    for server, first in compared.items():
+        second = _offset(server, findings) if first is not None else None
+        if first is not None and second is not None:
+            _rate(server.name, first, second, findings)
+
+
+def _offset(server: LinuxServer, findings: Findings) -> tuple[Span, int] | None:
+    """Return the server's clock minus the bench's, and when; or note why it is not known."""
     try:
-        first, began = server.clock_offset()
-        clock.sleep(_BETWEEN)
-        second, ended = server.clock_offset()
+        return server.clock_offset()
     except LightrigError as error:
         findings.wrong(server.name, "clock", str(error).splitlines()[0], "see its trace", CLOCK)
-        return
+        return None
+
+
+def _rate(
+    server: str, before: tuple[Span, int], after: tuple[Span, int], findings: Findings
+) -> None:
+    (first, began), (second, ended) = before, after
     width = (first.latest - first.earliest + second.latest - second.earliest) / 2
     moved = (second.earliest + second.latest - first.earliest - first.latest) / 2
     ppm, unsure = 1e6 * moved / (ended - began), 1e6 * width / (ended - began)
@@ -149,13 +171,13 @@ def examine_clock(server: LinuxServer, clock: Clock, findings: Findings) -> None
     )
     if abs(ppm) - unsure > _MOST_PPM:
         findings.wrong(
-            server.name,
+            server,
             "clock",
             f"its clock is skewed: {state}",
             "is a time service (chrony, ptp4l) running there? `chronyc tracking`",
         )
     else:
-        findings.ok(server.name, "clock", state)
+        findings.ok(server, "clock", state)
 
 
 def _port(

@@ -59,7 +59,7 @@ def test_the_lab_is_changed_only_where_that_is_allowed(
     if answer is not None:
         monkeypatch.setattr(doctor, "is_on_terminal", lambda: True)
     since = lab.clock.now()
-    # Without servers, whose clocks take ten seconds to compare.
+    # Without servers, whose clocks take five seconds to compare.
     file = describe(lab.folder, {**PLACES, "ocs": lab.places["ocs"]})
     command = ["doctor", str(file), "--json", *options]
     ended = CliRunner().invoke(application("doctor"), command, input=answer)

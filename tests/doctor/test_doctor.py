@@ -1,5 +1,6 @@
 """The doctor finds each fault of a simulated lab, and none in a lab without faults."""
 
+import contextlib
 import json
 from pathlib import Path
 from typing import Any, Self
@@ -10,7 +11,8 @@ from typer.testing import CliRunner
 from lightrig.harness.cli.app import application
 from lightrig.harness.components import Components
 from lightrig.harness.doctor import Findings, examine
-from lightrig.harness.doctor.servers import examine_tools
+from lightrig.harness.doctor.connect import connect_lab
+from lightrig.harness.doctor.servers import BETWEEN, examine_clocks, examine_tools
 from lightrig.instruments.servers.host.commands import ToolMissingError
 from lightrig.testbeds import load
 
@@ -113,6 +115,18 @@ def test_what_is_wrong_has_its_kind_and_the_components_that_explain_it(tmp_path:
         assert finding is not None
         assert (finding.kind, tuple(map(str, finding.components))) == (kind, components)
         assert finding.next_step
+
+
+def test_the_clocks_of_all_servers_are_compared_with_one_wait(tmp_path: Path) -> None:
+    bench = connect_lab(load(lab(tmp_path, "clock skew")), simulated=True, seed=1).bench
+    with contextlib.closing(bench):
+        findings = Findings(Components(bench.testbed))
+        began = bench.clock.now()
+        examine_clocks(bench.servers.values(), bench.clock, findings)
+        assert BETWEEN <= bench.clock.now() - began < 2 * BETWEEN
+    graded = {(found.subject, found.grade) for found in findings.found}
+    names = ("server0", "server1", "server2", "server3")
+    assert graded == {(name, "wrong" if name == "server2" else "ok") for name in names}
 
 
 @pytest.mark.parametrize("monitors", ["both", "egress"])
