@@ -54,7 +54,7 @@ from lightrig.harness.run import ObservedRun
 from lightrig.harness.signals import uninterrupted
 from lightrig.harness.statistics.trials import Scale
 from lightrig.harness.statistics.verdicts import Verdict
-from lightrig.instruments.clock import SystemClock, wall_time
+from lightrig.instruments.clock import wall_time
 from lightrig.instruments.core.capabilities import ModuleTelemetry
 from lightrig.testbeds import LightrigError, Limit, Testbed, load, plan_pairs
 from lightrig.testbeds.findings import did_you_mean
@@ -168,6 +168,7 @@ class Lab:
         self._unrestored = ""
         self._process = os.getpid()
         self._ending = threading.RLock()
+        self._over = threading.Event()
         self._names: dict[str, Any] = {}
         self._borrowed = contextlib.ExitStack()
         self._recorded: RecordedTest | None = None
@@ -397,6 +398,7 @@ class Lab:
                 return
             self._guard.close()
             self._closed = f"{why} at {wall_time():{_TIME}}"
+            self._over.set()
             atexit.unregister(self._at_exit)
             _open.pop(Path(self._testbed.path).resolve(), None)
             problems: list[LightrigError] = []
@@ -441,11 +443,10 @@ class Lab:
 
     def _watch(self, idle: int) -> None:
         """Close the lab once no call has run for `idle` ns."""
-        over = SystemClock().event()
-        while not self._closed:
+        while not self._over.is_set():
             left = self._guard.close_if_idle(idle)
             if left:
-                over.wait(min(left, _LOOK))
+                self._over.wait(min(left, _LOOK) / 1e9)
                 continue
             with contextlib.suppress(LightrigError):  # the next call tells of it
                 self._close(f"after {format_duration(idle)} without a call,")

@@ -1,12 +1,11 @@
 """The cells of docs/how-to/at-the-bench.md, in one kernel on a served workbench."""
 
 import re
-import subprocess
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import nbformat
+import preloaded
 import pytest
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError
@@ -115,10 +114,9 @@ def recorded_runs(bench: Workbench) -> list[RunFacts]:
 
 def lightrig(bench: Workbench, *arguments: object) -> str:
     """Return what a command prints."""
-    return subprocess.run(
-        [Path(sys.executable).with_name("lightrig"), *map(str, arguments)],
-        cwd=bench.file.parent, env=bench.environment, stdout=subprocess.PIPE, text=True, check=True,
-    ).stdout  # fmt: skip
+    ended = preloaded.run(["lightrig", *arguments], bench.file.parent, bench.environment)
+    assert ended.returncode == 0, ended.stderr
+    return ended.stdout
 
 
 def lab_of(bench: Workbench) -> list[str]:

@@ -11,8 +11,10 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
+import preloaded
 import pytest
 from bench.served_lab import FOREIGN, LEFT, STRAIGHT, ServedLab, set_circuits
+from real_time import over_soon
 
 from lightrig.api import Lab, LabClosedError, LabOpenError, PowerMonitor, Results, open_lab
 from lightrig.harness.bench import Fabric
@@ -101,9 +103,7 @@ def test_the_same_file_is_one_lab(served: ServedLab) -> None:
         with pytest.raises(LabOpenError, match="with other arguments"):
             open_lab(served.file, seed=3)
         source = f"from lightrig.api import open_lab; open_lab({str(served.file)!r})"
-        second = subprocess.run(
-            [sys.executable, "-c", source], check=False, capture_output=True, text=True
-        )
+        second = preloaded.run(["python", "-c", source])
         assert second.returncode == 1
         holder = rf"in use by .*process {os.getpid()} on .*, since .*, for a notebook, run \d{{8}}"
         assert LeaseConflictError.__name__ in second.stderr
@@ -134,6 +134,13 @@ def test_without_a_call_it_is_restored_and_the_next_call_says_so(served: ServedL
         fabric.apply(fabric.plans["straight"])
     with open_lab(served.file, idle=None, notify=lambda _: None) as second:
         assert second is not lab
+
+
+def test_nothing_looks_after_a_lab_that_is_closed(served: ServedLab) -> None:
+    with open_lab(served.file, notify=lambda _: None):
+        (looks,) = (each for each in threading.enumerate() if each.name == "idle lab")
+    with over_soon():
+        looks.join()
 
 
 def test_what_cannot_be_restored_is_told_at_the_end_and_by_the_next_call(
@@ -283,12 +290,12 @@ def test_an_interrupt_and_another_while_it_is_restored_leave_it_as_found(
 
 
 def test_a_killed_kernel_leaves_what_restore_undoes(served: ServedLab) -> None:
-    process = begin(served, "import signal\nsignal.pause()\n")
-    process.kill()
-    process.communicate()
+    killed = "import os, signal\nos.kill(os.getpid(), signal.SIGKILL)\n"
+    ended = preloaded.run(["python", "-c", BEGIN + killed, served.file])
+    assert ended.returncode == -signal.SIGKILL, ended.stderr
     assert served.switch.circuits() == STRAIGHT | FOREIGN
-    program = Path(sys.executable).with_name("lightrig")
-    subprocess.run([program, "restore", served.file], check=True, capture_output=True)
+    restored = preloaded.run(["lightrig", "restore", served.file])
+    assert restored.returncode == 0, restored.stderr
     assert served.switch.circuits() == LEFT | FOREIGN
 
 
