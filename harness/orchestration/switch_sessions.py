@@ -222,7 +222,10 @@ class SwitchSessions:
                 raise outcome
 
     def close(self) -> None:
-        """See `Switches`."""
+        """See `Switches`; the answer of a switch that is silent is not waited for."""
+        for name, probe in list(self._running.items()):
+            if not probe.done():
+                self._drop(name)
         self._probes.close()
         self._orders.close()
         for name in list(self._fabrics):
@@ -258,9 +261,10 @@ class SwitchSessions:
                 self._turns.release()
 
     def _drop(self, name: str) -> None:
-        if name in self._fabrics:
+        fabric = self._fabrics.pop(name, None)
+        if fabric is not None:
             with contextlib.suppress(LightrigError):
-                self._fabrics.pop(name).bench.close()
+                fabric.bench.close()
 
 
 def _attempt(action: Callable[[], Reading]) -> Reading | LightrigError:

@@ -5,9 +5,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from real_time import over_soon
 
+from lightrig.harness.orchestration import switch_sessions
 from lightrig.harness.orchestration.orchestrator import Orchestrator
-from lightrig.harness.orchestration.switch_sessions import SwitchSessions
+from lightrig.harness.orchestration.switch_sessions import SilentError, SwitchSessions
 from lightrig.harness.systems.railx.generator import render
 from lightrig.harness.systems.railx.runtime.layout import GridLayout
 from lightrig.testbeds import Circuit, load
@@ -82,6 +84,24 @@ def test_served_switches_record_the_commands_that_they_receive(
             ("trx0-node3", Circuit(1, 4)),
         ]
         assert numbers == [1]
+
+
+def test_the_end_does_not_wait_for_a_switch_that_is_silent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its answer would be waited for for ten seconds."""
+    for name in ("LIGHTRIG_STATE", wire_sequences.LOGIN):
+        monkeypatch.setenv(name, "")  # restored afterwards
+    monkeypatch.setattr(switch_sessions, "ANSWER_TIMEOUT_S", 0.3)
+    with served(tmp_path, render(4, 1, mesh=2, ports=1)) as (world, file):
+        testbed = load(file)
+        switches = SwitchSessions(testbed)
+        switches.open(testbed.optical_switches)
+        world.injectors["xocs0-0"].fault = "silent"
+        found = switches.probe(testbed.optical_switches)
+        assert [name for name in found if isinstance(found[name], SilentError)] == ["xocs0-0"]
+        with over_soon():
+            switches.close()
 
 
 # httpcore 1.0 does not close the socket of a connection that a service refuses while it is killed.
