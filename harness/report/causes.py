@@ -7,6 +7,7 @@ the evidence cannot tell from it; what it explains is taken away, and the rest i
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -204,32 +205,22 @@ def find_causes(
     only where it explains more evidence than it has series that show nothing. A finding without
     components may be one of any of the testbed's `components`.
     """
-    whole = components.all()
-    left = [(one, frozenset(one.finding.components) or whole) for one in evidence]
+    left = _Left(evidence, healthy, components.all())
     causes = []
-    while left:
-        scores = _scores(left, healthy)
-        best = max(scores.values(), default=0)
-        if best <= 0:
-            break
-        explained = {
-            name: tuple(at for at, (_, candidates) in enumerate(left) if name in candidates)
-            for name, score in scores.items()
-            if score == best
-        }
+    while explained := left.explained_best():
         chosen = max(explained.values(), key=lambda each: (len(each), [-at for at in each]))
         alike = [name for name, each in explained.items() if each == chosen]
         alike.sort(key=lambda one: natural(str(one)))
         # A link stands for its two ports, their fibers and connectors.
         alike = [name for name in alike if name.kind == "link"] or alike
-        evident = _once(left[at][0] for at in chosen)
+        evident = _once(evidence[at] for at in chosen)
         if exchanged := [one for one in evident if one.finding.kind == SWAPPED_FIBERS]:
             # Two of them have the fault, not any one alone, whatever else one of them explains.
             alike = [*dict.fromkeys(name for one in exchanged for name in one.finding.components)]
         causes.append(Cause(tuple(alike), evident, where=places(alike, components)))
-        left = [one for at, one in enumerate(left) if at not in chosen]
-    if left:
-        causes.append(Cause((), _once(one for one, _ in left)))
+        left.remove(chosen)
+    if left.places:
+        causes.append(Cause((), _once(evidence[at] for at in left.places)))
     return causes
 
 
@@ -238,20 +229,61 @@ def _once(evidence: Iterable[Evidence]) -> tuple[Evidence, ...]:
     return tuple({one.text: one for one in evidence}.values())
 
 
-def _scores(
-    evidence: Sequence[tuple[Evidence, frozenset[LabComponent]]],
-    healthy: Mapping[Hashable, Sequence[frozenset[LabComponent]]],
-) -> dict[LabComponent, int]:
-    """Return by how much each component explains more evidence than series that show nothing."""
-    scores: dict[LabComponent, int] = {}
-    for _, candidates in evidence:
-        for name in candidates:
-            scores[name] = scores.get(name, 0) + 1
-    for family in {one.family for one, _ in evidence}:
-        for each in healthy.get(family, ()):
-            for name in each & scores.keys():
-                scores[name] -= 1
-    return scores
+class _Left:
+    """The evidence that no cause explains yet, by the components that would explain it.
+
+    whole: the components that may explain a finding which names none.
+
+    Attributes:
+        places: those of the evidence, in order.
+    """
+
+    def __init__(
+        self,
+        evidence: Sequence[Evidence],
+        healthy: Mapping[Hashable, Sequence[frozenset[LabComponent]]],
+        whole: frozenset[LabComponent],
+    ) -> None:
+        self._evidence, self._healthy = evidence, healthy
+        self._candidates = [frozenset(one.finding.components) or whole for one in evidence]
+        self.places = dict.fromkeys(range(len(evidence)))
+        self._explained: dict[LabComponent, dict[int, None]] = {}
+        for at, candidates in enumerate(self._candidates):
+            for name in candidates:
+                self._explained.setdefault(name, {})[at] = None
+        self._families = Counter(one.family for one in evidence)
+        # By how much each component explains more evidence than series that show nothing.
+        self._scores = {name: len(places) for name, places in self._explained.items()}
+        for family in self._families:
+            self._clear(family, -1)
+
+    def explained_best(self) -> dict[LabComponent, tuple[int, ...]]:
+        """Return the places that each component of the greatest score explains; none below 1."""
+        best = max(self._scores.values(), default=0)
+        if best <= 0:
+            return {}
+        names = (name for name, score in self._scores.items() if score == best)
+        return {name: tuple(self._explained[name]) for name in names}
+
+    def remove(self, places: Iterable[int]) -> None:
+        """Take away what is explained."""
+        for at in places:
+            del self.places[at]
+            for name in self._candidates[at]:
+                self._scores[name] -= 1
+                del self._explained[name][at]
+                if not self._explained[name]:
+                    del self._explained[name], self._scores[name]
+            family = self._evidence[at].family
+            self._families[family] -= 1
+            if not self._families[family]:
+                self._clear(family, 1)
+
+    def _clear(self, family: Hashable, by: int) -> None:
+        """Change the scores of what a family's series that show nothing speak for."""
+        for each in self._healthy.get(family, ()):
+            for name in each & self._scores.keys():
+                self._scores[name] += by
 
 
 def found_at_begin(folder: Path, testbeds: Iterable[str]) -> dict[str, list[Finding]]:
