@@ -259,7 +259,8 @@ def test_a_thousand_of_two_thousand_nodes_are_noticed_in_two_rounds(lab: Lab, tm
     assert status["jobs"]["a"]["missing"] > 0
     assert len(before) == 200
     lab.silent = set()
-    for _ in range(HITS + 40):  # sessions that still wait come to their end meanwhile
+    lab.hang_up()
+    for _ in range(HITS + 40):
         service.step()
         status = service.status()
         if status["settled"] and not status["faulty"]:
@@ -285,7 +286,8 @@ def test_where_all_of_six_hundred_nodes_are_silent_nothing_is_placed_anew(lab, t
     assert "all 1200 of the switches fell silent at once" in status["doubt"]
     assert (status["faulty"], status["jobs"]["a"]["groups"]) == ({}, groups)
     lab.silent = set()
-    for _ in range(HITS + 40):  # sessions that still wait come to their end meanwhile
+    lab.hang_up()
+    for _ in range(HITS + 40):
         service.step()
         status = service.status()
         assert (status["faulty"], status["jobs"]["a"]["groups"]) == ({}, groups)
