@@ -62,6 +62,7 @@ class LightWatch:
         self._ports = sorted(self._leaving | self._coming)
         self._readings: list[PowerReading] = []
         self._changed: dict[int, int] = {}
+        self._of_ports: dict[int, list[float]] = {}
         self.longest_gap = 0
         self._darkened: set[int] = set()
         self._steady = dict.fromkeys(self._ports, 0)
@@ -70,6 +71,7 @@ class LightWatch:
         """Take one reading; the first one must be taken before the change."""
         reading = self._monitor.power(self._ports)
         self._readings.append(reading)
+        self._of_ports.clear()
         index = len(self._readings) - 1
         if index == 0:
             return
@@ -147,7 +149,7 @@ class LightWatch:
         for port in sorted(self._coming & self._changed.keys()):
             if not self._settled(port):
                 continue
-            levels = [reading.dbm[port] for reading in self._readings]
+            levels = self._levels(port)
             now = levels[-1]
             unlike = [
                 n
@@ -208,12 +210,15 @@ class LightWatch:
         return points
 
     def _levels(self, port: int) -> list[float]:
-        return [reading.dbm[port] for reading in self._readings]
+        levels = self._of_ports.get(port)
+        if levels is None:
+            levels = self._of_ports[port] = [reading.dbm[port] for reading in self._readings]
+        return levels
 
     def _last_alike(self, port: int, tolerance: float = STEADY_DB) -> int:
         """Return the last reading before the loss of signal that shows all of the old light."""
-        same, before = self._changed[port] - 1, self._readings[0].dbm[port]
-        while abs(self._readings[same].dbm[port] - before) > tolerance:
+        levels, same = self._levels(port), self._changed[port] - 1
+        while abs(levels[same] - levels[0]) > tolerance:
             same -= 1
         return same
 
@@ -296,12 +301,13 @@ def late_monitors(
     before: where the median over a switch's links lies behind the carrier by more than
     `tolerances`, the error in ns of a point whose monitor does not average evenly.
     """
-    lost = {one.subject: one.at for one in seen if one.stage == LOS.name}
+    lost, points = dict[str, Span](), dict[str, int | None]()
     downs: defaultdict[str, list[int]] = defaultdict(list)
-    for one in seen:
-        if one.stage == CARRIER_DOWN.name:
-            downs[one.subject].append(one.at.latest)
-    points = {one.subject: one.point for one in seen if one.stage == LOS.name}
+    for subject, stage, at, point in seen:
+        if stage == CARRIER_DOWN.name:
+            downs[subject].append(at.latest)
+        elif stage == LOS.name:
+            lost[subject], points[subject] = at, point
     late: dict[str, int] = {}
     behind: dict[str, list[int]] = {}
     for link in links:

@@ -277,6 +277,8 @@ def _longest(windows: Sequence[LossWindow]) -> LossWindow:
     What a full buffer of the receiver has dropped may be none: it counts where another port sends
     afterwards, whose first datagram is behind it, or where nothing else was missed.
     """
+    if len(windows) == 1:
+        return windows[0]
     real = [w for w in windows if w.began != w.ended or w.before != w.after]
     # Tuples compare by their lower bound first: the time that certainly passed.
     longest = max(real or windows, key=lambda window: window.length)

@@ -11,9 +11,13 @@ def plan_before(transition: Transition) -> Plan:
     return Plan("before", {n: c.keep | c.remove for n, c in transition.changes.items()})
 
 
-def rising_ports(fabric: Fabric, transition: Transition) -> set[Port]:
-    """The server ports that a change of plan joins to others than before."""
-    new_links = fabric.links(transition.plan) - fabric.links(plan_before(transition))
+def rising_ports(fabric: Fabric, transition: Transition, before: Plan | None = None) -> set[Port]:
+    """The server ports that a change of plan joins to others than before.
+
+    before: what `plan_before` returned; by default it is asked.
+    """
+    links_before = fabric.links(plan_before(transition) if before is None else before)
+    new_links = fabric.links(transition.plan) - links_before
     return {port for link in new_links for port in (link.a, link.b)}
 
 

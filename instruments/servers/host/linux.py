@@ -85,6 +85,9 @@ PROBE = Program(
 
 UDP_PORT = 47_000
 
+_new_tuple = tuple.__new__
+"""Makes a named tuple of a sequence in less than half of the time that its class takes."""
+
 _NOT_READABLE = "not_readable"
 """The kind of the probe's error, docs/probe.md."""
 
@@ -552,18 +555,16 @@ class PendingSettlement:
         events: list[LinkEvent] = []
         cross_checks: list[LinkEvent] = []
         try:
+            span = self._clocks.span
             for port, stage, up, earliest, latest, source, *datagram in answer["events"]:
-                at = self._clocks.span(latest if earliest is None else earliest, latest)
+                at = span(latest if earliest is None else earliest, latest)
                 last = None
                 if datagram and up:
                     at = self._not_before(at, *datagram[0])
                 elif datagram:
                     last = self._datagram(*datagram[0])
-                event = LinkEvent(port, stage, up, at, source, last)
-                if source == "netlink":
-                    cross_checks += [event]
-                else:
-                    events += [event]
+                event = _new_tuple(LinkEvent, (port, stage, up, at, source, last))
+                (cross_checks if source == "netlink" else events).append(event)
             if self._gaps:
                 self._check_steps(answer)
             return Settled(
