@@ -17,7 +17,6 @@ import time
 from pathlib import Path
 
 import numpy as np
-from playwright.sync_api import sync_playwright
 
 from benchmarks.figures import beside_limit
 from lightrig.harness.report.figures import Distribution, distribution_plot
@@ -142,6 +141,8 @@ def _plot() -> str:
 
 def _ready(pages: dict[str, Path]) -> dict[str, float]:
     """Seconds from asking for each page until it has drawn its tests; median of three."""
+    from playwright.sync_api import sync_playwright
+
     program = shutil.which("chromium") or shutil.which("chromium-browser")
     if program is None:
         print("no chromium on this machine: nothing is opened")

@@ -14,15 +14,18 @@ import sys
 import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from browser.conftest import ARGUMENTS, PROGRAMS
 from lab_picture import lab_picture
 from planted_nights import two_testbeds
-from playwright.sync_api import Browser, sync_playwright
 
 from lightrig.harness.report.escaping import text as escaped
 from lightrig.harness.report.nights import write_nights
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
 
 ROOT = Path(__file__).parents[1]
 PICTURES = ROOT / "docs" / "pictures"
@@ -116,7 +119,7 @@ def run_page(folder: Path) -> Path:
     return max(folder.glob("results/runs/*/report.html"))
 
 
-def visible_text(browser: Browser, page: Path, picture: Path | None = None) -> list[str]:
+def visible_text(browser: "Browser", page: Path, picture: Path | None = None) -> list[str]:
     """Return the text on the first screen of a page, without numbers; save its picture."""
     opened = browser.new_page(viewport=SIZE)
     opened.goto(page.resolve().as_uri())
@@ -139,6 +142,8 @@ DRAWN: dict[str, Callable[[], str]] = {"lab.svg": lambda: lab_picture("testbeds/
 
 def main() -> None:
     """Make all pictures anew."""
+    from playwright.sync_api import sync_playwright
+
     for name, drawn in DRAWN.items():
         (PICTURES / name).write_text(drawn(), encoding="utf-8")
     program = next(filter(None, map(shutil.which, PROGRAMS)))

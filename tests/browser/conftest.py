@@ -2,9 +2,13 @@
 
 import shutil
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import pytest
-from playwright.sync_api import Browser, sync_playwright
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
 
 PROGRAMS = ("chromium", "chromium-browser", "google-chrome")
 ARGUMENTS = (
@@ -17,8 +21,10 @@ ARGUMENTS = (
 # Of a module, not of the session: while Playwright runs, asyncio has a running loop here, and
 # no test that needs one of its own can run in this process.
 @pytest.fixture(scope="module")
-def chromium() -> Iterator[Browser]:
+def chromium() -> "Iterator[Browser]":
     """Chromium without a window; its tests are skipped where it is not installed."""
+    from playwright.sync_api import sync_playwright
+
     program = next(filter(None, map(shutil.which, PROGRAMS)), None)
     if program is None:
         pytest.skip("no chromium on this machine: apt-get install chromium")

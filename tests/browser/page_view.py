@@ -4,8 +4,11 @@ import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from playwright.sync_api import Browser, ConsoleMessage, Page
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, ConsoleMessage, Page
+
 
 READY = "document.documentElement.dataset.ready === 'yes'"
 """What the script of a page says when it has drawn everything."""
@@ -19,7 +22,7 @@ PHONE = 390
 class PageView:
     """An open page, with the errors and the requests that it has caused."""
 
-    page: Page
+    page: "Page"
     path: Path
     ready: str = READY
     errors: list[str] = field(default_factory=list)
@@ -36,7 +39,7 @@ class PageView:
         self.page.goto(self.path.resolve().as_uri())
         self.page.wait_for_function(self.ready)
 
-    def note_console(self, message: ConsoleMessage) -> None:
+    def note_console(self, message: "ConsoleMessage") -> None:
         if message.type in {"error", "assert"}:
             self.errors.append(message.text)
 
@@ -56,7 +59,7 @@ class PageView:
 
 @contextlib.contextmanager
 def opened_page(
-    browser: Browser,
+    browser: "Browser",
     path: Path,
     *,
     width: int = 1280,
@@ -94,3 +97,10 @@ _BEYOND_EDGE = """() => {
     if (document.documentElement.scrollWidth > width) out.push("the page itself");
     return out;
 }"""
+
+
+def expect(found: Any) -> Any:
+    """Playwright's assertions on a locator; all tests are collected without loading Playwright."""
+    from playwright.sync_api import expect as expect_of
+
+    return expect_of(found)

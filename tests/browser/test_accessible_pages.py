@@ -5,15 +5,14 @@ from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
-from axe_playwright_python.sync_playwright import Axe
 from bench.served_lab import ServedLab, describe
 from cli.test_survive import MS, survival
 from orchestration.test_status_page import grid, submit
 from page_view import LOADED, PHONE, READY, opened_page
 from planted_nights import two_testbeds
-from playwright.sync_api import Browser
 from runs.running import started
 from runs.test_relocks import LAB as LINKS
 from typer.testing import CliRunner
@@ -26,6 +25,10 @@ from lightrig.harness.orchestration.health import MISSES
 from lightrig.harness.orchestration.status_page import status_page
 from lightrig.harness.record import Context, Journal, Row, TestOutcome
 from lightrig.harness.report.nights import write_nights
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
 
 ROOT = Path(__file__).parents[2]
 SERIOUS = {"serious", "critical"}
@@ -171,7 +174,7 @@ KINDS = {
 
 @pytest.fixture(scope="module", params=KINDS)
 def kind_and_page(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, chromium: Browser
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, chromium: "Browser"
 ) -> tuple[Kind, Path]:
     kind = KINDS[request.param]
     return kind, kind.make(tmp_path_factory.mktemp(request.param))
@@ -187,9 +190,11 @@ def kind_and_page(
     ],
 )
 def test_a_page_has_no_serious_fault(
-    chromium: Browser, kind_and_page: tuple[Kind, Path], width: int, dark: bool
+    chromium: "Browser", kind_and_page: tuple[Kind, Path], width: int, dark: bool
 ) -> None:
     """With all of its folds open."""
+    from axe_playwright_python.sync_playwright import Axe
+
     kind, path = kind_and_page
     with opened_page(chromium, path, width=width, dark=dark, ready=kind.ready) as view:
         view.page.evaluate("document.querySelectorAll('details').forEach(one => one.open = true)")
@@ -206,14 +211,16 @@ def test_a_page_has_no_serious_fault(
         assert re.findall(OTHER_DATE, view.page.inner_text("body")) == []
 
 
-def test_the_first_screen_of_a_run_has_a_drawing(chromium: Browser, tmp_path: Path) -> None:
+def test_the_first_screen_of_a_run_has_a_drawing(chromium: "Browser", tmp_path: Path) -> None:
     with opened_page(chromium, run_page(tmp_path)) as view:
         drawn = view.page.locator(".lr-interval").first.bounding_box()
         assert drawn is not None
         assert drawn["y"] + drawn["height"] < 900
 
 
-def test_the_summary_of_a_sheet_is_printed_on_few_pages(chromium: Browser, tmp_path: Path) -> None:
+def test_the_summary_of_a_sheet_is_printed_on_few_pages(
+    chromium: "Browser", tmp_path: Path
+) -> None:
     """Its 37 clauses are a table of two pages of A4; requirements and methods are folded."""
     with opened_page(chromium, sheet_page(tmp_path), ready=LOADED) as view:
         assert view.page.locator("details[open]").count() == 0

@@ -2,13 +2,17 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
-from page_view import LOADED, PHONE, PageView, opened_page
-from playwright.sync_api import Browser, expect
+from page_view import LOADED, PHONE, PageView, expect, opened_page
 from typer.testing import CliRunner
 
 from lightrig.harness.cli.app import application
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
 
 SCREENS = [
     pytest.param((PHONE, 844, False), id="phone-light"),
@@ -34,7 +38,7 @@ BRIGHTNESS = """() => [getComputedStyle(document.body).backgroundColor,
 
 
 @pytest.fixture(scope="module")
-def page_of_claims(tmp_path_factory: pytest.TempPathFactory, chromium: Browser) -> Path:
+def page_of_claims(tmp_path_factory: pytest.TempPathFactory, chromium: "Browser") -> Path:
     """The page of RailX's claims; made only where it can be looked at."""
     folder = tmp_path_factory.mktemp("claims")
     arguments = ["claims", "railx", "--results", str(folder), "--html", str(folder / "claims.html")]
@@ -45,7 +49,7 @@ def page_of_claims(tmp_path_factory: pytest.TempPathFactory, chromium: Browser) 
 
 @pytest.fixture(params=SCREENS)
 def view(
-    request: pytest.FixtureRequest, chromium: Browser, page_of_claims: Path
+    request: pytest.FixtureRequest, chromium: "Browser", page_of_claims: Path
 ) -> Iterator[PageView]:
     width, height, dark = request.param
     screen = opened_page(

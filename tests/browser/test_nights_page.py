@@ -3,9 +3,8 @@
 import re
 
 import pytest
-from page_view import PHONE, opened_page
+from page_view import PHONE, expect, opened_page
 from planted_nights import MISSING, two_testbeds
-from playwright.sync_api import expect
 
 from lightrig.harness.report.nights import write_nights
 

@@ -2,13 +2,16 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import pytest
 from bench.served_lab import describe
-from page_view import PHONE, PageView, opened_page
-from playwright.sync_api import Browser, Page, expect
+from page_view import PHONE, PageView, expect, opened_page
 from runs.running import started
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
 
 TESTS = """
 import pytest
@@ -43,7 +46,7 @@ BODY = ".lr-test-body:visible"
 
 
 @pytest.fixture(scope="module")
-def report(tmp_path_factory: pytest.TempPathFactory, chromium: Browser) -> Path:
+def report(tmp_path_factory: pytest.TempPathFactory, chromium: "Browser") -> Path:
     """The report of a run of which some tests failed; made only where it can be looked at."""
     folder = tmp_path_factory.mktemp("seen")
     lab = describe(folder, limit="{max: 10 s}")
@@ -57,13 +60,13 @@ def report(tmp_path_factory: pytest.TempPathFactory, chromium: Browser) -> Path:
 
 
 @pytest.fixture(scope="module")
-def on_desk(chromium: Browser, report: Path) -> Iterator[PageView]:
+def on_desk(chromium: "Browser", report: Path) -> Iterator[PageView]:
     with opened_page(chromium, report) as view:
         yield view
 
 
 @pytest.fixture
-def page(on_desk: PageView, report: Path) -> Iterator[Page]:
+def page(on_desk: PageView, report: Path) -> "Iterator[Page]":
     """The page on a desk; it causes no error and asks for nothing but itself."""
     on_desk.load()
     yield on_desk.page
@@ -73,11 +76,11 @@ def page(on_desk: PageView, report: Path) -> Iterator[Page]:
     assert requests == {report.as_uri()}
 
 
-def names(page: Page) -> list[str]:
+def names(page: "Page") -> list[str]:
     return page.locator(".lr-test-name b").all_text_contents()
 
 
-def test_worst_comes_first_and_is_unfolded(page: Page) -> None:
+def test_worst_comes_first_and_is_unfolded(page: "Page") -> None:
     assert names(page)[:2] == ["test_wrong[lab/straight-to-crossed]", "test_left_out[lab]"]
     expect(page.locator(".lr-test[open]")).to_have_count(1)
     body = page.locator(".lr-test[open] .lr-test-body")
@@ -87,7 +90,7 @@ def test_worst_comes_first_and_is_unfolded(page: Page) -> None:
     expect(body).to_contain_text("--instruments simulated --seed 0")
 
 
-def test_filter(page: Page) -> None:
+def test_filter(page: "Page") -> None:
     shown = page.locator("#lr-shown")
     expect(shown).to_contain_text("all 154 shown")
     page.click('input[data-outcome="passed"]')
@@ -101,7 +104,7 @@ def test_filter(page: Page) -> None:
 
 
 @pytest.mark.long
-def test_find_and_order(page: Page) -> None:
+def test_find_and_order(page: "Page") -> None:
     page.fill("#lr-search", "MANY[14")
     expect(page.locator(TEST)).to_have_count(11)
     assert sorted(names(page)) == sorted(
@@ -112,7 +115,7 @@ def test_find_and_order(page: Page) -> None:
 
 
 @pytest.mark.long
-def test_only_what_is_near_is_drawn_and_the_rest_when_it_comes(page: Page) -> None:
+def test_only_what_is_near_is_drawn_and_the_rest_when_it_comes(page: "Page") -> None:
     expect(page.locator(TEST)).to_have_count(100)
     page.evaluate("document.querySelector('#lr-more').scrollIntoView()")
     expect(page.locator(TEST)).to_have_count(154)
@@ -120,7 +123,7 @@ def test_only_what_is_near_is_drawn_and_the_rest_when_it_comes(page: Page) -> No
 
 
 @pytest.mark.long
-def test_fold(page: Page) -> None:
+def test_fold(page: "Page") -> None:
     """By mouse and by key; what is folded is not drawn before."""
     second = page.locator(".lr-test:nth-child(2)")
     expect(second.locator(BODY)).to_have_count(0)
@@ -137,7 +140,7 @@ def test_fold(page: Page) -> None:
 
 
 @pytest.mark.long
-def test_figure(page: Page) -> None:
+def test_figure(page: "Page") -> None:
     """A plan's circuits are shown when it is picked."""
     circuits = page.locator(".lr-p1").first
     expect(circuits).to_have_css("display", "none")
@@ -148,7 +151,7 @@ def test_figure(page: Page) -> None:
 
 
 @pytest.mark.long
-def test_link_from_figures_to_test_and_back(page: Page) -> None:
+def test_link_from_figures_to_test_and_back(page: "Page") -> None:
     page.click(".lr-table a[href*='test_measured']")
     expect(page.locator(TEST)).to_have_count(1)
     assert names(page) == ["test_measured[lab/straight-to-crossed]"]
@@ -158,21 +161,21 @@ def test_link_from_figures_to_test_and_back(page: Page) -> None:
     page.wait_for_function(f"{top} < 2")
 
 
-def test_link_from_overview_to_failure(page: Page) -> None:
+def test_link_from_overview_to_failure(page: "Page") -> None:
     page.click(".lr-wrong a")
     expect(page.locator(TEST)).to_have_count(1)
     assert names(page) == ["test_wrong[lab/straight-to-crossed]"]
 
 
 @pytest.mark.long
-def test_link_opens_with_its_test(page: Page) -> None:
+def test_link_opens_with_its_test(page: "Page") -> None:
     page.evaluate("location.hash = '#test=test_seen.py::test_left_out%5Blab%5D'")
     expect(page.locator(TEST)).to_have_count(1)
     assert names(page) == ["test_left_out[lab]"]
 
 
 @pytest.mark.long
-def test_command_is_copied(page: Page) -> None:
+def test_command_is_copied(page: "Page") -> None:
     """The command is selected where the clipboard is closed to pages."""
     copy = page.locator(".lr-copy").first
     copy.click()
@@ -185,7 +188,7 @@ def test_command_is_copied(page: Page) -> None:
 
 
 @pytest.mark.long
-def test_content_that_a_test_added_is_shown(page: Page) -> None:
+def test_content_that_a_test_added_is_shown(page: "Page") -> None:
     page.evaluate("location.hash = '#test=test_seen.py::test_with_pictures%5Blab%5D'")
     page.wait_for_function("document.images.length === 1 && document.images[0].complete")
     expect(page.locator("#own-figure")).to_have_text("a figure of its own")
@@ -194,7 +197,7 @@ def test_content_that_a_test_added_is_shown(page: Page) -> None:
 
 
 @pytest.mark.long
-def test_environment_is_folded_away(page: Page) -> None:
+def test_environment_is_folded_away(page: "Page") -> None:
     expect(page.locator("#lr-environment dd:visible")).to_have_count(0)
     page.click("details.lr-card > summary")
     expect(page.locator("#lr-environment")).to_contain_text("Python")
@@ -209,7 +212,9 @@ def test_environment_is_folded_away(page: Page) -> None:
         pytest.param(PHONE, 844, False, id="phone-light", marks=pytest.mark.long),
     ],
 )
-def test_every_screen(chromium: Browser, report: Path, width: int, height: int, dark: bool) -> None:
+def test_every_screen(
+    chromium: "Browser", report: Path, width: int, height: int, dark: bool
+) -> None:
     """Nothing reaches beyond the edge, and words stand out from their ground."""
     with opened_page(chromium, report, width=width, height=height, dark=dark) as view:
         assert view.elements_beyond_edge() == []
@@ -220,7 +225,7 @@ def test_every_screen(chromium: Browser, report: Path, width: int, height: int, 
 
 @pytest.mark.parametrize(("width", "media"), [(PHONE, "screen"), (718, "print")])
 def test_answers_are_not_cut_on_a_phone_and_on_paper(
-    chromium: Browser, report: Path, width: int, media: Literal["screen", "print"]
+    chromium: "Browser", report: Path, width: int, media: Literal["screen", "print"]
 ) -> None:
     """Paper of A4 leaves 718 px, and nobody can scroll there."""
     with opened_page(chromium, report, width=width) as view:

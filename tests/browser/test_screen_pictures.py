@@ -3,10 +3,14 @@
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pictures
 import pytest
-from playwright.sync_api import Browser
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
 
 STORED = json.loads(pictures.SHOWN.read_text(encoding="utf-8"))
 LAST = 6
@@ -26,7 +30,7 @@ def recorded_run(folder: Path) -> Path:
     ],
 )
 def test_a_picture_is_as_the_page_is_now(
-    chromium: Browser, tmp_path: Path, name: str, made: Callable[[Path], Path]
+    chromium: "Browser", tmp_path: Path, name: str, made: Callable[[Path], Path]
 ) -> None:
     lines = pictures.visible_text(chromium, made(tmp_path))
     stored = STORED[name]["shows"]

@@ -5,6 +5,8 @@ k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1/api.proto.
 """
 
 import contextlib
+import functools
+import importlib.util
 import queue
 import subprocess
 import sys
@@ -22,9 +24,6 @@ from lightrig.harness.systems.infinitehbd.generator import render
 from lightrig.harness.systems.infinitehbd.runtime.layout import RowLayout
 from lightrig.testbeds import load
 from tests.campaigns.switchroom import Switchroom
-
-grpc = pytest.importorskip("grpc", reason="the extra gnmi is not installed")
-from google.protobuf import descriptor_pb2, descriptor_pool, message_factory  # noqa: E402
 
 PROGRAM = Path(__file__).parents[2] / "examples" / "kubernetes_device_plugin.py"
 LIMIT_S = 60.0
@@ -51,8 +50,16 @@ Names are not on the wire, where a map is a repeated message of key and value.
 """
 
 
+pytestmark = pytest.mark.skipif(
+    importlib.util.find_spec("grpc") is None, reason="the extra gnmi is not installed"
+)
+
+
+@functools.cache
 def messages() -> dict[str, Any]:
     """Return the classes of the messages, by name."""
+    from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+
     field = descriptor_pb2.FieldDescriptorProto
     file = descriptor_pb2.FileDescriptorProto(
         name="kubelet.proto", package=PACKAGE, syntax="proto3"
@@ -75,13 +82,12 @@ def messages() -> dict[str, Any]:
     return {each.name: message_factory.GetMessageClass(each) for each in found}
 
 
-MESSAGES = messages()
-
-
 class Kubelet:
     """Registers a plugin in a folder, and calls it at the socket that it states."""
 
     def __init__(self, folder: Path) -> None:
+        import grpc
+
         self._folder = folder
         self.registered: queue.Queue[Any] = queue.Queue()
         self._server = grpc.server(ThreadPoolExecutor(2))
@@ -94,11 +100,13 @@ class Kubelet:
         self._server.start()
 
     def _register(self, request: bytes, context: Any) -> bytes:
-        self.registered.put(MESSAGES["RegisterRequest"].FromString(request))
+        self.registered.put(messages()["RegisterRequest"].FromString(request))
         return b""
 
     def method(self, name: str, *, stream: bool = False) -> Callable[..., Any]:
         """Return a method of the plugin, from bytes to bytes."""
+        import grpc
+
         channel = grpc.insecure_channel(f"unix:{self._folder}/lightrig.sock")
         kind = channel.unary_stream if stream else channel.unary_unary
         method: Callable[..., Any] = kind(f"/v1beta1.DevicePlugin/{name}")
@@ -109,7 +117,7 @@ class Kubelet:
 
 
 def devices(answer: bytes) -> dict[str, str]:
-    found = MESSAGES["ListAndWatchResponse"].FromString(answer).devices
+    found = messages()["ListAndWatchResponse"].FromString(answer).devices
     return {device.ID: device.health for device in found}
 
 
@@ -142,6 +150,8 @@ def plugin_of(node: str, folder: Path) -> Iterator["subprocess.Popen[str]"]:
 def test_a_kubelet_sees_the_ports_of_a_node_as_the_service_does(
     service: Orchestrator, tmp_path: Path
 ) -> None:
+    import grpc
+
     with plugin_of("node1", tmp_path) as process, contextlib.ExitStack() as stack:
         kubelet = Kubelet(tmp_path)
         stack.callback(kubelet.close)
@@ -151,7 +161,7 @@ def test_a_kubelet_sees_the_ports_of_a_node_as_the_service_does(
         stated = (request.version, request.endpoint, request.resource_name)
         assert stated == ("v1beta1", "lightrig.sock", "lightrig.io/nic-port")
         assert request.options.get_preferred_allocation_available
-        options = MESSAGES["DevicePluginOptions"].FromString(
+        options = messages()["DevicePluginOptions"].FromString(
             kubelet.method("GetDevicePluginOptions")()
         )
         assert (options, options.pre_start_required) == (request.options, False)
@@ -161,20 +171,20 @@ def test_a_kubelet_sees_the_ports_of_a_node_as_the_service_does(
             seen = devices(next(changes))
         ports = list(seen)
 
-        asked = MESSAGES["AllocateRequest"]()
+        asked = messages()["AllocateRequest"]()
         asked.containers.add(ids=ports[:2])
         asked.containers.add(ids=ports[2:3])
         allocate, wanted = kubelet.method("Allocate"), asked.SerializeToString()
-        answer = MESSAGES["AllocateResponse"].FromString(allocate(wanted))
+        answer = messages()["AllocateResponse"].FromString(allocate(wanted))
         assert [{each.key: each.value for each in one.envs} for one in answer.containers] == [
             {"LIGHTRIG_NODE": "node1", "LIGHTRIG_PORTS": ",".join(ports[:2])},
             {"LIGHTRIG_NODE": "node1", "LIGHTRIG_PORTS": ports[2]},
         ]
-        choice = MESSAGES["PreferredAllocationRequest"]()
+        choice = messages()["PreferredAllocationRequest"]()
         choice.containers.add(
             available=["nic0.p0", "nic1.p0", "nic1.p1"], required=["nic1.p1"], size=2
         )
-        answer = MESSAGES["PreferredAllocationResponse"].FromString(
+        answer = messages()["PreferredAllocationResponse"].FromString(
             kubelet.method("GetPreferredAllocation")(choice.SerializeToString())
         )
         assert [list(each.ids) for each in answer.containers] == [["nic1.p1", "nic1.p0"]]

@@ -7,12 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-import pyvisa
 from instrument_rig import Rig
-from pymeasure.adapters import VISAAdapter
-from pymeasure.instruments.keysight import KeysightDSOX1102G
-from pymeasure.instruments.keysight.keysightN7776C import KeysightN7776C
-from pymeasure.instruments.thorlabs import ThorlabsPM100USB
 
 from lightrig.instruments.simulated.devices.simulated_keysight_infiniivision import (
     SimulatedKeysightInfiniivision,
@@ -28,6 +23,9 @@ Opened = Callable[..., Any]
 @pytest.fixture
 def opened() -> Iterator[Opened]:
     """Opens PyMeasure's drivers through PyVISA's pure-Python backend."""
+    import pyvisa
+    from pymeasure.adapters import VISAAdapter
+
     with contextlib.ExitStack() as stack:
 
         def open_driver(kind: Any, rig: Rig, wire: str = "socket") -> Any:
@@ -46,6 +44,8 @@ def opened() -> Iterator[Opened]:
 
 @pytest.mark.parametrize("wire", ["socket", "serial"])
 def test_pymeasures_thorlabs_meter(in_real_time, opened, wire):
+    from pymeasure.instruments.thorlabs import ThorlabsPM100USB
+
     rig = in_real_time(SimulatedThorlabsPm100d, kind="power_meter", channels=1)
     meter = opened(ThorlabsPM100USB, rig, wire)
     assert meter.sensor_name == "S154C"
@@ -64,6 +64,8 @@ def test_pymeasures_thorlabs_meter(in_real_time, opened, wire):
 
 
 def test_pymeasures_thorlabs_meter_without_a_sensor(in_real_time, opened):
+    from pymeasure.instruments.thorlabs import ThorlabsPM100USB
+
     rig = in_real_time(
         SimulatedThorlabsPm100d, kind="power_meter", channels=1, options={"sensor": False}
     )
@@ -72,6 +74,8 @@ def test_pymeasures_thorlabs_meter_without_a_sensor(in_real_time, opened):
 
 
 def test_pymeasures_keysight_laser(in_real_time, opened):
+    from pymeasure.instruments.keysight.keysightN7776C import KeysightN7776C
+
     rig = in_real_time(SimulatedKeysightN7776c, kind="light_source", name="laser", channels=1)
     laser = opened(KeysightN7776C, rig)
     assert not laser.output_enabled
@@ -92,6 +96,8 @@ def test_pymeasures_keysight_laser(in_real_time, opened):
 
 
 def test_pymeasures_keysight_laser_sweeps(in_real_time, opened):
+    from pymeasure.instruments.keysight.keysightN7776C import KeysightN7776C
+
     rig = in_real_time(SimulatedKeysightN7776c, kind="light_source", name="laser", channels=1)
     laser = opened(KeysightN7776C, rig)
     laser.sweep_wl_start, laser.sweep_wl_stop = 1550.0, 1560.0
@@ -114,6 +120,8 @@ def test_pymeasures_keysight_laser_sweeps(in_real_time, opened):
 
 
 def test_pymeasures_keysight_oscilloscope(in_real_time, opened):
+    from pymeasure.instruments.keysight import KeysightDSOX1102G
+
     rig = in_real_time(SimulatedKeysightInfiniivision, kind="power_meter", name="scope", channels=4)
     scope = opened(KeysightDSOX1102G, rig)
     scope.timebase_mode, scope.timebase_range, scope.timebase_offset = "main", 1e-3, 5e-4
@@ -143,6 +151,8 @@ def pixels(picture: bytes) -> Any:
 
 def test_pymeasures_oscilloscope_downloads_its_screen(in_real_time, opened):
     """The trace is where scale and offset place it: 0.5 V above the middle of 4 V, row 180."""
+    from pymeasure.instruments.keysight import KeysightDSOX1102G
+
     rig = in_real_time(SimulatedKeysightInfiniivision, kind="power_meter", name="scope", channels=4)
     scope = opened(KeysightDSOX1102G, rig)
     scope.ch1.range, scope.ch1.offset = 4.0, 1.0
@@ -163,6 +173,8 @@ def test_pymeasures_oscilloscope_downloads_its_screen(in_real_time, opened):
 
 def test_pymeasures_oscilloscope_reads_its_settings(in_real_time, opened):
     """Scales for each division; all settings of a channel and of the time base; a stored setup."""
+    from pymeasure.instruments.keysight import KeysightDSOX1102G
+
     rig = in_real_time(SimulatedKeysightInfiniivision, kind="power_meter", name="scope", channels=4)
     scope = opened(KeysightDSOX1102G, rig)
     scope.timebase_scale = 2e-5
@@ -196,6 +208,8 @@ def test_pymeasures_oscilloscope_reads_its_settings(in_real_time, opened):
 
 
 def test_a_query_of_no_record_is_answered_beside_its_error(in_real_time, opened):
+    from pymeasure.instruments.keysight import KeysightDSOX1102G
+
     rig = in_real_time(SimulatedKeysightInfiniivision, kind="power_meter", name="scope", channels=4)
     scope = opened(KeysightDSOX1102G, rig)
     assert scope.waveform_preamble["points"] == 0

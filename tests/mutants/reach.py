@@ -12,10 +12,13 @@ import shutil
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from coverage import CoverageData
 from mutants.trees import PROGRAMS, ROOT, run_tests
+
+if TYPE_CHECKING:
+    from coverage import CoverageData
+
 
 STORE = ROOT / ".mistakes"
 
@@ -55,7 +58,9 @@ class Reach:
 
 
 @functools.lru_cache(maxsize=1)
-def _data(path: Path) -> CoverageData:
+def _data(path: Path) -> "CoverageData":
+    from coverage import CoverageData
+
     data = CoverageData(str(path))
     data.read()
     return data
@@ -110,6 +115,8 @@ def is_of_today(reach: Reach, files: Iterable[str]) -> bool:
 
 def measure(test: str, tree: Path) -> Reach:
     """Run a test file on the sound tree, and store what it runs."""
+    from coverage import CoverageData
+
     STORE.mkdir(exist_ok=True)
     lines = _stored(test, "lines")
     lines.unlink(missing_ok=True)

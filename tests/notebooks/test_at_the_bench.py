@@ -3,17 +3,18 @@
 import re
 import sys
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
-import nbformat
 import preloaded
 import pytest
-from nbclient import NotebookClient
-from nbclient.exceptions import CellExecutionError
-from nbclient.util import run_sync
 from notebooks.workbench import ROOT, Workbench, skip_where_impossible, workbench
 
 from lightrig.api import Results, load
 from lightrig.harness.record.run_folder import RunFacts
+
+if TYPE_CHECKING:
+    from nbclient import NotebookClient
+
 
 PAGE = (ROOT / "docs" / "how-to" / "at-the-bench.md").read_text()
 CELLS = [
@@ -31,8 +32,11 @@ def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workbench]:
 
 
 @pytest.fixture
-def client(bench: Workbench, monkeypatch: pytest.MonkeyPatch) -> Iterator[NotebookClient]:
+def client(bench: Workbench, monkeypatch: pytest.MonkeyPatch) -> "Iterator[NotebookClient]":
     """A kernel, in the folder of the lab."""
+    import nbformat
+    from nbclient import NotebookClient
+
     for name, value in bench.environment.items():
         monkeypatch.setenv(name, value)
     notebook = nbformat.v4.new_notebook()
@@ -46,8 +50,10 @@ def client(bench: Workbench, monkeypatch: pytest.MonkeyPatch) -> Iterator[Notebo
         yield kernel
 
 
-def run(client: NotebookClient, source: str) -> dict[str, str]:
+def run(client: "NotebookClient", source: str) -> dict[str, str]:
     """Run a cell; return what it shows, by kind."""
+    import nbformat
+
     cell = nbformat.v4.new_code_cell(source)
     client.nb.cells.append(cell)
     client.execute_cell(cell, len(client.nb.cells) - 1)
@@ -61,7 +67,7 @@ def run(client: NotebookClient, source: str) -> dict[str, str]:
 
 
 def test_the_cells_of_the_page_measure_show_and_restore(
-    bench: Workbench, client: NotebookClient
+    bench: Workbench, client: "NotebookClient"
 ) -> None:
     assert bench.circuits() == set()
     earlier = {each.run for each in recorded_runs(bench)}
@@ -92,7 +98,10 @@ def test_the_cells_of_the_page_measure_show_and_restore(
     assert all(each in page for each in bars)
 
 
-def test_a_kernel_that_ends_restores(bench: Workbench, client: NotebookClient) -> None:
+def test_a_kernel_that_ends_restores(bench: Workbench, client: "NotebookClient") -> None:
+    from nbclient.exceptions import CellExecutionError
+    from nbclient.util import run_sync
+
     run(client, CELLS[0])
     run(client, 'fabric.apply(fabric.plans["straight"])')
     assert bench.circuits() == {"1>19", "2>20", "3>17", "4>18"}

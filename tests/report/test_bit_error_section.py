@@ -176,18 +176,19 @@ def looked(errors, looks, squares, largest, **conditions):
 
 
 @pytest.mark.parametrize(
-    ("gates", "verdict"),
+    ("looks", "burst", "verdict"),
     [
-        ([looked(0, 0, 0, 0)] * 2, "✓ pass"),
+        ([(0, 0, 0, 0)] * 2, {}, "✓ pass"),
         # A declared burst of 4 errors takes four times the bits.
-        ([looked(0, 0, 0, 0, burst=4.0)] * 2, "? not enough data 8982929094215 more needed"),
+        ([(0, 0, 0, 0)] * 2, {"burst": 4.0}, "? not enough data 8982929094215 more needed"),
         # Few looks: as independent errors are. Ten looks: by the sizes of what they show.
-        ([looked(8, 2, 34, 5)], "✗ fail"),
-        ([looked(13, 10, 25, 4)], "✗ fail"),
-        ([looked(13, 10, 89, 8)], "? not enough data"),
+        ([(8, 2, 34, 5)], {}, "✗ fail"),
+        ([(13, 10, 25, 4)], {}, "✗ fail"),
+        ([(13, 10, 89, 8)], {}, "? not enough data"),
     ],
 )
-def test_gates_are_judged_by_their_bursts_as_the_test_does(show, limited, gates, verdict):
+def test_gates_are_judged_by_their_bursts_as_the_test_does(show, limited, looks, burst, verdict):
+    gates = [looked(*each, **burst) for each in looks]
     page = show((context(), gates), described=limited)
     assert verdict in page.text.replace(",", "")
 

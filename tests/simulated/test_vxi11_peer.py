@@ -7,8 +7,6 @@ from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import pytest
-import pyvisa
-from pyvisa.constants import StatusCode
 from real_time import LONG
 
 from lightrig.instruments.clock import SystemClock
@@ -41,6 +39,8 @@ def resource(tmp_path: Path) -> Iterator[str]:
 
 @pytest.fixture
 def opened(resource: str) -> Iterator[Any]:
+    import pyvisa
+
     manager = pyvisa.ResourceManager("@py")
     session = manager.open_resource(resource, timeout=LONG // 1_000_000)
     yield session
@@ -79,6 +79,8 @@ class Slow:
 
 
 def test_an_answer_on_its_way_does_not_outlive_a_clear() -> None:
+    import pyvisa
+
     clock = SystemClock()
     server = DeviceServer(clock)
     address = server.listen(Vxi11Server(Slow, clock, "slow"))
@@ -112,6 +114,8 @@ def test_an_answer_is_discarded_that_has_waited_for_a_clear_to_end() -> None:
 
 
 def test_an_answer_is_read_in_parts_to_its_end(opened: Any) -> None:
+    from pyvisa.constants import StatusCode
+
     opened.write("*IDN?")
     parts = []
     status = StatusCode.success_max_count_read
@@ -124,6 +128,9 @@ def test_an_answer_is_read_in_parts_to_its_end(opened: Any) -> None:
 
 
 def test_a_read_without_an_answer_ends_at_its_time_limit(opened: Any) -> None:
+    import pyvisa
+    from pyvisa.constants import StatusCode
+
     opened.timeout = 100
     with pytest.raises(pyvisa.VisaIOError) as raised:
         opened.read()

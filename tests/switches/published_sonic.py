@@ -64,6 +64,7 @@ class PublishedSonic(gnmi_pb2_grpc.gNMIServicer):  # type: ignore[misc]
         refusals: of the next Sets, whether they are carried out first, and status and text.
         silences: of the next Sets, whether they are carried out; they are not answered.
         refused_subscription: status and text of every Subscribe, if any.
+        ended_gets: number of Gets that meet the end of an idle connection, as grpcio answers then.
         streams_end: whether a subscription ends with the first change, as one that redis drops.
         loses: whether notifications of changes are lost, as Redis publishes without a receipt.
         kept: keys whose rows of states nothing removes.
@@ -96,9 +97,10 @@ class PublishedSonic(gnmi_pb2_grpc.gNMIServicer):  # type: ignore[misc]
         self.state: Tables = {"EEPROM_INFO": {"0x23": {"Value": "SN1"}}}
         self.states = TABLE if rows == "hld" else f"{TABLE}_TABLE"
         self.requests: list[Any] = []
-        self.refusals: list[tuple[bool, grpc.StatusCode, str]] = []
+        self.refusals: list[tuple[bool, str | None, str]] = []
         self.silences: list[bool] = []
-        self.refused_subscription: tuple[grpc.StatusCode, str] | None = None
+        self.refused_subscription: tuple[str, str] | None = None
+        self.ended_gets = 0
         self.streams_end = False
         self.loses = False
         self.made = ("tuning", "tuned") if rows == "hld" else ("disabled", "enabled")
@@ -190,6 +192,9 @@ class PublishedSonic(gnmi_pb2_grpc.gNMIServicer):  # type: ignore[misc]
 
     def Get(self, request: Any, context: Any) -> Any:  # noqa: N802 - the protocol file's name
         """Answer with a notification for each path that has a value."""
+        if self.ended_gets:
+            self.ended_gets -= 1
+            context.abort(grpc.StatusCode.UNAVAILABLE, "connection idle")
         with self._lock:
             found = []
             for path in request.path:
@@ -221,7 +226,7 @@ class PublishedSonic(gnmi_pb2_grpc.gNMIServicer):  # type: ignore[misc]
                     context.abort(grpc.StatusCode.UNKNOWN, f"{scopes}{str(error)[:200]}")
                 self._carry_out(config)
         if code is not None:
-            context.abort(code, text)
+            context.abort(grpc.StatusCode[code], text)
         done = [(path, gnmi_pb2.UpdateResult.DELETE) for path in request.delete]
         done += [(each.path, gnmi_pb2.UpdateResult.UPDATE) for each in request.update]
         return gnmi_pb2.SetResponse(
@@ -254,7 +259,8 @@ class PublishedSonic(gnmi_pb2_grpc.gNMIServicer):  # type: ignore[misc]
         """Send tables, and their changes as they come (STREAM, ON_CHANGE)."""
         first = next(requests)
         if self.refused_subscription is not None:
-            context.abort(*self.refused_subscription)
+            code, text = self.refused_subscription
+            context.abort(grpc.StatusCode[code], text)
         paths = [each.path for each in first.subscribe.subscription]
         watcher: queue.Queue[tuple[str, str, str]] = queue.Queue()
         with self._lock:

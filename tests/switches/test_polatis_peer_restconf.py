@@ -268,14 +268,14 @@ RUBBISH = {
     "eight bits": bytes(range(128, 256)) + b"\r\n\r\n",
     "no host": b"GET / HTTP/1.1\r\n\r\n",
     "a lie about its length": b"PUT / HTTP/1.1\r\nHost: x\r\nContent-Length: -1\r\n\r\n",
-    "too long": b"PUT / HTTP/1.1\r\nHost: x\r\nContent-Length: 2000000\r\n\r\n" + b"x" * 2_000_000,
+    "too long": b"PUT / HTTP/1.1\r\nHost: x\r\nContent-Length: 2000000\r\n\r\n",
 }
 
 
 @pytest.mark.parametrize("rubbish", RUBBISH.values(), ids=RUBBISH)
 def test_bad_requests_are_answered_and_disconnected(rig, rubbish):
     try:
-        answer = typed(rig, rubbish)
+        answer = typed(rig, rubbish + b"x" * (2_000_000 if b"2000000" in rubbish else 0))
     except ConnectionError:
         answer = b"HTTP/1.1 4"  # it hung up while still being told
     assert answer.startswith(b"HTTP/1.1 4")

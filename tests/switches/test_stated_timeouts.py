@@ -5,7 +5,6 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-import pyvisa
 
 from lightrig.harness.bench import Bench, simulation
 from lightrig.instruments.clock import SystemClock
@@ -98,6 +97,8 @@ def test_a_connection_is_waited_for_as_long_as_stated(
     tmp_path: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What each wire hands to the system as the limit of a connection."""
+    import pyvisa
+
     asked: dict[str, float] = {}
     monkeypatch.setenv("LIGHTRIG_SERVED", "bench:secret")
     wires = dict.fromkeys(each for each in USUAL if not each[1].startswith("serial"))
