@@ -37,6 +37,9 @@ BEAT_SECONDS = 8.0
 # dash waits for all of a pipeline that it has started: what carries the input is started by one
 # that ends at once.
 #
+# A process that has ended stays in its group until its parent reads its status, for ever where the
+# first process of a container reads none: it is told by its state (proc_pid_stat(5)).
+#
 # The shell's own messages, such as that a job was terminated, are not the program's.
 #
 # A number whose process has ended may be another's: what signals this shell, or the program's
@@ -58,6 +61,9 @@ tell() {
 began $$
 [ "$at" = "$mine" ] && kill -s USR1 $$
 }
+lives() {
+(cd /proc; LC_ALL=C grep -Eqs "[)] [A-Wa-w] [0-9]+ $program " [0-9]*/stat)
+}
 left() {
 pids=
 for each in $(cd /proc; LC_ALL=C grep -Fls "LIGHTRIG_PROGRAM=$token" [0-9]*/environ)
@@ -68,7 +74,7 @@ group=-$program
 case $at in ""|"$its") ;;
 *) group=;;
 esac
-[ "$pids" ] || { [ "$group" ] && kill -s 0 -- "$group"; }
+[ "$pids" ] || { [ "$group" ] && kill -s 0 -- "$group" && lives; }
 }
 tenths() {
 read -r now _ </proc/uptime && now=${now%%.*}${now##*.} && now=${now%?}

@@ -5,6 +5,7 @@ import os
 import shlex
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -125,6 +126,30 @@ def test_a_program_that_reads_has_two_seconds_also_where_the_search_is_slow(
         process.stdin.close()
         process.wait()
     assert 1 <= int((tmp_path / "before").read_text()) <= 4
+
+
+ADOPTER = """
+import ctypes, subprocess, sys
+assert ctypes.CDLL(None).prctl(36, 1, 0, 0, 0) == 0  # PR_SET_CHILD_SUBREAPER, prctl(2)
+with subprocess.Popen(sys.argv[1:], stdin=-1, stdout=-1) as process:
+    process.stdout.readline()
+    process.stdin.close()
+    process.wait()
+"""
+
+
+def test_what_has_ended_is_not_waited_for_where_nobody_reads_its_status(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As the first process of many a container: searches went on for three seconds."""
+    grep = tmp_path / "grep"
+    real = shutil.which("grep")
+    grep.write_text(f'#!/bin/sh\necho >>{tmp_path}/searches\nexec {real} "$@"\n')
+    grep.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    command = supervised(["sh", "-c", "sleep 86400 & echo ready; wait"])
+    subprocess.run([sys.executable, "-c", ADOPTER, *command], check=True, timeout=60)
+    assert 2 <= len((tmp_path / "searches").read_text().splitlines()) < 15
 
 
 def test_a_missing_program_has_the_shell_s_status() -> None:
