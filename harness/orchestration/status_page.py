@@ -15,7 +15,7 @@ from lightrig.harness.report.templates import render_page
 from lightrig.instruments.clock import wall_time
 
 REFRESH_S = 5
-_LOOK_AGAIN_S = 1.0
+LOOK_AGAIN_S = 1.0
 _MOST_LINKS = 2000
 """Links that a page lists; a hall has half a million."""
 
@@ -60,7 +60,7 @@ class PageWriter:
 
     def _follow(self) -> None:
         shown = self._running.status()
-        while not self._over.wait(_LOOK_AGAIN_S):
+        while not self._over.wait(LOOK_AGAIN_S):
             if (status := self._running.status()) is not shown:
                 try:
                     self._write()

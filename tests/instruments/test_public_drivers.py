@@ -141,7 +141,6 @@ def test_pymeasures_keysight_oscilloscope(in_real_time, opened):
     assert volts.mean() == pytest.approx(1.5, abs=0.05)
 
 
-@pytest.mark.long
 def pixels(picture: bytes) -> Any:
     """Return what Matplotlib reads, which is not loaded while tests are collected."""
     import matplotlib.image
@@ -155,6 +154,7 @@ def test_pymeasures_oscilloscope_downloads_its_screen(in_real_time, opened):
 
     rig = in_real_time(SimulatedKeysightInfiniivision, kind="power_meter", name="scope", channels=4)
     scope = opened(KeysightDSOX1102G, rig)
+    scope.adapter.connection.timeout = 300  # ms; a picture is read until nothing more comes
     scope.ch1.range, scope.ch1.offset = 4.0, 1.0
     for number in (2, 3, 4):
         scope.write(f":CHAN{number}:DISP OFF")

@@ -230,7 +230,7 @@ def assert_none_is_left(mark: str) -> None:
 def end_by_limit(site: Site, user: str, command: list[str], mark: str) -> None:
     server = site.server(user)
     with contextlib.suppress(NoReplyError):
-        server.commands.run(command, 2 * SECOND)
+        server.commands.run(command, SECOND)
 
 
 def end_by_cut(site: Site, user: str, command: list[str], mark: str) -> None:

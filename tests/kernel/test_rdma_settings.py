@@ -148,6 +148,7 @@ def test_each_port_replies_for_itself_under_rdma(rails: Rails, tmp_path: Path) -
     assert not [*(tmp_path / "state").glob("*settings*")]
 
 
+@pytest.mark.usefixtures("all_is_carried_out")
 def test_restore_undoes_it_after_a_kill(rails: Rails) -> None:
     before = rails.state()
     killed = subprocess.run(

@@ -88,6 +88,7 @@ def lab(
     run: Callable[..., str],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
+    all_is_carried_out: None,
 ) -> Iterator[Lab]:
     lit = frozenset(("a.fabric0", "b.fabric0"))
     links.apply(lit, frozenset([lit]))

@@ -2,9 +2,11 @@
 
 import html
 import re
-import threading
 from collections.abc import Collection
 from pathlib import Path
+
+import pytest
+from real_time import until
 
 from lightrig.harness.orchestration.health import MISSES
 from lightrig.harness.orchestration.orchestrator import Orchestrator
@@ -12,6 +14,7 @@ from lightrig.harness.orchestration.status_page import PageWriter, status_page
 from lightrig.harness.orchestration.switch_sessions import Outcomes, Reading
 from lightrig.harness.systems.railx.generator import render
 from lightrig.harness.systems.railx.runtime.layout import GridLayout
+from lightrig.instruments.clock import SystemClock
 from lightrig.testbeds import load
 from tests.campaigns.switchroom import Switchroom
 
@@ -80,16 +83,16 @@ def test_the_page_has_jobs_nodes_switches_links_and_what_waits(tmp_path: Path) -
     assert 'http-equiv="refresh"' in page
 
 
-def test_a_page_is_written_anew_when_the_status_changes(tmp_path: Path) -> None:
+def test_a_page_is_written_anew_when_the_status_changes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lightrig.harness.orchestration.status_page.LOOK_AGAIN_S", 0.02)
     service, _ = grid(tmp_path)
     file = tmp_path / "page.html"
     writer = PageWriter(service, "grid.yaml", file)
     assert "No job is wanted" in file.read_text()
     submit(service, "pair", 2, 1)
-    for _ in range(600):
-        if rows(file.read_text(), having="pair ready"):
-            break
-        threading.Event().wait(0.1)
+    until(lambda: rows(file.read_text(), having="pair ready"), SystemClock(), 10_000_000)
     assert rows(file.read_text(), having="pair ready")
     writer.close()
     assert "The service has ended." in file.read_text()
