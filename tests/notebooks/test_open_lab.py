@@ -15,11 +15,13 @@ import preloaded
 import pytest
 from bench.served_lab import FOREIGN, LEFT, STRAIGHT, ServedLab, set_circuits
 from real_time import over_soon
+from typer.testing import CliRunner
 
 from lightrig.api import Lab, LabClosedError, LabOpenError, PowerMonitor, Results, open_lab
 from lightrig.harness.bench import Fabric
 from lightrig.harness.bench.lease import LeaseConflictError, LeaseLostError
 from lightrig.harness.bench.restoring import NotRestoredError
+from lightrig.harness.cli.app import application
 from lightrig.harness.measure.bound import NAMES, parts_of
 from lightrig.harness.notebook.guard import Guard
 from lightrig.harness.notebook.lab import FileChangedWarning
@@ -289,13 +291,15 @@ def test_an_interrupt_and_another_while_it_is_restored_leave_it_as_found(
     assert not states(served)
 
 
-def test_a_killed_kernel_leaves_what_restore_undoes(served: ServedLab) -> None:
+def test_a_killed_kernel_leaves_what_restore_undoes(
+    served: ServedLab, all_is_carried_out: None
+) -> None:
     killed = "import os, signal\nos.kill(os.getpid(), signal.SIGKILL)\n"
     ended = preloaded.run(["python", "-c", BEGIN + killed, served.file])
     assert ended.returncode == -signal.SIGKILL, ended.stderr
     assert served.switch.circuits() == STRAIGHT | FOREIGN
-    restored = preloaded.run(["lightrig", "restore", served.file])
-    assert restored.returncode == 0, restored.stderr
+    restored = CliRunner().invoke(application("restore"), ["restore", str(served.file)])
+    assert restored.exit_code == 0, restored.stderr
     assert served.switch.circuits() == LEFT | FOREIGN
 
 

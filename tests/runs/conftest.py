@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 from bench.served_lab import ServedLab
 from runs.running import Started, started
+from typer.testing import CliRunner, Result
 
+from lightrig.harness.cli.app import application
 from lightrig.instruments.clock import SystemClock
 
 Start = Callable[..., Started]
@@ -35,6 +37,21 @@ def start(tmp_path: Path) -> Iterator[Start]:
 def lab(tmp_path: Path) -> Iterator[ServedLab]:
     with contextlib.closing(ServedLab(tmp_path)) as served:
         yield served
+
+
+@pytest.fixture
+def restore(
+    lab: ServedLab, monkeypatch: pytest.MonkeyPatch, all_is_carried_out: None
+) -> Callable[..., Result]:
+    """`lightrig restore` of the lab."""
+
+    def restored(*options: str) -> Result:
+        for name, value in lab.environment.items():
+            monkeypatch.setenv(name, value)
+        command = ["restore", str(lab.file), *options]
+        return CliRunner().invoke(application("restore"), command)
+
+    return restored
 
 
 @pytest.fixture

@@ -6,12 +6,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import preloaded
 import pytest
 from bench.served_lab import CROSSED, FOREIGN, LEFT, STRAIGHT, ServedLab, set_circuits
-from typer.testing import CliRunner
+from typer.testing import Result
 
-from lightrig.harness.cli.app import application
 from lightrig.testbeds import Circuit
 
 Start = Callable[..., Any]
@@ -131,14 +129,18 @@ def test_after_a_kill_the_next_run_puts_back_what_was_found(
 
 
 def test_after_a_kill_the_command_puts_back_what_was_found(
-    lab: ServedLab, begin: Start, endless: Path, moving: Callable[[], None]
+    lab: ServedLab,
+    begin: Start,
+    endless: Path,
+    moving: Callable[[], None],
+    restore: Callable[..., Result],
 ) -> None:
     killed = begin(endless)
     moving()
     killed.signal(signal.SIGKILL)
     killed.end()
-    ended = preloaded.run(["lightrig", "restore", lab.file, "--json"], env=lab.environment)
-    assert ended.returncode == 0, ended.stderr
+    ended = restore("--json")
+    assert ended.exit_code == 0, ended.stderr
     (restored,) = json.loads(ended.stdout)
     assert restored.pop("removed")
     assert restored == {"switch": "ocs", "circuits": sorted(map(str, LEFT))}
@@ -207,11 +209,7 @@ def test_circuits_made_by_hand_after_a_kill_stop_the_next_run(
 
 
 def test_a_switch_that_stays_silent_ends_the_run_loudly(
-    lab: ServedLab,
-    start: Start,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    all_is_carried_out: None,
+    lab: ServedLab, start: Start, tmp_path: Path, restore: Callable[..., Result]
 ) -> None:
     """An exit status of its own, what to do, and an event."""
     path = tmp_path / "test_dies.py"
@@ -240,7 +238,5 @@ def test_a_switch_that_stays_silent_ends_the_run_loudly(
     (event,) = [each for each in written if each["event"] == "not_restored"]
     assert event["problem"].startswith("NOT as found: ocs")
     assert written[-1]["exit"] == 6
-    for name, value in lab.environment.items():
-        monkeypatch.setenv(name, value)
-    assert CliRunner().invoke(application(), ["restore", str(lab.file)]).exit_code == 0
+    assert restore().exit_code == 0
     check_left_as_found(lab)

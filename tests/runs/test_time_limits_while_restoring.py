@@ -5,16 +5,16 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import preloaded
 import pytest
 from bench.served_lab import FOREIGN, LEFT, ServedLab, describe, set_circuits
 from runs.running import started
+from typer.testing import Result
 
 Start = Callable[..., Any]
 
 # At each restoring of the switches something happens first.
 SUITE = """
-import signal, time, pytest
+import signal, pytest
 from lightrig.harness.bench import Fabric
 
 whole = Fabric.restore
@@ -61,10 +61,10 @@ def test_last(fabric, transition): fabric.apply(transition.after)
 TWO_TESTBEDS = """
 first = lambda: None
 
-@pytest.mark.timeout(4)
+@pytest.mark.timeout(400)
 def test_each(fabric, testbed):
     if testbed.name == "lab-two":
-        time.sleep(20)
+        out_of_time()
 """
 
 
@@ -98,15 +98,15 @@ def test_another_alarm_takes_effect_once_the_lab_is_restored(lab: ServedLab, beg
 
 
 def test_restoring_that_is_cut_is_reported_and_the_lab_can_be_restored(
-    lab: ServedLab, begin: Start
+    lab: ServedLab, begin: Start, restore: Callable[..., Result]
 ) -> None:
     ended = begin(CUT).end()
     # docs/how-to/when-something-fails.md: 6 where an instrument is not as it was found.
     assert ended.code == 6, ended.output
     assert f"NOT as found: restoring was cut; run `lightrig restore {lab.file}`" in ended.output
     assert re.search(r"KeyError: 'no such switch' \(\S+test_last.py:\d+\)", ended.output)
-    restored = preloaded.run(["lightrig", "restore", lab.file], env=lab.environment)
-    assert restored.returncode == 0, restored.stderr
+    restored = restore()
+    assert restored.exit_code == 0, restored.stderr
     assert lab.switch.circuits() == LEFT | FOREIGN
 
 
@@ -121,4 +121,6 @@ def test_a_test_has_its_time_limit_after_another_testbed_was_restored(tmp_path: 
         ended = run.end()
     assert ended.code == 1, ended.output
     assert "1 failed, 1 passed" in ended.output
-    assert re.search(r"test_each\[lab-two\] - Timeout \(>4.0s\) from pytest-timeout", ended.output)
+    assert re.search(
+        r"test_each\[lab-two\] - Timeout \(>400.0s\) from pytest-timeout", ended.output
+    )
