@@ -8,7 +8,6 @@ Re-planning a failed node, rack and 2x2 at 1,024, 4,096 and 32,768 GPUs with bot
 limit 30 s each, wiring included, and 4 GiB; beside it the shares of claims m28, m44 and m46.
 """
 
-import resource
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -16,7 +15,7 @@ from itertools import product
 
 import numpy as np
 
-from benchmarks.figures import beside_limit
+from benchmarks.figures import beside_limit, peak_mib
 from lightrig.harness.systems.acos.planning.datacentre import (
     HALLS,
     DataCentre,
@@ -60,7 +59,7 @@ def main() -> None:
     built = time.perf_counter() - before
     errors = [hall_errors(made, configure_hall(made, *job)) for job in JOBS]
     spent = time.perf_counter() - before
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    peak = peak_mib()
     beside_limit(
         f"{LARGEST.active:,} active GPUs of {LARGEST.gpus:,}, {made.fabric.switches:,} switches, "
         f"generated and {len(JOBS)} jobs checked",
@@ -96,7 +95,7 @@ def replanned() -> None:
             )  # fmt: skip
         for claim, shares in _shares(made).items():
             print(f"{gpus:,} GPUs, {claim}: {shares}")
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+    peak = peak_mib() / 1024
     beside_limit("memory of re-planning, most", peak, REPLAN_LIMIT_GIB, "GiB")
     if late or peak > REPLAN_LIMIT_GIB:
         raise SystemExit(f"late: {late}")

@@ -7,6 +7,7 @@ that are not run stay as they were measured last: `docs/appendix/benchmarks.json
 """
 
 import datetime
+import gc
 import inspect
 import json
 import os
@@ -130,6 +131,8 @@ def run(name: str) -> None:
     The wall time and the processor time, of child processes too, are those of `main()`.
     """
     print(f"== {name}", flush=True)
+    gc.collect()
+    Path("/proc/self/clear_refs").write_text("5", encoding="ascii")  # the peak of `peak_mib`
     loops = [_loop() for _ in range(_LOOPS)]
     wall, used = time.perf_counter(), _used()
     import_module(f"benchmarks.{name}").main()
@@ -147,6 +150,16 @@ def run(name: str) -> None:
         "",
         f"{used / middle:.3g} of the loop's",
     )
+
+
+def peak_mib() -> float:
+    """Return the most memory of this process since the benchmark began, in MiB (VmHWM, proc(5)).
+
+    The usage of getrusage(2) would have that of the benchmarks before it.
+    """
+    lines = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
+    (peak,) = (line.split()[1] for line in lines if line.startswith("VmHWM:"))
+    return int(peak) / 1024
 
 
 def _loop() -> tuple[float, float]:

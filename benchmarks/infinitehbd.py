@@ -6,7 +6,6 @@ the time must grow as n log n. One failure among 2,048 nodes is replaced in 0.2 
 `repair`, up to 6 % of failures one after the other.
 """
 
-import resource
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -14,7 +13,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from benchmarks.figures import beside_limit
+from benchmarks.figures import beside_limit, peak_mib
 from lightrig.harness.orchestration.jobs import Job
 from lightrig.harness.orchestration.wanted import Wanted
 from lightrig.harness.systems.infinitehbd.planning.placement import orchestrate
@@ -52,7 +51,7 @@ def main() -> None:
     repair()
     replay()
     replay_made_up()
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    peak = peak_mib()
     beside_limit("memory, most", peak, MEMORY_MIB, "MiB")
 
 

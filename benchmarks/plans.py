@@ -1,9 +1,10 @@
-"""Processor time of `lightrig plan`, and of reading the file, at 256 and at 4,096 GPUs.
+"""Processor time of `lightrig plan`, and of reading the file, at 1,024 and at 4,096 GPUs.
 
 Each file is written by its system's generator, with two plans. What grows faster than linearly
 shows as more time a GPU in the large file than in the small one, which is the peer. What a command
 takes for the least file, of 16 or 20 GPUs, is taken off, since it is nearly all the program's
-start; of several runs, LIGHTRIG_REPETITIONS, the least counts.
+start; of several runs, LIGHTRIG_REPETITIONS, the least counts. Time that grows with the square
+of the GPUs would be four times a GPU's.
 """
 
 import os
@@ -16,17 +17,17 @@ from pathlib import Path
 from benchmarks.figures import beside_limit, figure
 
 REPETITIONS = int(os.environ.get("LIGHTRIG_REPETITIONS", "5"))
-SMALL, LARGE = 256, 4096
+SMALL, LARGE = 1024, 4096
 LIMIT = 1.5
 SYSTEMS = {
     "railx": {
         16: ["--columns", "2", "--rows", "2"],
-        SMALL: ["--columns", "8", "--rows", "8"],
+        SMALL: ["--columns", "16", "--rows", "16"],
         LARGE: ["--columns", "32", "--rows", "32"],
     },
     "infinitehbd": {
         20: ["--nodes", "5"],
-        SMALL: ["--nodes", "64"],
+        SMALL: ["--nodes", "256"],
         LARGE: ["--nodes", "1024"],
     },
 }
@@ -66,7 +67,7 @@ def compare(system: str, command: str, files: dict[int, Path]) -> None:
         )
     if each[SMALL] > 0:  # or the start hides the time of few GPUs
         beside_limit(
-            f"{command}, {system}, {LARGE:,} GPUs, of the {SMALL} GPUs' processor time a GPU",
+            f"{command}, {system}, {LARGE:,} GPUs, of {SMALL:,} GPUs' processor time a GPU",
             each[LARGE] / each[SMALL],
             LIMIT,
             spread=f"least of {REPETITIONS}",

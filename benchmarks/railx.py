@@ -11,7 +11,6 @@ with numba some minutes, without an hour. Beside it HammingMesh and tori of 1,29
 import io
 import json
 import random
-import resource
 import tempfile
 import time
 from collections.abc import Iterator
@@ -19,7 +18,7 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.figures import beside_limit
+from benchmarks.figures import beside_limit, peak_mib
 from lightrig.harness.orchestration.orchestrator import Orchestrator
 from lightrig.harness.orchestration.switch_sessions import SimulatedSwitches
 from lightrig.harness.systems.railx.generator import render
@@ -66,7 +65,7 @@ def plan() -> None:
     text = io.StringIO()
     settings.write(text)
     took = time.perf_counter() - begun
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    peak = peak_mib()
     arrays = (settings.x.nbytes + settings.y.nbytes) / 1e6
     beside_limit(
         f"{fabric.chips:,} chips, {fabric.switches:,} switches, {len(settings):,} cross-connects "
@@ -147,7 +146,7 @@ def routing() -> None:
         f"{len(walk.loads):,} chips, all pairs: at most {walk.mesh} mesh hops, "
         f"{walk.loads.max():,} pairs on the most loaded link: "
         f"{time.process_time() - begun:.1f} s of processor time, process at most "
-        f"{resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:.0f} MiB"
+        f"{peak_mib():.0f} MiB"
     )
 
 

@@ -5,12 +5,11 @@ all within 0.6 %, in two minutes; 16,384 ranks (DP 64, PP 16, TP 16, folded; 96 
 micro-batches), by packets and with circuits on demand, in 60 s and 2 GB each.
 """
 
-import resource
 import time
 from collections import defaultdict
 from statistics import median
 
-from benchmarks.figures import beside_limit
+from benchmarks.figures import beside_limit, peak_mib
 from lightrig.harness.systems.opus.planning.archived_simulation import on_demand, packet
 from lightrig.harness.systems.opus.planning.simulated_control import controlled
 from lightrig.harness.workloads.collectives import Timing
@@ -51,7 +50,7 @@ def size() -> None:
             case _:
                 times = controlled(step, bandwidths, timing, 25_000_000, "provisioning")
         took, processor = time.perf_counter() - begun, time.process_time() - processor
-        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
+        peak = peak_mib() * 1024 / 1e6
         print(
             f"{step.ranks:,} ranks ({len(step.graph_of):,} simulated), {mode}: {times.events:,} "
             f"events in {took:.1f} s ({processor:.1f} s of processor) of {SIZE_S:.0f} s, "
