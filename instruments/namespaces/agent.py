@@ -1,11 +1,10 @@
-"""Program that makes, holds and enters namespaces; started by `namespaces.namespaces`.
+"""Program that makes and holds namespaces; started by `namespaces.namespaces`.
 
 It is run as a file of its own and imports nothing of ours, so that it starts in 15 ms.
 
 `keep COUNT` starts COUNT holder processes, each in a network and a mount namespace of its
-own, prints {"pids": [...]} or {"error": text}, and ends them when stdin ends.
-`enter PID [HOST] -- COMMAND ...` runs a command in the namespaces of the holder PID, with the
-host name HOST if one is given.
+own, prints {"pids": [...]} or {"error": text}, and ends them when stdin ends. `enter` runs commands
+in them.
 """
 
 import contextlib
@@ -23,7 +22,6 @@ from types import FrameType
 from typing import NoReturn
 
 CLONE_NEWNS = 0x00020000
-CLONE_NEWUTS = 0x04000000
 CLONE_NEWUSER = 0x10000000
 CLONE_NEWNET = 0x40000000
 
@@ -84,40 +82,6 @@ def network_of(pid: int) -> Iterator[None]:
             yield
         finally:
             setns(home.fileno(), CLONE_NEWNET)
-
-
-def _enter(pid: int, host: str | None) -> None:
-    """Move this process into the user, network and mount namespaces of `pid`.
-
-    With `host` it gets a UTS namespace of its own besides, with that host name. The working
-    directory stays the same where these namespaces have it; else it is their root.
-    """
-    try:
-        directory = os.getcwd()
-    except FileNotFoundError:  # removed since
-        directory = "/"
-    with contextlib.ExitStack() as stack:
-        kinds = {"user": CLONE_NEWUSER, "net": CLONE_NEWNET, "mnt": CLONE_NEWNS}
-        # All are opened first: another user namespace may not look into /proc/PID.
-        spaces = [
-            (kind, stack.enter_context(open(f"/proc/{pid}/ns/{name}", "rb")).fileno())
-            for name, kind in kinds.items()
-        ]
-        ours = os.stat("/proc/self/ns/user")
-        for kind, descriptor in spaces:
-            # Joining the user namespace that one is already in is an error to the kernel.
-            if kind == CLONE_NEWUSER and os.path.samestat(os.fstat(descriptor), ours):
-                continue
-            setns(descriptor, kind)
-    # A holder that has ended has left these namespaces to us alone: nobody would end us.
-    os.kill(pid, 0)
-    if host is not None:
-        unshare(CLONE_NEWUTS)
-        socket.sethostname(host)
-    # Joining a mount namespace moves the working directory to its root; there it stays where the
-    # namespace hides the directory, as it does /tmp and /var/tmp behind an SSH server.
-    with contextlib.suppress(OSError):
-        os.chdir(directory)
 
 
 def privileged() -> bool:
@@ -233,19 +197,12 @@ def _keep(count: int) -> int:
 
 
 def main() -> int:
-    """`keep COUNT` holds namespaces until stdin ends; `enter PID ...` runs a command in them."""
+    """`keep COUNT` holds namespaces until stdin ends."""
     match sys.argv[1:]:
         case ["keep", count]:
             return _keep(int(count))
-        case ["enter", pid, "--", *argv] | ["enter", pid, _, "--", *argv] if argv:
-            try:
-                _enter(int(pid), sys.argv[3] if sys.argv[3] != "--" else None)
-                os.execvp(argv[0], argv)  # noqa: S606 - replacing itself is the purpose
-            except OSError as error:
-                print(f"cannot run {argv[0]} in the namespaces of {pid}: {error}", file=sys.stderr)
-                return 126
         case _:
-            print("usage: keep COUNT | enter PID [HOST] -- COMMAND ...", file=sys.stderr)
+            print("usage: keep COUNT", file=sys.stderr)
             return 2
 
 

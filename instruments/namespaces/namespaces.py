@@ -17,12 +17,12 @@ import os
 import sys
 from collections.abc import Sequence
 
-from lightrig.instruments.namespaces import agent
+from lightrig.instruments.namespaces import agent, enter
 from lightrig.instruments.namespaces.agent_process import AgentError, AgentProcess
 from lightrig.testbeds.errors import LightrigError
 
-# Run as a file, without site packages: it needs none, and starts ten times sooner.
-_PROGRAM = (sys.executable, "-I", "-S", agent.__file__)
+# Run as files, without site packages: they need none, and start ten times sooner.
+_PYTHON = (sys.executable, "-I", "-S")
 
 OBSTACLE = "network namespaces cannot be made here"
 _REMEDY = (
@@ -45,7 +45,7 @@ class Namespaces(AgentProcess):
     def __init__(self, names: Sequence[str]) -> None:
         if len(set(names)) != len(names):
             raise NamespaceError(f"namespaces need different names, got {', '.join(names)}")
-        super().__init__([*_PROGRAM, "keep", str(len(names))], "the keeper process")
+        super().__init__([*_PYTHON, agent.__file__, "keep", str(len(names))], "the keeper process")
         try:
             pids: list[int] = self.read_reply()["pids"]
         except AgentError as error:
@@ -70,7 +70,7 @@ def enter_command(pid: int, argv: Sequence[str], host: str | None = None) -> lis
     the namespaces hide that one. It ends with status 126 and a message on stderr when the
     namespaces cannot be entered.
     """
-    return [*_PROGRAM, "enter", str(pid), *([] if host is None else [host]), "--", *argv]
+    return [*_PYTHON, enter.__file__, str(pid), *([] if host is None else [host]), "--", *argv]
 
 
 def is_root() -> bool:
