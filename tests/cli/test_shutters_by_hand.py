@@ -8,9 +8,8 @@ import json
 import os
 import re
 import signal
-import subprocess
-import sys
 
+import preloaded
 import pytest
 from bench.accounts import ANN, needs_accounts
 from bench.served_lab import FOREIGN, LEFT, ServedLab, set_circuits
@@ -135,8 +134,7 @@ application()(["set", sys.argv[1], "ocs.3.shutter=closed", "ocs.9.shutter=closed
 @pytest.mark.parametrize("sends", [True, False], ids=["after", "before"])
 def test_restore_undoes_what_a_killed_command_has_set(lab, sends):
     script = KILLED.format(sends=f"{sends} or ports != [9]")
-    command = [sys.executable, "-c", script, str(lab.file)]
-    done = subprocess.run(command, env=lab.environment, check=False)
+    done = preloaded.run(["python", "-c", script, lab.file], env=lab.environment)
     assert done.returncode == -signal.SIGKILL
     assert closed(lab) == FOUND_CLOSED | ({3, 9} if sends else {3})
     shown = run("restore", lab.file, "--show")

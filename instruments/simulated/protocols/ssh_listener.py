@@ -96,6 +96,9 @@ class SshListener:
             transport.start_server(threading.Event(), self._serve(connection))
         except CLIENT_LEFT:
             transport.close()
+        except BaseException:
+            transport.close()  # or its client would wait for a banner
+            raise
 
 
 class SshService(paramiko.ServerInterface):
