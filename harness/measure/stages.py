@@ -321,8 +321,9 @@ def rows(event: Reconfiguration, fabric: Fabric, number: int) -> Iterator[Row]:
     points = event.points()
     for stage, span in event.stages().items():
         yield row(fabric.testbed.name, f"reconfiguration.{stage}", span, point=points[stage])
-    for seen, after, point in zip(event.seen, event.seen_after, event.points_after(), strict=True):
-        yield row(seen.subject, seen.stage, after, point=point)
+    every = zip(event.seen, event.seen_after, event.points_after(), strict=True)
+    for (subject, stage, _, _), (earliest, latest), point in every:
+        yield Row(subject, stage, point, earliest, latest, "ns", time, conditions)
     for outage in event.outages():
         yield row(outage.subject, f"outage.{outage.kind.signal}", outage.length, outage.flaps)
     for steady in event.steady:

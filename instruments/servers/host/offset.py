@@ -92,6 +92,9 @@ class _Line:
     whose optimum lies where two points, or one point and the greatest rate, decide (Moon, Skelly,
     Towsley, "Estimation and Removal of Clock Skew from Network Delay Measurements", INFOCOM 1999).
     Each point is loosened by what the clock may wander between its stamp and the one in question.
+
+    Attributes:
+        earliest, latest: bounds that are known, by stamp.
     """
 
     def __init__(
@@ -107,7 +110,9 @@ class _Line:
         self._count = len(requests) + len(replies)
         self._stamps: list[int] = []  # sorted, once one is asked for
         self._deciding: dict[int, Mapping[int, _Deciding]] = {}
-        self._known: Mapping[int, dict[int, int]] = {-1: {}, 1: {}}
+        # Near half of an event's stamps are asked for twice, such as those of datagrams.
+        self.earliest: dict[int, int] = {}
+        self.latest: dict[int, int] = {}
         self._new: tuple[_Exchange, tuple[tuple[int, int], tuple[int, int]]] | None = None
         self._placed: tuple[int | None, int, int, Mapping[int, _Deciding]] = (None, 0, 0, {})
 
@@ -183,17 +188,8 @@ class _Line:
             if alone < least:  # noqa: PLR1730  # a call each would be some hundreds an event
                 least = alone
         found = self._bench + at + side * (ceil(least) + doubt)
-        self._known[side][stamp] = found
+        (self.earliest if side < 0 else self.latest)[stamp] = found
         return found
-
-    def span(self, earliest: int, latest: int) -> tuple[int, int]:
-        """Return the bound of the first stamp from below and that of the second from above."""
-        # Near half of an event's stamps are asked for twice, such as those of datagrams.
-        before, after = self._known[-1], self._known[1]
-        return (
-            before[earliest] if earliest in before else self.bound(earliest, -1),
-            after[latest] if latest in after else self.bound(latest, 1),
-        )
 
     def _rate(self) -> float:
         """Return the rate between the middles of the first and of the last exchange."""
@@ -265,7 +261,9 @@ class _Line:
             # Between two points of one kind both are as near as can be.
             nearest: set[_Point] = set()
             if pair is None or sign < 0:
-                nearest = {_nearest(points, before), _nearest(points, after)}
+                nearest = {_nearest(points, before)}
+                if 0 < interval < self._count:  # else one is nearest to all stamps there
+                    nearest.add(_nearest(points, after))
             both = None
             if pair is not None:
                 (one, least_of_one), (two, least_of_two) = pair
@@ -500,7 +498,11 @@ class ClockMap:
             raise ValueError("no exchange bounds the offset yet")
         if jump is not None and earliest <= jump[0]:
             raise self._error(jump[1])
-        before, after = line.span(earliest, latest)
+        before, after = line.earliest.get(earliest), line.latest.get(latest)
+        if before is None:
+            before = line.bound(earliest, -1)
+        if after is None:
+            after = line.bound(latest, 1)
         if before > after:
             raise self._error("changes its rate by more than 0.1 ppm per root second")
         return _new_tuple(Span, (before, after))

@@ -22,11 +22,6 @@ class _Wait(NamedTuple):
     fastest: float
 
 
-def _middle(least: int, most: int) -> tuple[int, int]:
-    """Return the middle of two slews, and its doubt."""
-    return (least + most) // 2, (most - least + 1) // 2 + 2
-
-
 class Slews:
     """Slews of one clock as replies reported them, and their bounds in between.
 
@@ -71,25 +66,26 @@ class Slews:
 
     def at(self, stamp: int) -> tuple[int, int]:
         """Return the slew at a stamp and its doubt to either side, in ns."""
-        # Some hundreds an event, nearly all between the last two replies: no search, no list there.
-        wait = self._last
+        # Some hundreds an event, nearly all between the last two replies: no search, no call there.
+        wait, after = self._last, 0
         if wait is None or not wait[0] < stamp <= wait[1]:
-            after = bisect_left(self._stamps, stamp)
-            if not 0 < after < len(self._stamps):
-                return _middle(*self._outside(after, stamp))
-            end = self._stamps[after]
-            wait = self._settled.get(end) or self._open.get(end) or self._wait(after)
-            self._last = wait
-        begin, end, slew_before, slew_after, slowest, fastest = wait
-        if stamp == end:
-            return slew_after, 2
-        since, until = float(stamp - begin), float(stamp - end)
-        low, low_after = slew_before + slowest * since, slew_after + fastest * until
-        high, high_after = slew_before + fastest * since, slew_after + slowest * until
-        return _middle(
-            floor(low if low < low_after else low_after),
-            ceil(high if high > high_after else high_after),
-        )
+            wait, after = None, bisect_left(self._stamps, stamp)
+            if 0 < after < len(self._stamps):
+                end = self._stamps[after]
+                wait = self._settled.get(end) or self._open.get(end) or self._wait(after)
+                self._last = wait
+        if wait is None:
+            least, most = self._outside(after, stamp)
+        else:
+            begin, end, slew_before, slew_after, slowest, fastest = wait
+            if stamp == end:
+                return slew_after, 2
+            since, until = float(stamp - begin), float(stamp - end)
+            low, low_after = slew_before + slowest * since, slew_after + fastest * until
+            high, high_after = slew_before + fastest * since, slew_after + slowest * until
+            least = floor(low if low < low_after else low_after)
+            most = ceil(high if high > high_after else high_after)
+        return (least + most) // 2, (most - least + 1) // 2 + 2
 
     def _outside(self, after: int, stamp: int) -> tuple[int, int]:
         """Return the least and the greatest slew before the first reply or after the last."""

@@ -108,8 +108,8 @@ class GroundTruth:
             at = Span(at.earliest + late, at.latest + late)
         moments = self._moments[subject, stage, up]
         moments.append(*at)
-        self._subjects[stage].add(subject)
         if len(moments.latest) == 1:
+            self._subjects[stage].add(subject)
             self._list_anew(stage)
 
     def note_delay(self, subject: str, late: Callable[[], int]) -> None:
