@@ -133,7 +133,9 @@ def test_a_connection_reaches_the_joined_port_only(
         for address in ("192.0.2.2", "192.0.2.3"):
             # An address that was asked for in vain is asked for again only a second later.
             seconds = "10" if address == refused else "0.3"
-            printed = run(namespaces.pid("a"), sys.executable, "-c", send, address, seconds)
+            printed = run(
+                namespaces.pid("a"), sys.executable, "-I", "-S", "-c", send, address, seconds
+            )
             assert (printed == "ConnectionRefusedError\n") == (address == refused)
 
 

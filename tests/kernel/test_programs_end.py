@@ -10,13 +10,13 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
 import threading
 import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import preloaded
 import pytest
 from real_time import until
 from ssh_client import SshClient
@@ -253,7 +253,7 @@ def has_sshd(pid: int) -> bool:
 def end_by_kill(site: Site, user: str, command: list[str], mark: str) -> None:
     """Kill the client's process."""
     arguments = [user, PASSWORD, str(site.sshd.address[1]), str(site.known_hosts), *command]
-    with subprocess.Popen([sys.executable, "-c", KILLED, *arguments], stdout=-1) as client:
+    with preloaded.Process(["python", "-c", KILLED, *arguments], stdout=-1) as client:
         assert client.stdout is not None
         client.stdout.readline()
         until(lambda: len(processes(mark)) > 1, CLOCK)

@@ -5,13 +5,12 @@ arp_ignore. The server's ports are in namespaces behind SSH.
 """
 
 import contextlib
-import os
 import shlex
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import preloaded
 import pytest
 from servers.ssh_host import LOGIN, SshHost
 from typer.testing import CliRunner
@@ -81,7 +80,7 @@ class Rails:
 
     def replies(self) -> str:
         """Return the addresses for which the port at the other end of b's replied."""
-        return self._run(self._pids["b"], sys.executable, "-c", ASK).strip()
+        return self._run(self._pids["b"], sys.executable, "-I", "-S", "-c", ASK).strip()
 
     def state(self) -> list[str]:
         return [self._run(pid, "sh", "-c", STATE) for pid in self._pids.values()]
@@ -151,9 +150,7 @@ def test_each_port_replies_for_itself_under_rdma(rails: Rails, tmp_path: Path) -
 @pytest.mark.usefixtures("all_is_carried_out")
 def test_restore_undoes_it_after_a_kill(rails: Rails) -> None:
     before = rails.state()
-    killed = subprocess.run(
-        [sys.executable, "-c", KILLED, str(rails.file)], env=os.environ, check=False
-    )
+    killed = preloaded.run(["python", "-c", KILLED, rails.file])
     assert killed.returncode == -9
     assert rails.replies() == OWN
     ended = CliRunner().invoke(application("restore"), ["restore", str(rails.file)])

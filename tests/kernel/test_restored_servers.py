@@ -2,11 +2,10 @@
 
 import contextlib
 import shlex
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import preloaded
 import pytest
 from servers.ssh_host import LOGIN, SshHost
 from typer.testing import CliRunner
@@ -72,8 +71,7 @@ class Lab:
 
     def kill_a_job(self) -> None:
         """Start a job that is killed once its routes are set."""
-        command = [sys.executable, "-c", KILLED, str(self.file)]
-        killed = subprocess.run(command, capture_output=True, text=True, check=False)
+        killed = preloaded.run(["python", "-c", KILLED, self.file])
         assert killed.returncode == -9, killed.stderr
 
     def restore(self, *options: str) -> tuple[int, str]:

@@ -64,7 +64,7 @@ def test_a_server_in_between_passes_packets_on(
         return [run(namespaces.pid(name), "sh", "-c", STATE) for name in servers]
 
     def reaches(address: str) -> str:
-        return run(namespaces.pid("a"), sys.executable, "-c", CONNECT, address).strip()
+        return run(namespaces.pid("a"), sys.executable, "-I", "-S", "-c", CONNECT, address).strip()
 
     routes = {name: ServerRoutes(server.commands) for name, server in servers.items()}
     links.apply(LIT, CHAIN)
@@ -123,7 +123,9 @@ def test_packets_pass_servers_that_answer_for_a_port_alone(
         routes["b"].set([Route(a, a, "fabric0"), Route(c, c, "fabric1")])
         routes["c"].set([Route(b, b, "fabric1"), Route(a, b, "fabric1")])
         for address in (b, c):
-            printed = run(namespaces.pid("a"), sys.executable, "-c", CONNECT, address).strip()
+            printed = run(
+                namespaces.pid("a"), sys.executable, "-I", "-S", "-c", CONNECT, address
+            ).strip()
             assert printed == "ConnectionRefusedError"
     finally:
         close_all(routes.values())
@@ -159,7 +161,9 @@ def test_each_address_is_routed_over_its_port(
             made[name].open(lanes[name][0], (), lanes[name][1], settings=settings)
             lead(name, second)
         for address in lanes["b"]:
-            printed = run(namespaces.pid("a"), sys.executable, "-c", CONNECT, address).strip()
+            printed = run(
+                namespaces.pid("a"), sys.executable, "-I", "-S", "-c", CONNECT, address
+            ).strip()
             assert printed == "ConnectionRefusedError"
         neighbours = run(namespaces.pid("a"), "cat", "/proc/net/arp").splitlines()[1:]
         heard = {fields[0]: fields[3] for fields in map(str.split, neighbours)}
@@ -170,7 +174,9 @@ def test_each_address_is_routed_over_its_port(
         run(namespaces.pid("a"), "ip", "link", "set", "fabric1", "up")
         made["a"].invalidate()
         lead("a", "b")
-        printed = run(namespaces.pid("a"), sys.executable, "-c", CONNECT, lanes["b"][1]).strip()
+        printed = run(
+            namespaces.pid("a"), sys.executable, "-I", "-S", "-c", CONNECT, lanes["b"][1]
+        ).strip()
         assert printed == "ConnectionRefusedError"
     finally:
         for routes in made.values():

@@ -132,7 +132,7 @@ SEEN = {"400G": ["signal detected", "lock", "output valid"], "100G": ["signal de
 
 
 @pytest.mark.parametrize("rate", SEEN)
-@pytest.mark.parametrize("seed", [3, 4])
+@pytest.mark.parametrize("seed", [3, pytest.param(4, marks=pytest.mark.long)])
 @pytest.mark.parametrize("forced", [True, False])
 def test_each_stage_holds_the_truth_and_they_add_up(ran, rate, seed, forced):
     run = ran(rate, 12, seed, meanwhile=lambda bench, _: force(bench) if forced else None)

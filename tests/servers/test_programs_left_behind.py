@@ -6,12 +6,11 @@ They are run through OpenSSH's own server, which ends a connection, and no progr
 import contextlib
 import os
 import signal
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
 
+import preloaded
 import pytest
 from openssh_host import OpenSshHost
 from real_time import until
@@ -150,7 +149,7 @@ def test_none_is_left_where_the_end_of_the_connection_does_not_arrive(
 
 def test_none_is_left_after_its_user_was_killed(host: Host) -> None:
     arguments = [host.user, str(host.port), str(host.home / "known_hosts")]
-    with subprocess.Popen([sys.executable, "-c", KILLED, *arguments]) as user:
+    with preloaded.Process(["python", "-c", KILLED, *arguments]) as user:
         host.await_programs(1)
         user.kill()
     host.assert_none_left(CLOCK.now())
