@@ -369,6 +369,7 @@ def test_ports_that_were_not_read_are_unknown_and_the_watch_was_slow(
     lab = rig()
     lab.bring_up(lab.straight)
     reading_stands(monkeypatch, lab.clock, "server1", lab.clock.now() + 600 * SECOND)
+    monkeypatch.setattr("lightrig.harness.measure.links.UNNOTICED", SECOND)
     event = lab.change_to(DARK)
     of_server1 = {str(port) for port in PORTS if port.owner == "server1"}
     assert {one for one, stage in event.unseen if stage == "carrier_down"} == of_server1
