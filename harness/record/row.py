@@ -8,6 +8,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, TypeAlias
 
 from lightrig.testbeds.errors import LightrigError
@@ -100,7 +101,21 @@ class SharedConditions(dict[str, Scalar]):
         self.text = ""
 
 
-@dataclass(frozen=True, slots=True)
+_NO_CONDITIONS: Mapping[str, Scalar] = MappingProxyType({})
+
+_MOST_TEXTS = 10_000
+_texts: set[str] = set()
+"""Texts that were found to be fit for a row, until there are too many."""
+
+
+def _note_text(text: str) -> None:
+    if type(text) is str:
+        if len(_texts) >= _MOST_TEXTS:
+            _texts.clear()
+        _texts.add(text)
+
+
+@dataclass(frozen=True, slots=True, init=False)
 class Row:
     """One value of one quantity of one subject.
 
@@ -123,47 +138,71 @@ class Row:
     upper: Number | None
     unit: str
     time_ns: int
-    conditions: Mapping[str, Scalar] = field(default_factory=dict)
+    conditions: Mapping[str, Scalar]
 
-    def __post_init__(self) -> None:
-        subject, quantity, unit = self.subject, self.quantity, self.unit
+    # Some hundreds an event: what `dataclass` makes takes twice the time, for which every field is
+    # set by its name and read again.
+    def __init__(
+        self,
+        subject: str,
+        quantity: str,
+        value: Number,
+        lower: Number | None,
+        upper: Number | None,
+        unit: str,
+        time_ns: int,
+        conditions: Mapping[str, Scalar] = _NO_CONDITIONS,
+    ) -> None:
         # Texts come again and again: one look-up each says that all is well.
         if not (
             type(subject) is type(quantity) is type(unit) is str
-            and _is_text(subject)
-            and _is_text(quantity)
-            and _is_text(unit)
+            and subject in _texts
+            and quantity in _texts
+            and unit in _texts
         ):
-            check_text("subject", subject)
-            check_text("quantity", quantity)
-            check_text("unit", unit)
-        value, lower, upper = self.value, self.lower, self.upper
+            for name, text in (("subject", subject), ("quantity", quantity), ("unit", unit)):
+                check_text(name, text)
+                _note_text(text)
         # Nearly all rows are times with both bounds: one comparison says that all is well.
         if not (
             type(value) is type(lower) is type(upper) is int
             and -_MOST <= lower <= value <= upper <= _MOST
         ):
-            self._check_numbers()
-        if type(self.time_ns) is not int or not -_MOST <= self.time_ns <= _MOST:
-            raise RowError(f"time_ns: found {self.time_ns!r}, expected integer nanoseconds")
-        conditions = self.conditions
-        if type(conditions) is SharedConditions:
-            return
-        if conditions or type(conditions) is not dict:
-            check_scalars("conditions", conditions)
-            object.__setattr__(self, "conditions", dict(conditions))
+            _check_numbers(quantity, value, lower, upper)
+        if type(time_ns) is not int or not -_MOST <= time_ns <= _MOST:
+            raise RowError(f"time_ns: found {time_ns!r}, expected integer nanoseconds")
+        if type(conditions) is not SharedConditions:
+            if conditions is not _NO_CONDITIONS:
+                check_scalars("conditions", conditions)
+            conditions = dict(conditions)
+        _set_subject(self, subject)
+        _set_quantity(self, quantity)
+        _set_value(self, value)
+        _set_lower(self, lower)
+        _set_upper(self, upper)
+        _set_unit(self, unit)
+        _set_time_ns(self, time_ns)
+        _set_conditions(self, conditions)
 
-    def _check_numbers(self) -> None:
-        value, lower, upper = self.value, self.lower, self.upper
-        check_number("value", value)
-        if lower is not None:
-            check_number("lower", lower)
-            if lower > value:
-                raise RowError(f"{self.quantity}: lower {lower} is above value {value}")
-        if upper is not None:
-            check_number("upper", upper)
-            if upper < value:
-                raise RowError(f"{self.quantity}: upper {upper} is below value {value}")
+
+_set_subject, _set_quantity, _set_value, _set_lower, _set_upper, _set_unit = (
+    vars(Row)[name].__set__ for name in ("subject", "quantity", "value", "lower", "upper", "unit")
+)
+_set_time_ns, _set_conditions = vars(Row)["time_ns"].__set__, vars(Row)["conditions"].__set__
+
+
+def _check_numbers(
+    quantity: str, value: Number, lower: Number | None, upper: Number | None
+) -> None:
+    check_number("value", value)
+    if lower is not None:
+        check_number("lower", lower)
+        if lower > value:
+            raise RowError(f"{quantity}: lower {lower} is above value {value}")
+    if upper is not None:
+        check_number("upper", upper)
+        if upper < value:
+            raise RowError(f"{quantity}: upper {upper} is below value {value}")
 
 
 @dataclass(frozen=True, slots=True)
