@@ -8,8 +8,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import networkx as nx
-
 from lightrig.harness.systems.opus.generator import render
 from lightrig.testbeds import Testbed, load
 from tests.campaigns.switchroom import Switchroom, beams
@@ -96,6 +94,8 @@ class Rails:
         text: str,
     ) -> bool:
         """Whether servers see the neighbours that the topology `text` gives them."""
+        import networkx as nx
+
         if text == "ring":
             graph = nx.Graph((a, b) for a in seen for b in seen[a])
             degrees = {degree for _, degree in graph.degree()}

@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -51,6 +52,14 @@ DIFFERENCES = {
     },
 }
 """Computed figures that are not as printed."""
+DEAR = {
+    "railx": {"C44"},
+    "mixnet": {
+        *("fast-switch", "slow-switch", "failure-gpu", "scale-per-dollar", "over-subscribed"),
+    },
+    "infinitehbd": {"cross-tor-knee"},
+}
+"""What takes a second or more to compute: the long tests have these too."""
 
 
 @pytest.fixture(scope="module")
@@ -58,12 +67,20 @@ def published():
     return {system: load_published(published_files()[system]) for system in SYSTEMS}
 
 
-@pytest.fixture(scope="module")
-def checked(published, tmp_path_factory):
-    """All claims, checked without results, by system and name."""
+def without_dear(file):
+    """Leave out claims that are dear to compute, and those that repeat them."""
+    dear = {one.name for one in file.claims if one.computed in DEAR.get(file.system, ())}
+    claims = [one for one in file.claims if not {one.name, one.same_as} & dear]
+    return replace(file, claims=tuple(claims))
+
+
+@pytest.fixture(scope="module", params=["quick", pytest.param("all", marks=pytest.mark.long)])
+def checked(request, published, tmp_path_factory):
+    """Claims, checked without results, by system and name."""
     empty = Results(tmp_path_factory.mktemp("empty"))
+    asked = (lambda file: file) if request.param == "all" else without_dear
     return {
-        system: {one.claim.name: one for one in check_claims(file, empty)}
+        system: {one.claim.name: one for one in check_claims(asked(file), empty)}
         for system, file in published.items()
     }
 
@@ -99,7 +116,7 @@ def test_differences_are_known_and_explained(checked, system):
         for name, one in checked[system].items()
         if one.outcome == "differs" and one.kind != "tested"
     }
-    assert found.keys() == DIFFERENCES[system]
+    assert found.keys() == DIFFERENCES[system] & checked[system].keys()
 
 
 @pytest.mark.parametrize("system", SYSTEMS)

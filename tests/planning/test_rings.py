@@ -4,7 +4,6 @@ import random
 from collections.abc import Sequence
 from itertools import pairwise
 
-import networkx as nx
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -112,6 +111,8 @@ def test_a_ring_may_be_longer_than_calls_may_nest() -> None:
 @given(st.integers(2, 7), st.floats(0.2, 1), st.integers(0, 10_000))
 @settings(max_examples=30)
 def test_ways_are_shortest_and_arrive(count: int, density: float, seed: int) -> None:
+    import networkx as nx
+
     graph = nx.gnp_random_graph(count, density, seed=seed)
     servers = [f"s{n}" for n in range(count)]
     routes = shortest_routes(servers, joined(*((f"s{a}", f"s{b}") for a, b in graph.edges)))

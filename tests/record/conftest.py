@@ -3,12 +3,13 @@
 import itertools
 import shutil
 import uuid
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from record.transfers import NIGHTS, recorded
 
-from lightrig.harness.record import Context, Journal, Row
+from lightrig.harness.record import Context, Journal, Row, rows_check, transfer
 
 HEADER = {"run": "r1", "night": "2026-03-14", "seed": 7}
 
@@ -28,6 +29,29 @@ def fresh(tmp_path):
     """Journals, each at a path of its own."""
     numbers = itertools.count()
     return lambda **header: Journal(tmp_path / f"{next(numbers)}.jsonl", {**HEADER, **header})
+
+
+@pytest.fixture(scope="module")
+def inspector() -> Iterator[rows_check.Inspector]:
+    """A process that reads files without a digest, which takes 0.3 s of the processor to start."""
+    started = rows_check.Inspector()
+    yield started
+    started.close()
+
+
+@pytest.fixture
+def shared_inspector(inspector: rows_check.Inspector, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have all readings of a file of tests ask one process, which outlives each of them."""
+
+    class Shared(rows_check.Inspector):
+        def __init__(self) -> None:
+            self.problem = inspector.problem  # type: ignore[method-assign]
+
+        def close(self) -> None:
+            """Leave it to the readings that follow."""
+
+    for module in (rows_check, transfer):
+        monkeypatch.setattr(module, "Inspector", Shared)
 
 
 @pytest.fixture(scope="module")

@@ -15,6 +15,8 @@ from lightrig.harness.record.rows_check import StrayRowsWarning
 from lightrig.harness.record.transfer import transfer
 from lightrig.harness.report.nights.source import Source
 
+pytestmark = pytest.mark.usefixtures("shared_inspector")
+
 FIRST, LAST = "20260103-021500-a", "20260105-021500-a"
 ROWS = {FIRST: 31, LAST: 17}
 

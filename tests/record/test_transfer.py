@@ -16,6 +16,8 @@ from lightrig.harness.record.places import Place
 from lightrig.harness.record.rows_files import MANIFEST, Compacted, Manifest, stored_rows
 from lightrig.harness.record.transfer import Transfer, transfer
 
+pytestmark = pytest.mark.usefixtures("shared_inspector")
+
 
 @pytest.mark.parametrize("runs", [{"a": 3, "b": -1}, {"a": 3, "b": 2.0}, {"a": -1}])
 def test_a_compacted_file_has_whole_numbers_of_rows(runs) -> None:

@@ -19,6 +19,8 @@ from lightrig.harness.record.rows_files import MANIFEST, Manifest, stored_rows
 from lightrig.harness.record.run_folder import FACTS, note_files
 from lightrig.harness.record.transfer import Transfer, transfer
 
+pytestmark = pytest.mark.usefixtures("shared_inspector")
+
 FIRST, SECOND, OTHER = "20260103-021500-a", "20260104-021500-a", "20260201-021500-a"
 
 

@@ -7,7 +7,6 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
-import networkx as nx
 import pytest
 
 ROOT = Path(__file__).parents[2]
@@ -33,6 +32,8 @@ def imported(file: Path, modules: dict[str, Path]) -> Iterator[Path]:
 
 def circles(root: Path, folders: tuple[str, ...]) -> list[list[str]]:
     """Return the groups of files that refer to each other in a circle; packages' faces left out."""
+    import networkx as nx
+
     files = [file for folder in folders for file in (root / folder).rglob("*.py")]
     files = [file for file in files if file.name != "__init__.py"]
     assert files

@@ -5,7 +5,6 @@ import re
 from collections import Counter
 from pathlib import Path
 
-import networkx as nx
 import pytest
 import yaml
 from hypothesis import HealthCheck, given, settings
@@ -71,6 +70,8 @@ def by_rail(testbed, plan):
 
 
 def assert_maps_fit(testbed):
+    import networkx as nx
+
     for name in ("east-west", "north-south", "giant-ring"):
         assert len(testbed.plans[name]) == 16
         assert len(testbed.links(name)) == 8
@@ -145,6 +146,8 @@ def test_unknown_names_are_typed(opus):
 
 
 def test_namespaces_take_the_next_free_ports():
+    import networkx as nx
+
     testbed = load(HOME / "namespaces.yaml")
     specs = testbed.nic_ports
     assert [testbed.cabling.ingress_of(spec.port) for spec in specs] == [

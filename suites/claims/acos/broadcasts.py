@@ -8,10 +8,13 @@ tori (§4.1, §5.3); a reduce-scatter is the same in reverse.
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-import networkx as nx
 import numpy as np
 import scipy  # whose modules are loaded when they are first used
+
+if TYPE_CHECKING:
+    import networkx as nx
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +40,10 @@ class Broadcast:
         return sum(self.loads) / self.least
 
 
-def torus(sizes: Sequence[int]) -> nx.MultiGraph:
+def torus(sizes: Sequence[int]) -> "nx.MultiGraph":
     """Return a torus; two parallel links join the nodes of a dimension of length 2."""
+    import networkx as nx  # noqa: PLC0415 - loads slowly, and few commands need it
+
     graph = nx.MultiGraph()
     for node in np.ndindex(*sizes):
         for axis, size in enumerate(sizes):
@@ -48,11 +53,13 @@ def torus(sizes: Sequence[int]) -> nx.MultiGraph:
     return graph
 
 
-def breadth_first_broadcast(graph: nx.MultiGraph) -> Broadcast:
+def breadth_first_broadcast(graph: "nx.MultiGraph") -> Broadcast:
     """Schedule a broadcast on a graph whose nodes look alike, such as a torus.
 
     One node is scheduled: by symmetry the loads of the others are equal.
     """
+    import networkx as nx  # noqa: PLC0415 - loads slowly, and few commands need it
+
     sink: Hashable = next(iter(graph))
     degree = graph.degree(sink)
     distance = dict(nx.all_pairs_shortest_path_length(nx.Graph(graph)))

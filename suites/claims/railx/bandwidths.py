@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import networkx as nx
 import numpy as np
 
 from lightrig.harness.systems.railx.planning.cross_connects import DARK, DIMENSIONS, Settings
@@ -96,6 +95,8 @@ def twisted_torus_gain(side: int) -> float:
     (2 n - 1, y) is joined to (0, y) and (x, n - 1) to ((x + n) mod 2 n, 0). All shortest paths
     share the traffic evenly; the most loaded link decides.
     """
+    import networkx as nx  # noqa: PLC0415 - loads slowly, and few commands need it
+
     loads = []
     for shift in (0, side):
         graph = nx.Graph()

@@ -12,8 +12,6 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise, product
 from typing import Literal, NamedTuple, TypeAlias
 
-import networkx as nx
-
 from lightrig.harness.systems.railx.planning.physical import Dimension, RailxError
 from lightrig.suites.claims.railx.flit_network import FlitNetwork
 from lightrig.suites.claims.railx.minimal_routing import Routes
@@ -27,6 +25,8 @@ _STEPS = {"east": (1, 0), "west": (-1, 0), "south": (0, 1), "north": (0, -1)}
 
 def free_of_deadlock(dependencies: Iterable[Sequence[object]]) -> bool:
     """Whether the graph of `dependencies`, pairs of channels, has no cycle."""
+    import networkx as nx  # noqa: PLC0415 - loads slowly, and few commands need it
+
     graph = nx.DiGraph()
     graph.add_edges_from(dependencies)
     return bool(nx.is_directed_acyclic_graph(graph))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise, product
+from typing import TYPE_CHECKING
 
-import networkx as nx
 import numpy as np
 
 from lightrig.harness.systems.railx.planning.cross_connects import (
@@ -20,6 +20,9 @@ from lightrig.harness.systems.railx.planning.topologies import (
     global_rails,
     line_setting,
 )
+
+if TYPE_CHECKING:
+    import networkx as nx
 
 
 def balanced(fabric: RailFabric, shares: Sequence[int]) -> list[tuple[int, ...]]:
@@ -125,6 +128,8 @@ def dragonfly(fabric: RailFabric, groups: int | None = None) -> Settings:
 
 def hyperx_graph(sizes: Sequence[int], links: int = 2) -> nx.MultiGraph:
     """Return a HyperX of `sizes` with `links` links a pair and dimension, to compare with."""
+    import networkx as nx  # noqa: PLC0415 - loads slowly, and few commands need it
+
     graph = nx.MultiGraph()
     graph.add_nodes_from(product(*map(range, sizes)))
     for node in list(graph):
@@ -137,6 +142,8 @@ def hyperx_graph(sizes: Sequence[int], links: int = 2) -> nx.MultiGraph:
 
 def torus_graph(sizes: Sequence[int], links: int) -> nx.MultiGraph:
     """Return a torus of `sizes` with `links` parallel links, to compare with."""
+    import networkx as nx  # noqa: PLC0415 - loads slowly, and few commands need it
+
     graph = nx.MultiGraph()
     graph.add_nodes_from(product(*map(range, sizes)))
     for node in list(graph):
@@ -148,6 +155,8 @@ def torus_graph(sizes: Sequence[int], links: int) -> nx.MultiGraph:
 
 def same_graph(one: nx.MultiGraph, two: nx.MultiGraph) -> bool:
     """Whether two multigraphs are isomorphic, counting parallel edges."""
+    import networkx as nx  # noqa: PLC0415 - loads slowly, and few commands need it
+
     simple = [nx.Graph(), nx.Graph()]
     for graph, counted in zip((one, two), simple, strict=True):
         counted.add_nodes_from(graph)

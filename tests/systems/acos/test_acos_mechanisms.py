@@ -6,7 +6,6 @@ expected to fail is a part of the paper's statement that does not hold.
 
 from itertools import product
 
-import networkx as nx
 import numpy as np
 import pytest
 from systems.acos.acos_mechanisms import (
@@ -236,6 +235,8 @@ def test_half_of_16_gpus_works_on_after_any_failure():
 @claim("m08")
 @pytest.mark.parametrize("nodes", [16, 32])
 def test_expanders_are_random_regular_graphs_of_few_hops(nodes):
+    import networkx as nx
+
     for seed in range(5):
         graph = nx.Graph(random_regular(nodes, 8, seed))
         assert {degree for _, degree in graph.degree()} == {8}
@@ -280,6 +281,8 @@ def test_an_expander_of_64_splits_into_32_and_16(expert):
 
 @claim("m25")
 def test_an_expander_forwards_around_any_failed_gpu():
+    import networkx as nx
+
     made = splittable(9, seed=1)
     for failed in range(18):
         graph = nx.Graph(without(made.merged, [failed]))

@@ -4,7 +4,6 @@ import json
 from collections import Counter
 from pathlib import Path
 
-import networkx as nx
 import numpy as np
 import pytest
 from typer.testing import CliRunner
@@ -32,6 +31,8 @@ def nodes_only() -> DataCentre:
 
 def rings(made: DataCentre, plan: HallPlan) -> list[set[int]]:
     """Return the GPUs that the light of TP joins, with what is not in a ring left out."""
+    import networkx as nx
+
     states = selected(made.fabric, plan.states, np.zeros((made.hall.gpus, 8), dtype=np.int8))
     ends = made.fabric.trace(states).gpus
     graph = nx.Graph((g, int(e)) for g in range(made.hall.gpus) for e in set(ends[g]) if e >= 0)

@@ -3,7 +3,6 @@
 from pathlib import Path
 from typing import Any
 
-import networkx as nx
 import pytest
 from typer.testing import CliRunner
 
@@ -26,6 +25,8 @@ def made(tmp_path: Path, *sizes: int, **options: Any) -> Testbed:
 def test_a_region_s_servers_meet_at_its_switch(
     tmp_path: Path, servers: int, gpus: int, optical: int, packet: int, regions: int
 ) -> None:
+    import networkx as nx
+
     testbed = made(tmp_path, servers, gpus, optical, packet, regions)
     assert len(testbed.servers) == servers * regions
     assert len(testbed.optical_switches) == regions

@@ -1,6 +1,5 @@
 """Generated testbeds of Opus: servers of each phase are joined, on every rail."""
 
-import networkx as nx
 import pytest
 
 from lightrig.harness.systems.opus.generator import RailsError, render
@@ -16,6 +15,8 @@ def made(tmp_path, *sizes: int, namespaces: bool = False) -> Testbed:
     ("stages", "replicas", "rails"), [(2, 2, 2), (4, 2, 2), (2, 4, 3), (3, 5, 1)]
 )
 def test_phases_join_the_servers_of_their_groups(tmp_path, stages, replicas, rails) -> None:
+    import networkx as nx
+
     testbed = made(tmp_path, stages, replicas, rails)
     assert len(testbed.servers) == stages * replicas
     for rail in range(rails):

@@ -8,7 +8,6 @@ from array import array
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import networkx as nx
 import pytest
 
 from lightrig.harness.systems.railx.chip_testbed import MESH_RATE, RAIL_RATE, nics_of
@@ -82,6 +81,8 @@ def test_each_pair_of_a_ring_is_one_rail_and_one_mesh_link_away(testbed, name):
 
 
 def test_links_of_a_plan_make_the_chip_graph(testbed):
+    import networkx as nx
+
     graph = nx.Graph(
         (link.a.owner, link.b.owner)
         for link in [*testbed.links(testbed.plans["hyperx"]), *mesh_links(testbed)]

@@ -3,7 +3,6 @@
 import json
 from pathlib import Path
 
-import networkx as nx
 import numpy as np
 import pytest
 from systems.railx.railx_five_cycles import search_five_cycles
@@ -96,6 +95,8 @@ def test_stored_rings_cannot_be_changed_by_a_caller():
 
 @pytest.mark.parametrize("nodes", [5, 9, 8, 16, 64, 4, 6])
 def test_undirected_cycles_join_each_pair_once_with_half_the_rails(nodes):
+    import networkx as nx
+
     cycles, mates = undirected_cycles(nodes)
     graph = nx.MultiGraph()
     for ring in cycles.tolist():

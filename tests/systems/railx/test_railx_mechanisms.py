@@ -10,7 +10,6 @@ from dataclasses import replace
 from functools import cache
 from itertools import product
 
-import networkx as nx
 import numpy as np
 import pytest
 
@@ -222,6 +221,8 @@ def groups(name):
 @pytest.mark.parametrize("name", ["context", "expert", "data", "pipeline"])
 def test_every_group_of_a_logical_dimension_is_joined_by_itself(name):
     """Four dimensions of links; the fifth, tensor parallelism, is a node."""
+    import networkx as nx
+
     graph = five_dimensional()
     for members in groups(name):
         assert nx.is_connected(nx.Graph(graph.subgraph(members)))
@@ -443,6 +444,8 @@ def test_process_groups_are_partitions_of_the_ranks():
 
 @claim("M42")
 def test_failed_nodes_are_bypassed_with_their_rows_and_columns():
+    import networkx as nx
+
     job = scheduling.largest_job(5, [(0, 1), (3, 3)])
     x, y = (Axis(len(side), "ring", RAILS) for side in (job.columns, job.rows))
     settings = scheduling.place_jobs(FIVE, [scheduling.PlacedJob(job, (x,), (y,))])

@@ -4,7 +4,6 @@ import itertools
 import random
 from collections import Counter
 
-import networkx as nx
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -126,6 +125,8 @@ def test_what_no_rectangle_or_dragonfly_can_be_is_refused(fabric, tmp_path, shap
 )
 def test_all_groups_of_a_dragonfly_are_joined(tmp_path, groups, size, links):
     """Section 3.3.3: a group is a column, and each of its X-rails is a ring of its own."""
+    import networkx as nx
+
     (tmp_path / "grid.yaml").write_text(render(8, 4, mesh=2, ports=1))
     fabric = load(tmp_path / "grid.yaml")
     running, room = started(fabric, tmp_path / "s.json")

@@ -4,7 +4,6 @@ import itertools
 from dataclasses import replace
 from functools import cache
 
-import networkx as nx
 import numpy as np
 import pytest
 
@@ -194,6 +193,8 @@ def test_the_example_detour_needs_four_channels():
 
 
 def test_channels_of_raised_routes_only_grow():
+    import networkx as nx
+
     graph = nx.DiGraph()
     for length in range(2, 6):
         channels = raised_channels([Hop((n, 0), "x", 0) for n in range(length)])

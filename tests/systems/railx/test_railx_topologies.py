@@ -3,7 +3,6 @@
 import io
 from itertools import product
 
-import networkx as nx
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -103,6 +102,8 @@ def test_one_link_a_pair_reaches_twice_as_many_nodes():
 
 
 def test_two_hyperx_share_the_switches_of_a_line():
+    import networkx as nx
+
     fabric = RailFabric(mesh=2, ports=1, columns=7, rows=3, radix=14)
     graph = hyperx(fabric, 3).node_graph()
     parts = sorted(map(len, nx.connected_components(graph)))
@@ -140,6 +141,8 @@ def test_four_rails_in_two_groups_join_three_by_three_nodes_in_a_row():
 
 
 def test_the_five_dimensional_example_splits_both_dimensions():
+    import networkx as nx
+
     fabric = RailFabric(mesh=2, ports=2, columns=9, rows=8, radix=18)
     first, second = balanced(fabric, [1, 1])
     x = [Axis(3, "ring", first), Axis(3, "all-to-all", second)]

@@ -2,7 +2,6 @@
 
 import io
 
-import networkx as nx
 import pytest
 from uneven import COLUMNS, LINES, TRAFFIC, TREE
 
@@ -30,6 +29,8 @@ def test_sizes_of_an_oblong_fabric():
 
 
 def test_a_torus_of_an_oblong_fabric_has_long_rows_and_short_columns():
+    import networkx as nx
+
     made = torus(OBLONG)
     wanted = nx.grid_2d_graph(COLUMNS, LINES, periodic=True)
     graph = made.node_graph()
@@ -64,6 +65,8 @@ def test_lines_of_a_setting_name_each_switch_of_each_line():
 
 
 def test_the_largest_hyperx_fits_the_shorter_side():
+    import networkx as nx
+
     graph = hyperx(OBLONG).node_graph()
     parts = sorted(map(len, nx.connected_components(graph)))
     assert parts == [3, 3, 9]  # columns 3 and 4 have Y-rails alone
@@ -78,6 +81,8 @@ def tree_of(rail):
 
 def crossing(a, b):
     """Return the bytes of TRAFFIC that go over an edge of TREE from `a` to `b`."""
+    import networkx as nx
+
     graph = nx.Graph(TREE)
     graph.remove_edge(a, b)
     sources, sinks = (nx.node_connected_component(graph, end) for end in (a, b))

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-import networkx as nx
 import numpy as np
 
 from lightrig.harness.systems.acos.planning.optics import FabricError
@@ -58,6 +57,8 @@ class Splittable:
 
 def random_regular(nodes: int, degree: int, seed: int) -> tuple[Edge, ...]:
     """Connected random regular graph, simple, from `seed` on."""
+    import networkx as nx  # noqa: PLC0415 - loads slowly, and few commands need it
+
     for attempt in range(_TRIES):
         graph = nx.random_regular_graph(degree, nodes, seed=seed + 7919 * attempt)
         if nx.is_connected(graph):
@@ -112,6 +113,8 @@ def pair_up(
 
 def _complementary(nodes: int, random: np.random.Generator) -> tuple[list[Edge], list[Edge]]:
     """Two 4-regular graphs on the same nodes that share as few links as can be."""
+    import networkx as nx  # noqa: PLC0415 - loads slowly, and few commands need it
+
     if nodes in {8, 9}:
         label = random.permutation(nodes)
         fixed_part = [(i, (i + k) % nodes) for i in range(nodes) for k in (1, 2)]

@@ -11,8 +11,6 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-import networkx as nx
-
 from lightrig.harness.jobs.planning.routes import LaneHop, LaneRoutes
 from lightrig.harness.systems.railx.planning.physical import RailxError
 from lightrig.testbeds import Link
@@ -42,6 +40,8 @@ def chip_of(name: str) -> Chip:
 
 def chip_lanes(links: Iterable[Link]) -> LaneRoutes:
     """Return the first hops of each lane over the fewest of `links`, those of the mesh included."""
+    import networkx as nx  # noqa: PLC0415 - loads slowly, and few commands need it
+
     graphs = {name: nx.Graph() for name in LANES}
     hops: dict[str, dict[tuple[str, str], LaneHop]] = {name: {} for name in LANES}
     for link in sorted(links):

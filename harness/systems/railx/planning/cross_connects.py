@@ -10,13 +10,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import NamedTuple, TextIO
+from typing import TYPE_CHECKING, NamedTuple, TextIO
 
-import networkx as nx
 import numpy as np
 import numpy.typing as npt
 
 from lightrig.harness.systems.railx.planning.physical import Dimension, RailFabric, RailxError
+
+if TYPE_CHECKING:
+    import networkx as nx
+
 
 DARK = -1
 Successors = npt.NDArray[np.int16]
@@ -122,6 +125,8 @@ class Settings:
 
         Edges have the attributes `dimension` and `rail`.
         """
+        import networkx as nx  # noqa: PLC0415 - loads slowly, and few commands need it
+
         graph = nx.MultiGraph()
         fabric = self.fabric
         graph.add_nodes_from((i, j) for i in range(fabric.columns) for j in range(fabric.rows))

@@ -12,8 +12,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-import networkx as nx
-
 from lightrig.harness.jobs.planning.routes import LaneHop, LaneRoutes
 from lightrig.harness.systems.railx.planning.physical import RailxError
 from lightrig.testbeds import Link, Port
@@ -49,6 +47,8 @@ class RailLanes:
 
     def routes(self) -> LaneRoutes:
         """Return for each lane the first hops over the fewest links of its rail."""
+        import networkx as nx  # noqa: PLC0415 - loads slowly, and few commands need it
+
         routes = []
         for rail in self.rails:
             graph = nx.Graph()
