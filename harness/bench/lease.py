@@ -264,13 +264,14 @@ def _is_at(file: int, path: Path) -> bool:
 
 
 def _write_record(file: int, owner: Mapping[str, str]) -> None:
-    if os.fstat(file).st_nlink > 1:
+    facts = os.fstat(file)
+    if facts.st_nlink > 1:
         return  # it may be a file of other use, to which somebody has given this name too
     data = json.dumps(dict(owner)).encode()[:_LONGEST_RECORD]
-    # It is for the message of a conflict only: a full disk does not refuse a lease.
+    # It is for the message of a conflict only: a full disk does not refuse a lease. Spaces cover
+    # the one before: ext4 writes what was emptied to the disk, and a later emptying waits for that.
     with contextlib.suppress(OSError):
-        os.ftruncate(file, 0)
-        os.pwrite(file, data, 0)
+        os.pwrite(file, data.ljust(min(facts.st_size, _LONGEST_RECORD)), 0)
 
 
 class _MachineClaim:

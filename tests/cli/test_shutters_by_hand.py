@@ -20,6 +20,7 @@ from lightrig.harness.bench.settings import SavedInstruments
 from lightrig.harness.cli.app import application
 from lightrig.instruments.clock import SystemClock
 from lightrig.instruments.core.endpoint import Endpoint
+from lightrig.instruments.simulated.devices import simulated_keysight_n7776c
 from lightrig.instruments.simulated.lab import SimulatedLab
 from lightrig.instruments.switches.polatis import Polatis
 from lightrig.testbeds import Circuit, load
@@ -244,6 +245,7 @@ fibers:
 def bright(tmp_path, monkeypatch, all_is_carried_out):
     """Yield the file, a session with the switch, whose circuit is 1>6, and what sets the laser."""
     monkeypatch.setenv("LIGHTRIG_STATE", str(tmp_path / "state"))
+    monkeypatch.setattr(simulated_keysight_n7776c, "LASER_ON", 10_000_000)  # in real time
     file = tmp_path / "bright.yaml"
     names = ("ocs", "laser", "meter")
     file.write_text(BRIGHT.format(**{name: f"{name}.invalid" for name in names}))
