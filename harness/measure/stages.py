@@ -203,8 +203,11 @@ class Reconfiguration:
         sent = sum(self.sent) // 2
         found = []
         for seen, (earliest, latest) in zip(self.seen, self.seen_after, strict=True):
-            point = (earliest + latest) // 2 if seen.point is None else seen.point - sent
-            found += [earliest if point < earliest else latest if point > latest else point]
+            if seen.point is None:
+                found.append((earliest + latest) // 2)
+            else:
+                point = seen.point - sent
+                found.append(earliest if point < earliest else latest if point > latest else point)
         return found
 
     def points(self) -> dict[StageName, int]:
@@ -462,9 +465,11 @@ def _unseen_carriers(
     event: Reconfiguration, fabric: Fabric, truth: GroundTruth
 ) -> Iterator[StageName]:
     """Yield the stage of each carrier that for certain changed in an event, and was not seen."""
-    seen = {(one.subject, one.stage) for one in event.seen}
+    stages = (CARRIER_DOWN, CARRIER_UP)
+    names = [stage.name for stage in stages]
+    seen = {(subject, stage) for subject, stage, _, _ in event.seen if stage in names}
     for port in [str(spec.port) for spec in fabric.testbed.working_ports]:
-        for stage in (CARRIER_DOWN, CARRIER_UP):
+        for stage in stages:
             if (port, stage.name) not in seen and truth.knows(port, stage.signal):
                 watch = event.watch_of(stage, port)
                 changes = truth.all_moments(stage.signal, port, watch, up=stage.up)
@@ -486,6 +491,8 @@ def _first_write(event: Reconfiguration, truth: GroundTruth) -> Span | None:
 def true_outages(subject: str, kind: OutageKind, moments: TrueMoments) -> list[Span]:
     """Return how long a port was truly without service; nothing if it never was."""
     downs, ups = moments(kind.down, subject), moments(kind.up, subject)
+    if len(downs) == len(ups) == 1:  # nearly always
+        return [ups[0].since(downs[0])] if ups[0].latest >= downs[0].earliest else []
     return [up.since(down) for down, up in product(downs, ups) if up.latest >= down.earliest]
 
 

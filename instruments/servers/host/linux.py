@@ -593,11 +593,14 @@ class PendingSettlement:
 
     def _check_steps(self, answer: Mapping[str, Any]) -> None:
         """Raise `ClockError` for a clock that stepped between the datagrams of an answer."""
+        steps = answer.get("steps", ())
+        if steps in ([], ()):
+            return
         stamps = [gap[3] for gap in answer.get("gaps", ())]
         for _, stage, _, earliest, latest, *_ in answer["events"]:
             if stage == "datagram":
                 stamps += earliest, latest
-        for port, clock, earliest, latest, least, most in answer.get("steps", ()):
+        for port, clock, earliest, latest, least, most in steps:
             if stamps and min(stamps) <= latest and earliest <= max(stamps):
                 problem = f"stamps datagrams to {port} by {clock}, which {jump_text(least, most)}"
                 raise clock_error(self._clocks.name, f"{problem} against its CLOCK_MONOTONIC")

@@ -443,26 +443,28 @@ class SimulatedProbe:
             return self._news[netdev]
         watched = self.watched[netdev]
         newest = self._news[netdev] = []
-        silent_since, reads = self.began, self._reads
+        silent_since, reads, reported = self.began, self._reads, self._reported
+        stages, polls = watched.stages, watched.polls
+        period, last_before = polls.period, polls.last_before
         last: tuple[Port, int] | None = None
         every = self.datagrams.period if self.datagrams else 0
-        notice = max(watched.polls.period, SILENT_PERIODS * every, _SHORTEST_SILENCE)
-        reported_long_ago = self._reported - notice
+        notice = max(period, SILENT_PERIODS * every, _SHORTEST_SILENCE)
+        reported_long_ago, reported_a_poll_ago = reported - notice, reported - period
         transitions = watched.timeline.transitions
         if watched.heard is not None:
             first = Transition(self.began, "datagram", True, watched.heard)
             transitions = [first, *transitions]
         for at, stage, up, partner in transitions:
-            if stage not in watched.stages or (up and at < reported_long_ago):
-                continue
-            if stage != "datagram" and at + watched.polls.period <= self._reported:
-                continue  # known and reported already: half of the history is
             if stage != "datagram":
-                before = watched.polls.last_before(at)
-                after = before + watched.polls.period
-                if after > self._reported:
+                if at <= reported_a_poll_ago or stage not in stages:
+                    continue  # known and reported already: half of the history is
+                before = last_before(at)
+                after = before + period
+                if after > reported:
                     event = [netdev, stage, up, reads(before), reads(after), "sysfs"]
                     newest.append(_Observed(after, event))
+                continue
+            if stage not in stages or (up and at < reported_long_ago):
                 continue
             sender = self._roster.get(partner.owner)
             if sender is None or sender.datagrams is None:
@@ -474,10 +476,10 @@ class SimulatedProbe:
                 silent_since, last = before, (partner, at)
                 least = SILENT_PERIODS * sender.datagrams.period
                 declared = before + max(least, _SHORTEST_SILENCE)
-                if declared <= self._reported:
+                if declared <= reported:
                     continue
                 observed = self._silence(netdev, partner, before, declared)
-            if observed.known > self._reported:
+            if observed.known > reported:
                 newest.append(observed)
         return newest
 
