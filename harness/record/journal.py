@@ -182,9 +182,11 @@ def row_line(context: int, row: Row) -> str:
         numbers = f"{value},{lower},{upper}"
     else:
         numbers = ",".join(map(_number, (value, lower, upper)))
+    conditions = row.conditions
+    written = conditions.text if type(conditions) is SharedConditions else ""
     return (
         f"[{context},{_text(row.subject)},{_text(row.quantity)},{numbers},"
-        f"{_text(row.unit)},{row.time_ns},{conditions_text(row.conditions)}]"
+        f"{_text(row.unit)},{row.time_ns},{written or conditions_text(conditions)}]"
     )
 
 
