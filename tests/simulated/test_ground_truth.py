@@ -97,3 +97,16 @@ def test_all_moments_lie_between_the_command_and_the_end(
         "carrier", "server0.nic0", Watch(since * MS, Span(latest * MS, latest * MS)), up=True
     )
     assert [moment.earliest // MS for moment in moments] == expected
+
+
+def test_subjects_follow_what_is_noted_and_withdrawn() -> None:
+    truth = GroundTruth()
+    assert truth.subjects("light") == ()
+    for subject, found in (("ocs.9", ("ocs.9",)), ("ocs.4", ("ocs.4", "ocs.9"))):
+        truth.note(subject, "light", up=True, at=Span(7, 7))
+        assert truth.subjects("light") == found
+    truth.withdraw("ocs.4", "light", up=True)
+    assert truth.subjects("light") == ("ocs.9",)
+    truth.note("ocs.4", "light", up=False, at=Span(11, 11))
+    assert truth.subjects("light") == ("ocs.4", "ocs.9")
+    assert truth.subjects("carrier") == ()
