@@ -77,7 +77,7 @@ def fabric(tmp_path, monkeypatch):
     yield
     installed_systems.cache_clear()
     for name in [name for name in sys.modules if name.partition(".")[0] == "mine_fabric"]:
-        monkeypatch.delitem(sys.modules, name)
+        del sys.modules[name]
 
 
 @pytest.fixture

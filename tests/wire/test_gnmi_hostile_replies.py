@@ -20,7 +20,6 @@ pytest.importorskip("h2", reason="the extra gnmi is not installed")
 from h2.config import H2Configuration
 from h2.connection import H2Connection
 from h2.events import StreamEnded
-from pygnmi.spec.v080 import gnmi_pb2
 
 from lightrig.instruments.clock import SystemClock
 from lightrig.instruments.core.errors import (
@@ -110,6 +109,8 @@ def test_a_hostile_reply_ends_in_a_typed_error_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
     """Not by the call's time, while the thread that reads ends by a traceback."""
+    from pygnmi.spec.v080 import gnmi_pb2
+
     ended: list[threading.ExceptHookArgs] = []
     monkeypatch.setattr(threading, "excepthook", ended.append)
     certificate = ServerCertificate("hostile")

@@ -4,85 +4,37 @@ The server is grpc's own library with the servicer of the published protocol fil
 expectation is that of an implementation by others.
 """
 
-import threading
-import time
 from collections.abc import Iterator
 from concurrent import futures
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from real_time import LONG, over_soon
 
-grpc = pytest.importorskip("grpc", reason="the extra gnmi is not installed")
-pytest.importorskip("pygnmi", reason="the extra gnmi is not installed")
-pytest.importorskip("h2", reason="the extra gnmi is not installed")
-
-from pygnmi.spec.v080 import gnmi_pb2, gnmi_pb2_grpc  # noqa: E402
-
-from lightrig.instruments.clock import SystemClock  # noqa: E402
-from lightrig.instruments.core.errors import (  # noqa: E402
+from lightrig.instruments.clock import SystemClock
+from lightrig.instruments.core.errors import (
     DeniedError,
     DisconnectedError,
     GarbledError,
     NoReplyError,
     UnreachableError,
 )
-from lightrig.instruments.simulated.protocols.tls_server import ServerCertificate  # noqa: E402
-from lightrig.instruments.wire.gnmi import GnmiCredentials, GnmiSession, path_of  # noqa: E402
+from lightrig.instruments.simulated.protocols.tls_server import ServerCertificate
+from lightrig.instruments.wire.gnmi import GnmiCredentials, GnmiSession, path_of
+
+if TYPE_CHECKING:
+    from grpcio_servicer import Servicer
+
+
+if None in map(find_spec, ("grpc", "pygnmi", "h2")):
+    pytest.skip("the extra gnmi is not installed", allow_module_level=True)
 
 MS = 1_000_000
 LOGIN = ("bench", "hunter2-and-more")
 WINDOW = 65_535
 """Bytes that HTTP/2 allows at first (RFC 9113, section 6.9.2)."""
-LARGE = 300_000
-SLOW = 300 * MS
-"""Time of a slow reply, in ns."""
-
-
-class Servicer(gnmi_pb2_grpc.gNMIServicer):  # type: ignore[misc]
-    """Answers by what is asked: the first name of a path."""
-
-    def __init__(self) -> None:
-        self.seen: list[Any] = []
-        self.peers: list[str] = []
-        self.metadata: dict[str, str] = {}
-        self.over = threading.Event()
-
-    def Get(self, request: Any, context: Any) -> Any:  # noqa: N802
-        self.seen.append(request)
-        self.peers.append(context.peer())
-        self.metadata = {each.key: each.value for each in context.invocation_metadata()}
-        match request.path[0].elem[0].name:
-            case "denied":
-                context.abort(
-                    grpc.StatusCode.PERMISSION_DENIED, "42 % verboten für hunter2-and-more"
-                )
-            case "slow":
-                time.sleep(SLOW / 1e9)
-            case "late":
-                self.over.wait(LONG / 1e9)
-            case "fails":
-                raise RuntimeError("a fault of the server")
-        val = gnmi_pb2.TypedValue(json_ietf_val=b'"' + b"x" * LARGE + b'"')
-        update = gnmi_pb2.Update(path=request.path[0], val=val)
-        return gnmi_pb2.GetResponse(notification=[gnmi_pb2.Notification(update=[update])])
-
-    def Set(self, request: Any, context: Any) -> Any:  # noqa: N802
-        self.seen.append(request)
-        return gnmi_pb2.SetResponse(
-            response=[gnmi_pb2.UpdateResult(path=each.path) for each in request.update]
-        )
-
-    def Subscribe(self, requests: Any, context: Any) -> Iterator[Any]:  # noqa: N802
-        wanted = next(requests).subscribe.subscription
-        for _ in wanted:
-            yield gnmi_pb2.SubscribeResponse(update=gnmi_pb2.Notification(timestamp=7))
-        yield gnmi_pb2.SubscribeResponse(sync_response=True)
-        if len(wanted) > 1:
-            context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "too many")
-        context.add_callback(self.over.set)
-        self.over.wait(LONG / 1e9)
 
 
 @pytest.fixture(scope="module")
@@ -94,7 +46,11 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[ServerCertifi
 
 
 @pytest.fixture
-def server(certificate: tuple[ServerCertificate, Path]) -> Iterator[tuple[Servicer, Any, int]]:
+def server(certificate: tuple[ServerCertificate, Path]) -> "Iterator[tuple[Servicer, Any, int]]":
+    import grpc
+    from grpcio_servicer import Servicer
+    from pygnmi.spec.v080 import gnmi_pb2_grpc
+
     servicer, pool = Servicer(), futures.ThreadPoolExecutor(4)
     made = grpc.server(pool, options=[("grpc.max_receive_message_length", -1)])
     gnmi_pb2_grpc.add_gNMIServicer_to_server(servicer, made)
@@ -109,7 +65,7 @@ def server(certificate: tuple[ServerCertificate, Path]) -> Iterator[tuple[Servic
 
 @pytest.fixture
 def session(
-    server: tuple[Servicer, Any, int], certificate: tuple[ServerCertificate, Path]
+    server: "tuple[Servicer, Any, int]", certificate: tuple[ServerCertificate, Path]
 ) -> Iterator[GnmiSession]:
     clock = SystemClock()
     credentials = GnmiCredentials(LOGIN, certificate[1])
@@ -120,15 +76,23 @@ def session(
 
 
 def get(name: str) -> Any:
+    from pygnmi.spec.v080 import gnmi_pb2
+
     return gnmi_pb2.GetRequest(path=[path_of(gnmi_pb2, (name,))], encoding=gnmi_pb2.JSON_IETF)
 
 
 def subscribe(*names: str) -> Any:
+    from pygnmi.spec.v080 import gnmi_pb2
+
     wanted = [gnmi_pb2.Subscription(path=path_of(gnmi_pb2, (name,))) for name in names]
     return gnmi_pb2.SubscribeRequest(subscribe=gnmi_pb2.SubscriptionList(subscription=wanted))
 
 
-def test_a_large_reply_comes_whole(session: GnmiSession, server: tuple[Servicer, Any, int]) -> None:
+def test_a_large_reply_comes_whole(
+    session: GnmiSession, server: "tuple[Servicer, Any, int]"
+) -> None:
+    from grpcio_servicer import LARGE
+
     reply = session.call("Get", get("a"), LONG)
     assert len(reply.message.notification[0].update[0].val.json_ietf_val) == LARGE + 2
     assert reply.not_before <= reply.received
@@ -139,8 +103,10 @@ def test_a_large_reply_comes_whole(session: GnmiSession, server: tuple[Servicer,
 
 
 def test_a_large_request_is_taken_whole(
-    session: GnmiSession, server: tuple[Servicer, Any, int]
+    session: GnmiSession, server: "tuple[Servicer, Any, int]"
 ) -> None:
+    from pygnmi.spec.v080 import gnmi_pb2
+
     request = gnmi_pb2.SetRequest()
     for number in range(3000):
         request.update.add(
@@ -163,7 +129,7 @@ def test_a_status_is_a_denial_with_its_text_and_no_secret(session: GnmiSession) 
 
 
 def test_a_late_reply_is_an_error_in_time_and_is_never_anothers(
-    session: GnmiSession, server: tuple[Servicer, Any, int]
+    session: GnmiSession, server: "tuple[Servicer, Any, int]"
 ) -> None:
     """The connection on which a reply may still come is given up; those before share one."""
     session.call("Get", get("a"), LONG)
@@ -176,6 +142,8 @@ def test_a_late_reply_is_an_error_in_time_and_is_never_anothers(
 
 def test_the_arrival_of_an_encrypted_reply_is_known_from_both_sides(session: GnmiSession) -> None:
     """The kernel stamps the encrypted bytes: the reply had not come before the server slept."""
+    from grpcio_servicer import SLOW
+
     session.call("Get", get("a"), LONG)
     pending = session.submit("Get", get("slow"))
     reply = pending.result(LONG)
@@ -193,8 +161,10 @@ def test_calls_in_flight_have_their_own_replies(session: GnmiSession) -> None:
 
 
 def test_a_subscription_gives_what_comes_until_it_is_closed(
-    session: GnmiSession, server: tuple[Servicer, Any, int]
+    session: GnmiSession, server: "tuple[Servicer, Any, int]"
 ) -> None:
+    from pygnmi.spec.v080 import gnmi_pb2
+
     stream = session.subscribe(subscribe("a"))
     assert stream.next(LONG).message.update.timestamp == 7
     assert stream.next(LONG).message.sync_response
@@ -222,7 +192,7 @@ def test_an_ended_subscription_says_why(session: GnmiSession) -> None:
 
 
 def test_a_server_that_stops_is_noticed_at_once(
-    session: GnmiSession, server: tuple[Servicer, Any, int]
+    session: GnmiSession, server: "tuple[Servicer, Any, int]"
 ) -> None:
     pending = session.submit("Get", get("late"))
     while not server[0].seen:
@@ -239,6 +209,8 @@ def test_a_certificate_of_another_host_is_refused(
     certificate: tuple[ServerCertificate, Path],
 ) -> None:
     """The certificate names 127.0.0.1 and localhost; the server is at another address."""
+    import grpc
+
     made = grpc.server(futures.ThreadPoolExecutor(1))
     keys = [(certificate[0].key().encode(), certificate[0].text.encode())]
     port = made.add_secure_port("127.0.0.2:0", grpc.ssl_server_credentials(keys))
@@ -253,6 +225,8 @@ def test_a_certificate_of_another_host_is_refused(
 
 
 def test_a_server_without_tls_is_refused() -> None:
+    import grpc
+
     made = grpc.server(futures.ThreadPoolExecutor(1))
     port = made.add_insecure_port("127.0.0.1:0")
     made.start()
@@ -269,6 +243,8 @@ def test_a_server_without_tls_is_refused() -> None:
 def test_bytes_that_are_no_message_are_garbled(
     certificate: tuple[ServerCertificate, Path], reply: bytes
 ) -> None:
+    import grpc
+
     class Handler(grpc.GenericRpcHandler):  # type: ignore[misc]
         def service(self, details: Any) -> Any:
             return grpc.unary_unary_rpc_method_handler(lambda request, context: reply)
