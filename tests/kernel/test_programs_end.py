@@ -12,13 +12,13 @@ import signal
 import subprocess
 import threading
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import preloaded
 import pytest
-from real_time import until
+from real_time import until as until_looking
 from ssh_client import SshClient
 
 from lightrig.instruments.clock import SystemClock
@@ -74,6 +74,11 @@ server.identity()
 print("ready", flush=True)
 server.commands.run(command, 600 * 10**9)
 """
+
+
+def until(condition: Callable[[], object]) -> None:
+    """Wait for what comes about by itself; a look at all processes takes some milliseconds."""
+    until_looking(condition, CLOCK, SECOND // 100)
 
 
 @dataclass
@@ -215,7 +220,7 @@ def run_in_background(
 
 def await_start(mark: str) -> list[int]:
     """Wait until the program itself runs; return all of its processes."""
-    until(lambda: any(line.startswith("python3 ") for line in processes(mark).values()), CLOCK)
+    until(lambda: any(line.startswith("python3 ") for line in processes(mark).values()))
     return list(processes(mark))
 
 
@@ -224,7 +229,7 @@ def assert_none_is_left(mark: str) -> None:
 
     Two looks in a row: one that has forked and ended during a look is in it with neither process.
     """
-    until(lambda: not processes(mark) and not processes(mark), CLOCK, 20_000_000)
+    until(lambda: not processes(mark) and not processes(mark))
 
 
 def end_by_limit(site: Site, user: str, command: list[str], mark: str) -> None:
@@ -256,7 +261,7 @@ def end_by_kill(site: Site, user: str, command: list[str], mark: str) -> None:
     with preloaded.Process(["python", "-c", KILLED, *arguments], stdout=-1) as client:
         assert client.stdout is not None
         client.stdout.readline()
-        until(lambda: len(processes(mark)) > 1, CLOCK)
+        until(lambda: len(processes(mark)) > 1)
         client.kill()
 
 
@@ -313,7 +318,7 @@ def test_a_probe_that_does_not_end_by_its_input_is_killed(site: Site) -> None:
     (probe,) = [pid for pid in found if Path(f"/proc/{pid}/comm").read_text() == "python3\n"]
     os.kill(probe, signal.SIGSTOP)
     os.kill(sshd_of(probe), signal.SIGKILL)
-    until(lambda: not any(in_space(pid, space) for pid in processes("lightrig-probe")), CLOCK)
+    until(lambda: not any(in_space(pid, space) for pid in processes("lightrig-probe")))
 
 
 @pytest.mark.parametrize(
@@ -339,11 +344,11 @@ def test_a_pulled_cable_ends_programs_without_a_near_limit(
     server.identity()
     run_in_background(server, program(mark, PROGRAMS["ignores all signals"]))
     server.commands.start([*program(mark, IGNORES + FOREVER), "reads"])
-    until(lambda: sum(line.startswith("python3 ") for line in processes(mark).values()) == 2, CLOCK)
+    until(lambda: sum(line.startswith("python3 ") for line in processes(mark).values()) == 2)
     space = os.readlink(f"/proc/{site.pid}/ns/net")
     subprocess.run(["ip", "link", "set", site.near, "down"], check=True)
     try:
-        until(lambda: not ours_in(space, mark), CLOCK, SECOND // 50)
+        until(lambda: not ours_in(space, mark))
     finally:
         subprocess.run(["ip", "link", "set", site.near, "up"], check=True)
 
@@ -357,7 +362,7 @@ def test_the_guard_gives_its_session_up(site: Site) -> None:
     """Its connection has two sessions (MaxSessions of sshd_config(5)): the probe's and a tool's."""
     server = site.server(by_cable=True, port=FEW_SESSIONS)
     server.identity()
-    until(lambda: processes("lightrig-guard"), CLOCK)
+    until(lambda: processes("lightrig-guard"))
     for _ in range(20):
         assert server.commands.run(["echo", "one"]).stdout == "one\n"
     server.lit(["lo"])
@@ -367,7 +372,7 @@ def test_further_connections_have_sessions_where_one_has_no_more(site: Site, mar
     """Five programs at once, on connections of two sessions each."""
     server = site.server(by_cable=True, port=FEW_SESSIONS)
     started = [server.commands.start(program(mark, FOREVER), 600 * SECOND) for _ in range(5)]
-    until(lambda: sum(line.startswith("python3 ") for line in processes(mark).values()) == 5, CLOCK)
+    until(lambda: sum(line.startswith("python3 ") for line in processes(mark).values()) == 5)
     assert server.commands.run(["echo", "one"]).stdout == "one\n"
     assert not any(one.has_ended for one in started)
 
