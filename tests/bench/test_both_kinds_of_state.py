@@ -9,12 +9,11 @@ import hashlib
 import json
 import os
 import re
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import preloaded
 import pytest
 from bench.accounts import EVE, needs_accounts
 from click.testing import Result
@@ -142,13 +141,7 @@ class Lab:
 
     def killed(self, script: str) -> None:
         """Let a process do something until it ends by SIGKILL."""
-        done = subprocess.run(
-            [sys.executable, "-c", script, str(self.file)],
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=False,
-        )
+        done = preloaded.run(["python", "-c", script, self.file])
         assert done.returncode == -9, done.stdout + done.stderr
 
     def abandoned(self) -> None:

@@ -33,8 +33,8 @@ def folder() -> Iterator[Path]:
         yield Path(made) / "shared"
 
 
-def lease(folder: Path) -> Lease:
-    return Lease([MachineLocks(folder)], "a test")
+def lease(folder: Path, purpose: str = "a test") -> Lease:
+    return Lease([MachineLocks(folder)], purpose)
 
 
 def test_a_lease_is_exclusive_and_ends_with_its_process(folder: Path) -> None:
@@ -76,6 +76,15 @@ def test_a_record_that_cannot_be_read_names_an_unknown_process(folder: Path) -> 
     with pytest.raises(LeaseConflictError, match="in use by an unknown process"):
         lease(folder).take("ocs", ["k"])
     mine.release()
+
+
+def test_a_shorter_record_covers_a_longer_one(folder: Path) -> None:
+    for purpose in ("a night with a long name", "a look"):
+        mine = lease(folder, purpose)
+        mine.take("ocs", ["k"])
+        with pytest.raises(LeaseConflictError, match=rf", for {purpose}(\n|$)"):
+            lease(folder).take("ocs", ["k"])
+        mine.release()
 
 
 def test_a_lock_file_that_was_removed_is_made_anew(folder: Path) -> None:

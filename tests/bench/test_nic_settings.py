@@ -3,8 +3,6 @@
 import contextlib
 import random
 import signal
-import subprocess
-import sys
 
 import preloaded
 import pytest
@@ -106,9 +104,9 @@ lab.trial("*.fec", ["rs", "off"], level)
 
 
 @pytest.mark.parametrize("call", [1, 19])
+@pytest.mark.usefixtures("all_is_carried_out")
 def test_a_trial_that_is_killed_is_restored(served, call):
-    command = [sys.executable, "-c", KILLED, str(served.file), str(call)]
-    ended = subprocess.run(command, check=False, capture_output=True, text=True)
+    ended = preloaded.run(["python", "-c", KILLED, served.file, call])
     assert ended.returncode == -9, ended.stderr
     assert now(served) != FOUND
     result = CliRunner().invoke(application(), ["restore", str(served.file)])
