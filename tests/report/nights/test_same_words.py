@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 
 import numpy as np
 import pytest
@@ -62,6 +63,20 @@ def measure(results, night, *, rules="", seed=3, testbed="opus", date=None):
     journal.close()
     settle(journal.path.parent)
     return run
+
+
+@pytest.fixture(scope="module")
+def all_but_the_last(tmp_path_factory):
+    """The folder of all nights but the last one, and their runs."""
+    results = tmp_path_factory.mktemp("nights") / "results"
+    return results, [measure(results, night) for night in range(len(NIGHTS) - 1)]
+
+
+@pytest.fixture
+def recorded(all_but_the_last, tmp_path):
+    """A copy of those nights for a test of its own, and their runs."""
+    results, runs = all_but_the_last
+    return shutil.copytree(results, tmp_path / "results"), [*runs]
 
 
 def command_words(results, before, run):
@@ -141,9 +156,9 @@ def test_each_morning_both_say_the_same_of_every_series(tmp_path):
             assert said(results, before, runs[again])[0] == mornings[again]
 
 
-def test_what_is_compacted_or_chosen_is_judged_alike(tmp_path):
-    results = tmp_path / "results"
-    runs = [measure(results, night) for night in range(len(NIGHTS))]
+def test_what_is_compacted_or_chosen_is_judged_alike(recorded):
+    results, runs = recorded
+    runs.append(measure(results, len(NIGHTS) - 1))
     whole, _ = command_words(results, runs[FEW_FROM], runs[-1])
     chosen = compare(Results(results), runs[FEW_FROM], runs[-1], "reconfiguration.signal*")
     assert [one.drift.outcome for one in chosen] == [whole["opus", STEPPED, "median"]]
@@ -167,10 +182,9 @@ RULE = "quantities:\n  reconfiguration.signal_recovered: {%s}\n"
         ("guard: {max: 65 ms}", "guard broken"),
     ],
 )
-def test_a_rule_of_the_lab_reaches_both(tmp_path, rule, word):
+def test_a_rule_of_the_lab_reaches_both(recorded, rule, word):
     """Of a step by 1.3 the lab writes what matters, how sure it must be, and which way is worse."""
-    results = tmp_path / "results"
-    runs = [measure(results, night) for night in range(len(NIGHTS) - 1)]
+    results, runs = recorded
     runs.append(measure(results, len(NIGHTS) - 1, rules=RULE % rule))
     words = compared(results, runs[-5], runs[-1])
     assert words["opus", STEPPED, "median"] == word
