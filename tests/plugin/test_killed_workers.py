@@ -2,13 +2,12 @@
 
 import contextlib
 import json
-import subprocess
-import sys
 import xml.etree.ElementTree as ET
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 
+import preloaded
 import pytest
 from bench.served_lab import (
     FOREIGN,
@@ -20,6 +19,7 @@ from bench.served_lab import (
     killed_suite,
     set_circuits,
 )
+from runs.running import QUIET
 
 from lightrig.harness.bench import Fabric, bind_only
 from lightrig.harness.bench.restoring import NOT_AS_FOUND
@@ -102,12 +102,10 @@ def test_a_worker_is_killed_in_the_last_test(
     lab: ServedLab, tmp_path: Path, by_hand: bool, restarts: str
 ) -> None:
     (tmp_path / "test_suite.py").write_text(killed_suite(by_hand))
-    command = [sys.executable, "-m", "pytest", "test_suite.py", "--testbed", "lab.yaml"]
+    command = ["pytest", "test_suite.py", "--testbed", "lab.yaml", *QUIET]
     command += ["--instruments", "hardware", "-n", "1", "--max-worker-restart", restarts]
-    command += ["-p", "no:cacheprovider", "--results", "results"]
-    done = subprocess.run(
-        command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=120
-    )
+    command += ["--results", "results"]
+    done = preloaded.run(command, tmp_path, timeout=120)
     if by_hand:
         assert done.returncode == NOT_AS_FOUND, done.stdout
         assert "NOT as found; run `lightrig restore lab.yaml`" in done.stdout
@@ -152,12 +150,10 @@ def test_at_last(testbed):
 def test_a_test_that_kills_its_worker_fails_once(tmp_path: Path, more: tuple[str, ...]) -> None:
     describe(tmp_path)
     (tmp_path / "test_suite.py").write_text(KILLER)
-    command = [sys.executable, "-m", "pytest", "test_suite.py", "--testbed", "lab.yaml"]
-    command += ["--instruments", "simulated", "-n", "1", "-p", "no:cacheprovider"]
+    command = ["pytest", "test_suite.py", "--testbed", "lab.yaml", *QUIET]
+    command += ["--instruments", "simulated", "-n", "1"]
     command += ["--results", "results", "--json", "events.jsonl", "--junitxml", "junit.xml", *more]
-    done = subprocess.run(
-        command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=120
-    )
+    done = preloaded.run(command, tmp_path, timeout=120)
     assert done.returncode == pytest.ExitCode.TESTS_FAILED, done.stdout
     begun = (tmp_path / "begun").read_text().splitlines()
     assert begun == ["before", "killer", "after", "at last"], done.stdout

@@ -13,11 +13,9 @@ from collections.abc import Callable
 _RDTSC = b"\x0f\x31\x48\xc1\xe2\x20\x48\x09\xd0\xc3"
 """rdtsc; shl rdx, 32; or rax, rdx; ret: Intel's manual, volume 2, RDTSC."""
 
-_MEASURED_SECONDS = 1
 
-
-def counter_khz() -> int | None:
-    """Measure the counter of an x86 processor for a second, in kHz; None on any other."""
+def counter_khz(seconds: float = 1.0) -> int | None:
+    """Measure the counter of an x86 processor for that time, in kHz; None on any other."""
     if platform.machine() != "x86_64":
         return None
     executable = mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC
@@ -27,7 +25,7 @@ def counter_khz() -> int | None:
         read = ctypes.CFUNCTYPE(ctypes.c_uint64)(ctypes.addressof(code))
         try:
             since, first = _reading(read)
-            time.sleep(_MEASURED_SECONDS)
+            time.sleep(seconds)
             until, last = _reading(read)
         finally:
             del read, code  # else the page could not be given back
