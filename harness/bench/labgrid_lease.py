@@ -100,7 +100,7 @@ class _Acquired:
 
     def __init__(self, spec: CoordinatorSpec, owner: Mapping[str, str], lock: Claim) -> None:
         try:
-            import grpc  # noqa: PLC0415 - of the extra
+            import grpc  # of the extra
             from labgrid.remote.generated import (  # noqa: PLC0415
                 labgrid_coordinator_pb2,
                 labgrid_coordinator_pb2_grpc,

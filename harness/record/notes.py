@@ -138,7 +138,7 @@ def notes_of(notes: Iterable[Note], testbed: str, subject: str = "") -> list[Not
 
 def notes_table(notes: Sequence[Note]) -> "pa.Table":
     """One line a note, for queries."""
-    import pyarrow as pa  # noqa: PLC0415 - a note is written without it
+    import pyarrow as pa  # a note is written without it
 
     columns = Note.__dataclass_fields__
     return pa.table(

@@ -94,7 +94,7 @@ def _object_store() -> Any:
     these; `AWS_ENDPOINT_URL_S3` or `AWS_ENDPOINT_URL` names another server than AWS.
     """
     from fsspec.implementations.arrow import ArrowFSWrapper  # noqa: PLC0415
-    from pyarrow.fs import S3FileSystem  # noqa: PLC0415 - takes long to load
+    from pyarrow.fs import S3FileSystem  # takes long to load
 
     endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
     store = S3FileSystem(

@@ -146,8 +146,8 @@ def _checked(lines: Sequence[bytes]) -> list[bytes] | None:
 
 def _parsed(fields: bytes, count: int) -> Any:
     """Return `count` lines as a record batch; raises `ValueError` for what does not parse."""
-    import pyarrow as pa  # noqa: PLC0415 - takes long to load, and short journals need none
-    import pyarrow.csv  # noqa: PLC0415
+    import pyarrow as pa  # takes long to load, and short journals need none
+    import pyarrow.csv
 
     text, number = pa.dictionary(pa.int32(), pa.string()), pa.float64()
     kinds = (pa.int64(), text, text, number, number, number, text, pa.int64())

@@ -71,7 +71,7 @@ class RowTimes:
         DuckDB evaluates the annotations, so they name nothing that is not loaded.
         """
         import numpy as np  # noqa: PLC0415 - `live` asks for single rows
-        import pyarrow as pa  # noqa: PLC0415
+        import pyarrow as pa
 
         if self._anchors is None:
             self._anchors = {facts.run: anchor_of(facts.header) for facts in self._runs()}

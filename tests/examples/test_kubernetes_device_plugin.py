@@ -18,7 +18,6 @@ from typing import Any
 import pytest
 
 from lightrig.harness.bench.lab_folder import opened
-from lightrig.harness.orchestration.http_api import HttpServer, unix_socket
 from lightrig.harness.orchestration.orchestrator import Orchestrator
 from lightrig.harness.systems.infinitehbd.generator import render
 from lightrig.harness.systems.infinitehbd.runtime.layout import RowLayout
@@ -124,6 +123,8 @@ def devices(answer: bytes) -> dict[str, str]:
 @pytest.fixture
 def service(tmp_path: Path) -> Iterator[Orchestrator]:
     """Yield an orchestrator of nine nodes, served at `api.socket`."""
+    from lightrig.harness.orchestration.http_api import HttpServer, unix_socket
+
     (tmp_path / "row.yaml").write_text(render(9, hops=3))
     testbed = load(tmp_path / "row.yaml")
     with opened(tmp_path / "state"):

@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 
 from examples.slurm import ring_of_job
-from lightrig.harness.orchestration.http_api import HttpServer, unix_socket
 from lightrig.harness.orchestration.orchestrator import Orchestrator
 from lightrig.harness.systems.railx.generator import render
 from lightrig.harness.systems.railx.runtime.layout import GridLayout
@@ -18,6 +17,8 @@ PAIR = {"columns": 2, "rows": 1}
 
 @pytest.fixture
 def service(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Orchestrator]:
+    from lightrig.harness.orchestration.http_api import HttpServer, unix_socket
+
     (tmp_path / "grid.yaml").write_text(render(4, 2))
     testbed = load(tmp_path / "grid.yaml")
     running = Orchestrator(testbed, GridLayout(testbed), Switchroom(testbed), tmp_path / "s.json")

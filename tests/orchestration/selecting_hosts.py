@@ -22,8 +22,6 @@ from typing import Any
 import httpx
 
 from lightrig.harness.bench import bind_only
-from lightrig.harness.orchestration import http_api
-from lightrig.harness.orchestration.agent_api import agent_application, rank_application
 from lightrig.harness.orchestration.agents import (
     AgentSwitches,
     HostAgent,
@@ -175,6 +173,9 @@ class Cluster:
         )
 
     def _by_threads(self) -> None:
+        from lightrig.harness.orchestration import http_api
+        from lightrig.harness.orchestration.agent_api import agent_application, rank_application
+
         for host, names in self.hosts.items():
             sessions = SwitchSessions(self.testbed)
             agent = HostAgent(

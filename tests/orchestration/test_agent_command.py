@@ -13,8 +13,6 @@ from typer.testing import CliRunner
 
 from lightrig.harness.cli.app import application
 from lightrig.harness.night.keys import make_keys
-from lightrig.harness.orchestration import http_api
-from lightrig.harness.orchestration.agent_api import agent_application
 from lightrig.harness.orchestration.agents import AgentSwitches, HostAgent
 from lightrig.harness.systems.acos.generator import render_rings
 from lightrig.testbeds import LightrigError, load
@@ -48,6 +46,8 @@ def test_an_agent_needs_a_proof_of_who_asks(file) -> None:
 
 
 def test_an_agent_says_which_switches_it_drives(file, tmp_path, monkeypatch) -> None:
+    from lightrig.harness.orchestration import http_api
+
     handlers = {}
     monkeypatch.setattr(signal, "signal", handlers.__setitem__)
     monkeypatch.setattr(AGENT, "_LOOK_AGAIN_S", 0.01)
@@ -86,6 +86,9 @@ def test_a_template_that_reaches_no_agent_is_refused(capsys, template, hosts, wh
 
 def test_agents_beyond_this_host_are_reached_with_a_key_of_the_lab(file, tmp_path) -> None:
     """The host is named by its loopback address here; a client without a key gets no answer."""
+    from lightrig.harness.orchestration import http_api
+    from lightrig.harness.orchestration.agent_api import agent_application
+
     (tmp_path / "lab.yaml").write_text(LAB)
     _, agent_key, key = (made for made, _, _ in make_keys(load_hosts(tmp_path / "lab.yaml")))
     room = Switchroom(load(file))

@@ -10,8 +10,6 @@ from pathlib import Path
 import httpx
 import pytest
 
-from lightrig.harness.orchestration import http_api
-from lightrig.harness.orchestration.agent_api import agent_application
 from lightrig.harness.orchestration.agents import (
     AgentError,
     AgentSwitches,
@@ -50,6 +48,9 @@ def hosts(testbed: Testbed) -> Hosts:
 @pytest.fixture
 def over_socket(hosts: Hosts, tmp_path: Path) -> Iterator[httpx.Client]:
     """A client of the agent of gpu1, over a Unix socket."""
+    from lightrig.harness.orchestration import http_api
+    from lightrig.harness.orchestration.agent_api import agent_application
+
     path = tmp_path / "gpu1.socket"
     agent = HostAgent(
         "gpu1", hosts.names["gpu1"], hosts.room, lambda: RoomCarriers(hosts.room, "gpu1")

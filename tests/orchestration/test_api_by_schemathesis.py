@@ -9,8 +9,6 @@ from typing import Any
 
 import pytest
 
-from lightrig.harness.orchestration import http_api
-from lightrig.harness.orchestration.http_api import HttpServer, new_token
 from lightrig.harness.orchestration.layout import Layout
 from lightrig.harness.orchestration.orchestrator import Orchestrator
 from lightrig.harness.systems.opus.generator import render as render_rails
@@ -39,6 +37,9 @@ LIMIT_S = 900
 def test_schemathesis_finds_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, layout_of: type[Layout]
 ) -> None:
+    from lightrig.harness.orchestration import http_api
+    from lightrig.harness.orchestration.http_api import HttpServer, new_token
+
     program = os.environ.get("SCHEMATHESIS") or shutil.which("schemathesis")
     if program is None:
         pytest.skip("schemathesis is not installed")

@@ -16,10 +16,10 @@ import pytest
 from orchestration.test_http_api import at_a_port, client_at, descriptors, made_keys, orchestrator
 from real_time import LONG
 
-from lightrig.harness.orchestration import connections, http_api
-from lightrig.harness.orchestration.http_api import HttpServer
 from lightrig.harness.orchestration.orchestrator import Orchestrator
 from lightrig.harness.systems.infinitehbd.generator import render
+
+CONNECTIONS = "lightrig.harness.orchestration.connections"
 
 UNFINISHED = b"POST /v1/requests HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000\r\n\r\n"
 
@@ -27,7 +27,7 @@ UNFINISHED = b"POST /v1/requests HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000\
 @pytest.fixture(autouse=True)
 def many_looks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Connections are looked at in each tick, so that limits below a second hold."""
-    monkeypatch.setattr(connections, "TICKS_BETWEEN_LOOKS", 1)
+    monkeypatch.setattr(f"{CONNECTIONS}.TICKS_BETWEEN_LOOKS", 1)
 
 
 @pytest.fixture
@@ -48,6 +48,9 @@ def keys(tmp_path: Path) -> list[Path]:
 
 @pytest.fixture
 def port_with_keys(running: Orchestrator, keys: list[Path]) -> Iterator[int]:
+    from lightrig.harness.orchestration import http_api
+    from lightrig.harness.orchestration.http_api import HttpServer
+
     with contextlib.closing(socket.create_server(("127.0.0.1", 0))) as listening:
         server = HttpServer(running, listening, None, http_api.tls(keys[0], server=True))
         yield listening.getsockname()[1]
@@ -90,8 +93,8 @@ def test_a_body_that_never_ends_keeps_no_connection_open(
     port: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each byte of it made the server wait for the next one."""
-    monkeypatch.setattr(connections, "FIRST_REQUEST_S", 0.5)
-    monkeypatch.setattr(connections, "REFUSED_S", 0.2)
+    monkeypatch.setattr(f"{CONNECTIONS}.FIRST_REQUEST_S", 0.5)
+    monkeypatch.setattr(f"{CONNECTIONS}.REFUSED_S", 0.2)
     made = refused_amid_a_body(port)
     ends = time.monotonic_ns() + LONG
     with contextlib.suppress(ConnectionError):
@@ -107,7 +110,7 @@ def test_a_body_that_never_ends_keeps_no_connection_open(
 def test_of_many_refused_connections_the_oldest_are_closed(
     port: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connections, "MOST_UNASKED", 20)
+    monkeypatch.setattr(f"{CONNECTIONS}.MOST_UNASKED", 20)
     made = [refused_amid_a_body(port) for _ in range(60)]
     with client_at(port, tmp_path) as client:
         assert client.get("/v1/status").status_code == 200
@@ -121,8 +124,8 @@ def test_of_many_refused_connections_the_oldest_are_closed(
 
 
 def test_health_is_no_token(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connections, "FIRST_REQUEST_S", 0.5)
-    monkeypatch.setattr(connections, "REFUSED_S", 0.2)
+    monkeypatch.setattr(f"{CONNECTIONS}.FIRST_REQUEST_S", 0.5)
+    monkeypatch.setattr(f"{CONNECTIONS}.REFUSED_S", 0.2)
     made = socket.create_connection(("127.0.0.1", port), 30)
     made.sendall(b"GET /healthz HTTP/1.1\r\nHost: a\r\n\r\nP")
     assert made.recv(4096).startswith(b"HTTP/1.1 200 ")
@@ -134,8 +137,10 @@ def test_health_is_no_token(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_connections_without_a_handshake_are_closed(
     port_with_keys: int, keys: list[Path], monkeypatch: pytest.MonkeyPatch, sent: bytes
 ) -> None:
-    monkeypatch.setattr(connections, "MOST_UNASKED", 20)
-    monkeypatch.setattr(connections, "FIRST_REQUEST_S", 600)
+    from lightrig.harness.orchestration import http_api
+
+    monkeypatch.setattr(f"{CONNECTIONS}.MOST_UNASKED", 20)
+    monkeypatch.setattr(f"{CONNECTIONS}.FIRST_REQUEST_S", 600)
     made = []
     for _ in range(60):
         made.append(socket.create_connection(("127.0.0.1", port_with_keys)))
@@ -147,7 +152,7 @@ def test_connections_without_a_handshake_are_closed(
     verify = http_api.tls(keys[1], server=False)
     url = f"https://127.0.0.1:{port_with_keys}/v1/status"
     assert httpx.get(url, verify=verify, trust_env=False).json()["jobs"] == {}
-    monkeypatch.setattr(connections, "FIRST_REQUEST_S", 0.3)
+    monkeypatch.setattr(f"{CONNECTIONS}.FIRST_REQUEST_S", 0.3)
     last = socket.create_connection(("127.0.0.1", port_with_keys))
     last.sendall(sent)
     assert closed(last)
@@ -159,8 +164,10 @@ def test_a_slow_handshake_is_not_pushed_out_by_silent_connections(
     port_with_keys: int, keys: list[Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A client with a key takes its time; those that connect after it send nothing."""
-    monkeypatch.setattr(connections, "MOST_UNASKED", 5)
-    monkeypatch.setattr(connections, "FIRST_REQUEST_S", 600)
+    from lightrig.harness.orchestration import http_api
+
+    monkeypatch.setattr(f"{CONNECTIONS}.MOST_UNASKED", 5)
+    monkeypatch.setattr(f"{CONNECTIONS}.FIRST_REQUEST_S", 600)
     context = http_api.tls(keys[1], server=False)
     plain = socket.create_connection(("127.0.0.1", port_with_keys), 30)
     with context.wrap_socket(plain, do_handshake_on_connect=False) as slow:
@@ -181,6 +188,8 @@ def test_a_slow_handshake_is_not_pushed_out_by_silent_connections(
 
 def test_a_service_without_descriptors_accepts_again(tmp_path: Path) -> None:
     """It has fewer of them than the connections that it would accept."""
+    from lightrig.harness.orchestration import connections
+
     few = connections.MOST_UNASKED - 20
     with service(tmp_path, most=few) as port, contextlib.ExitStack() as stack:
         for _ in range(connections.MOST_UNASKED + 20):
@@ -222,6 +231,8 @@ def test_connections_that_took_all_descriptors_end_no_service(
     tmp_path: Path, keys: list[Path], proof: str, count: int
 ) -> None:
     """The numbers at which a service of 1,024 descriptors ended in five seconds."""
+    from lightrig.harness.orchestration import connections, http_api
+
     options = ["--key", str(keys[0])] if proof == "key" else []
     with descriptors(4096), service(tmp_path, *options) as port, contextlib.ExitStack() as stack:
         made = []
@@ -252,8 +263,8 @@ def test_connections_that_took_all_descriptors_end_no_service(
 
 def test_a_refused_request_ends_its_connection(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """A client that has sent a half of its body may read the refusal for a second."""
-    monkeypatch.setattr(connections, "REFUSED_S", 0.2)
-    monkeypatch.setattr(connections, "FIRST_REQUEST_S", 600)
+    monkeypatch.setattr(f"{CONNECTIONS}.REFUSED_S", 0.2)
+    monkeypatch.setattr(f"{CONNECTIONS}.FIRST_REQUEST_S", 600)
     made = refused_amid_a_body(port)
     assert closed(made)
     made.close()
@@ -262,8 +273,8 @@ def test_a_refused_request_ends_its_connection(port: int, monkeypatch: pytest.Mo
 def test_a_host_with_many_connections_pushes_out_its_own_alone(
     port: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connections, "MOST_UNASKED", 20)
-    monkeypatch.setattr(connections, "FIRST_REQUEST_S", 600)
+    monkeypatch.setattr(f"{CONNECTIONS}.MOST_UNASKED", 20)
+    monkeypatch.setattr(f"{CONNECTIONS}.FIRST_REQUEST_S", 600)
     with contextlib.ExitStack() as stack:
 
         def connect(address: str, sent: bytes = b"GET") -> socket.socket:
@@ -278,8 +289,8 @@ def test_a_host_with_many_connections_pushes_out_its_own_alone(
         assert all(map(is_open, few))
         assert sum(map(is_open, many)) == 20 - len(few) - 1  # for the client's own
         # However much room there is, one address has not all of it.
-        monkeypatch.setattr(connections, "MOST_UNASKED", 600)
-        monkeypatch.setattr(connections, "MOST_UNASKED_OF_PEER", 7)
+        monkeypatch.setattr(f"{CONNECTIONS}.MOST_UNASKED", 600)
+        monkeypatch.setattr(f"{CONNECTIONS}.MOST_UNASKED_OF_PEER", 7)
         last = [connect("127.0.0.4") for _ in range(30)]
         with client_at(port, tmp_path) as client:
             assert client.get("/v1/status").status_code == 200
@@ -297,8 +308,8 @@ def with_token(folder: Path, rest: bytes) -> bytes:
 def test_an_admitted_request_has_to_end(
     port: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pause: bool
 ) -> None:
-    monkeypatch.setattr(connections, "BETWEEN_BYTES_S", 0.3 if pause else 600)
-    monkeypatch.setattr(connections, "WHOLE_REQUEST_S", 600 if pause else 0.3)
+    monkeypatch.setattr(f"{CONNECTIONS}.BETWEEN_BYTES_S", 0.3 if pause else 600)
+    monkeypatch.setattr(f"{CONNECTIONS}.WHOLE_REQUEST_S", 600 if pause else 0.3)
     with socket.create_connection(("127.0.0.1", port), 30) as made:
         made.sendall(with_token(tmp_path, b"Content-Length: 1000000\r\n\r\n{"))
         with contextlib.suppress(ConnectionError):
@@ -326,7 +337,7 @@ ASKED = b"GET /openapi.json"
 def test_an_answer_that_is_not_read_is_given_up(
     port: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connections, "ANSWER_S", 0.5)
+    monkeypatch.setattr(f"{CONNECTIONS}.ANSWER_S", 0.5)
     with contextlib.closing(unread(port, tmp_path)) as made:
         poll = select.poll()
         poll.register(made, select.POLLHUP | select.POLLERR)
@@ -336,8 +347,8 @@ def test_an_answer_that_is_not_read_is_given_up(
 def test_few_answers_may_be_read_late(
     port: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connections, "LATE_ANSWER_S", 0.2)
-    monkeypatch.setattr(connections, "MOST_LATE_ANSWERS", 2)
+    monkeypatch.setattr(f"{CONNECTIONS}.LATE_ANSWER_S", 0.2)
+    monkeypatch.setattr(f"{CONNECTIONS}.MOST_LATE_ANSWERS", 2)
     with contextlib.ExitStack() as stack:
         poll = select.poll()
         for _ in range(5):
@@ -359,6 +370,8 @@ def test_few_answers_may_be_read_late(
 
 def test_more_admitted_connections_than_descriptors_are_refused(tmp_path: Path) -> None:
     """The limit leaves room for the least number of them alone."""
+    from lightrig.harness.orchestration import connections
+
     most = connections.MOST_UNASKED + connections.RESERVED_DESCRIPTORS
     with service(tmp_path, most=most) as port, contextlib.ExitStack() as stack:
         clients = [
@@ -378,6 +391,8 @@ def test_more_admitted_connections_than_descriptors_are_refused(tmp_path: Path) 
 def test_fewer_requests_wait_than_are_admitted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    from lightrig.harness.orchestration import connections
+
     most = connections.MOST_UNASKED + connections.RESERVED_DESCRIPTORS
     later = {"after": 99, "wait": 30}
     with service(tmp_path, most=most) as port, contextlib.ExitStack() as stack:

@@ -14,21 +14,16 @@ import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import fastapi
 import httpx
 import pytest
-import uvicorn
 from real_time import LONG
-from starlette.datastructures import URL
-from starlette.requests import HTTPConnection
 from typer.testing import CliRunner
 
 from lightrig.harness.cli.app import application
 from lightrig.harness.night.keys import make_keys
-from lightrig.harness.orchestration import answers, connections, http_api
-from lightrig.harness.orchestration.http_api import HttpServer, new_token
+from lightrig.harness.orchestration import answers
 from lightrig.harness.orchestration.jobs import OrchestrationError
 from lightrig.harness.orchestration.listener_account import TokenAuth, token_of
 from lightrig.harness.orchestration.orchestrator import Orchestrator
@@ -39,6 +34,13 @@ from lightrig.testbeds import load
 from lightrig.testbeds.lab_hosts import load_hosts
 from lightrig.testbeds.private_files import PrivateFileError
 from tests.campaigns.switchroom import Switchroom
+
+if TYPE_CHECKING:
+    import fastapi
+    from starlette.datastructures import URL
+
+
+CONNECTIONS = "lightrig.harness.orchestration.connections"
 
 SUBMIT = {"do": "submit", "job": "a", "shape": {"columns": 2, "rows": 2}}
 
@@ -55,6 +57,8 @@ def orchestrator(folder: Path) -> Orchestrator:
 
 @contextlib.contextmanager
 def at_a_port(service: Orchestrator, folder: Path) -> Iterator[int]:
+    from lightrig.harness.orchestration.http_api import HttpServer, new_token
+
     listening = socket.create_server(("127.0.0.1", 0))
     server = HttpServer(service, listening, new_token(folder / "s.token"))
     yield listening.getsockname()[1]
@@ -254,7 +258,10 @@ def test_without_the_token_nothing_is_answered(unchanged, path: str, sent) -> No
 def test_the_path_that_is_routed_is_guarded(unchanged, monkeypatch: pytest.MonkeyPatch) -> None:
     """Older versions of starlette make the URL of a request of its header Host."""
 
-    def of_the_header(request: fastapi.Request) -> URL:
+    from starlette.datastructures import URL
+    from starlette.requests import HTTPConnection
+
+    def of_the_header(request: "fastapi.Request") -> "URL":
         return URL(f"http://{request.headers['host']}{request.scope['path']}")
 
     monkeypatch.setattr(HTTPConnection, "url", property(of_the_header))
@@ -311,7 +318,7 @@ def test_a_bad_body_is_answered_and_changes_nothing(unchanged, content, code, me
 def test_idle_connections_are_closed_and_stop_no_other(
     client, port: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connections, "FIRST_REQUEST_S", 0.3)
+    monkeypatch.setattr(f"{CONNECTIONS}.FIRST_REQUEST_S", 0.3)
     idle = [socket.create_connection(("127.0.0.1", port)) for _ in range(200)]
     assert client.get("/v1/status").status_code == 200
     for each in idle:
@@ -323,8 +330,8 @@ def test_idle_connections_are_closed_and_stop_no_other(
 def test_of_many_idle_connections_the_oldest_are_closed(
     client, port: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connections, "MOST_UNASKED", 20)
-    monkeypatch.setattr(connections, "FIRST_REQUEST_S", 600)
+    monkeypatch.setattr(f"{CONNECTIONS}.MOST_UNASKED", 20)
+    monkeypatch.setattr(f"{CONNECTIONS}.FIRST_REQUEST_S", 600)
     idle = [socket.create_connection(("127.0.0.1", port)) for _ in range(100)]
     assert client.get("/v1/status").status_code == 200
     closed = set()
@@ -340,8 +347,8 @@ def test_of_many_idle_connections_the_oldest_are_closed(
 def test_connections_that_have_asked_close_no_idle_one(
     client, port: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connections, "MOST_UNASKED", 3)
-    monkeypatch.setattr(connections, "FIRST_REQUEST_S", 600)
+    monkeypatch.setattr(f"{CONNECTIONS}.MOST_UNASKED", 3)
+    monkeypatch.setattr(f"{CONNECTIONS}.FIRST_REQUEST_S", 600)
     idle = socket.create_connection(("127.0.0.1", port))
     for _ in range(7):
         assert client.get("/v1/status", headers={"Connection": "close"}).status_code == 200
@@ -355,14 +362,16 @@ def test_the_end_waits_for_no_look_of_the_server(
     running: Orchestrator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """uvicorn looks ten times a second whether to end, and whether connections have ended."""
+    from lightrig.harness.orchestration.http_api import HttpServer, new_token
+
     looks = []
 
     async def look(*_: object) -> None:
         await asyncio.sleep(LONG / 1e9)
         looks.append("again")
 
-    monkeypatch.setattr(uvicorn.Server, "main_loop", look)
-    monkeypatch.setattr(uvicorn.Server, "shutdown", look)
+    monkeypatch.setattr("uvicorn.Server.main_loop", look)
+    monkeypatch.setattr("uvicorn.Server.shutdown", look)
     listening = socket.create_server(("127.0.0.1", 0))
     server = HttpServer(running, listening, new_token(tmp_path / "s.token"))
     with client_at(listening.getsockname()[1], tmp_path) as client:
@@ -378,6 +387,8 @@ def test_the_end_answers_those_that_wait(
     running: Orchestrator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A service that is ended has five seconds for its answers, and a watcher asks for sixty."""
+    from lightrig.harness.orchestration.http_api import HttpServer, new_token
+
     asked, status = threading.Event(), running.status
 
     def noted() -> Any:
@@ -443,6 +454,8 @@ def service(file: Path, state: Path, most_descriptors: int) -> Iterator[int]:
 
 
 def test_a_token_file_is_of_this_account_alone(tmp_path: Path) -> None:
+    from lightrig.harness.orchestration.http_api import new_token
+
     file = tmp_path / "a.token"
     token = new_token(file)
     assert len(token) > 40
@@ -455,6 +468,8 @@ def test_a_token_file_is_of_this_account_alone(tmp_path: Path) -> None:
 
 
 def test_a_token_file_of_a_group_s_folder_is_of_this_account_alone(tmp_path: Path) -> None:
+    from lightrig.harness.orchestration.http_api import new_token
+
     tmp_path.chmod(0o2770)
     new_token(tmp_path / "a.token")
     assert (tmp_path / "a.token").stat().st_mode & 0o777 == 0o600
@@ -469,6 +484,8 @@ def test_an_empty_token_file_is_refused(tmp_path: Path) -> None:
 
 def test_no_link_in_the_place_of_a_token_is_followed(tmp_path: Path) -> None:
     """Whoever listened would get the first line of the file that it leads to."""
+    from lightrig.harness.orchestration.http_api import new_token
+
     (tmp_path / "secret").write_text("of this account\n")
     (tmp_path / "secret").chmod(0o600)
     (tmp_path / "a.token").symlink_to("secret")
@@ -501,6 +518,8 @@ def test_a_request_from_the_command_line(port: int, tmp_path: Path) -> None:
 def test_a_client_reads_the_token_of_the_next_service(
     running: Orchestrator, port: int, tmp_path: Path
 ) -> None:
+    from lightrig.harness.orchestration.http_api import HttpServer, new_token
+
     url = f"http://127.0.0.1:{port}/v1/status"
     with httpx.Client(auth=TokenAuth(tmp_path / "s.token"), trust_env=False, timeout=30) as client:
         assert client.get(url).status_code == 200
@@ -513,6 +532,9 @@ def test_a_client_reads_the_token_of_the_next_service(
 
 
 def test_a_unix_socket_is_for_processes_of_this_account_and_root(running, tmp_path: Path) -> None:
+    from lightrig.harness.orchestration import http_api
+    from lightrig.harness.orchestration.http_api import HttpServer
+
     path = tmp_path / "api.socket"
     http_api.unix_socket(path).close()  # what a killed service leaves
     server = HttpServer(running, http_api.unix_socket(path), None)
@@ -543,6 +565,9 @@ def _answer_to_account(account: int, path: Path) -> bytes:
 
 
 def test_over_tls_a_key_of_the_lab_is_asked_for(running, tmp_path: Path) -> None:
+    from lightrig.harness.orchestration import http_api
+    from lightrig.harness.orchestration.http_api import HttpServer
+
     lab, other = (made_keys(tmp_path / name) for name in ("lab", "other"))
     listening = socket.create_server(("127.0.0.1", 0))
     url = f"https://127.0.0.1:{listening.getsockname()[1]}/v1/status"
@@ -573,6 +598,8 @@ def made_keys(folder: Path) -> list[Path]:
 
 
 def test_no_service_listens_without_a_proof_of_who_asks(running) -> None:
+    from lightrig.harness.orchestration.http_api import HttpServer
+
     refused = pytest.raises(OrchestrationError, match="a token, a Unix socket or TLS")
     with socket.create_server(("127.0.0.1", 0)) as listening, refused:
         HttpServer(running, listening, None)

@@ -50,7 +50,7 @@ def ring_order(servers: Sequence[str], links: Iterable[Link]) -> tuple[str, ...]
 
 
 def _graph(servers: Sequence[str], links: Iterable[Link]) -> nx.Graph:
-    import networkx as nx  # noqa: PLC0415 - loads slowly, and most runs look for no ring
+    import networkx as nx  # loads slowly, and most runs look for no ring
 
     graph = nx.Graph()
     graph.add_nodes_from(servers)
@@ -62,7 +62,7 @@ def _graph(servers: Sequence[str], links: Iterable[Link]) -> nx.Graph:
 
 def _may_have_ring(graph: nx.Graph) -> bool:
     """Whether the links pass what every ring needs: no server whose loss parts the others."""
-    import networkx as nx  # noqa: PLC0415 - as above
+    import networkx as nx
 
     # Connected, and without such a server: so each of three or more has two neighbours.
     return bool(nx.is_biconnected(graph))
@@ -95,7 +95,7 @@ def _search(graph: nx.Graph, servers: Sequence[str]) -> tuple[str, ...] | None:
 
 def _broken(graph: nx.Graph) -> BrokenRingError:
     """Return the error that names the missing links, where the links are pieces of a ring."""
-    import networkx as nx  # noqa: PLC0415 - as above
+    import networkx as nx
 
     pieces = [_chain(graph, part) for part in nx.connected_components(graph)]
     if not all(pieces):
@@ -111,7 +111,7 @@ def _broken(graph: nx.Graph) -> BrokenRingError:
 
 def _chain(graph: nx.Graph, part: set[str]) -> list[str] | None:
     """The servers of one piece from end to end; None if it is no chain."""
-    import networkx as nx  # noqa: PLC0415 - as above
+    import networkx as nx
 
     ends = sorted(server for server in part if graph.degree(server) < 2)
     if not ends or any(graph.degree(server) > 2 for server in part):

@@ -74,7 +74,7 @@ def _improve(
 
 def _choices(servers: Sequence[str], links: Iterable[Link]) -> dict[tuple[str, str], list[Hop]]:
     """For each pair that can reach each other, the hops that lead nearer."""
-    import networkx as nx  # noqa: PLC0415 - loads slowly, and most runs look for no route
+    import networkx as nx  # loads slowly, and most runs look for no route
 
     ports: defaultdict[tuple[str, str], list[Port]] = defaultdict(list)
     graph = nx.Graph()

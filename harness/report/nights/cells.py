@@ -83,7 +83,7 @@ def cells_of(table: pa.Table, places: Mapping[str, int] | None = None) -> Cells:
 
     places: of runs whose night is not the first one of its date.
     """
-    import pyarrow as pa  # noqa: PLC0415 - pages of nights alone read rows
+    import pyarrow as pa  # pages of nights alone read rows
 
     table = _last_attempts(table)
     texts = {name: _codes(table, name) for name in TEXTS}
@@ -169,7 +169,7 @@ def _last_attempts(table: pa.Table) -> pa.Table:
     tests, keys = _dense([_codes(table, "run"), _codes(table, "test")])
     last = np.ones(len(keys), np.int64)
     np.maximum.at(last, tests, attempt)
-    import pyarrow as pa  # noqa: PLC0415 - as above
+    import pyarrow as pa
 
     return table.filter(pa.array(attempt == last[tests]))
 
@@ -192,7 +192,7 @@ def _dense(columns: Sequence[_Codes]) -> tuple[Numbers, Numbers]:
 def _numbered(key: Numbers, count: int) -> tuple[Numbers, Numbers]:
     """Return the number of each row's key, and the keys by number; keys are less than `count`."""
     if count > len(key):
-        import pandas as pd  # noqa: PLC0415 - loads slowly, and few nights have so many keys
+        import pandas as pd  # loads slowly, and few nights have so many keys
 
         numbers, found = pd.factorize(key)
         return numbers, found

@@ -188,7 +188,7 @@ def joined_servers(testbed: Testbed, up: Iterable[Link]) -> tuple[tuple[str, ...
 
     A server without a link to another one is in no group; packet switches do not count.
     """
-    import networkx as nx  # noqa: PLC0415 - loads slowly, and most runs look for no groups
+    import networkx as nx  # loads slowly, and most runs look for no groups
 
     pairs = ((link.a.owner, link.b.owner) for link in up)
     graph = nx.Graph(pair for pair in pairs if testbed.servers.keys() >= set(pair))

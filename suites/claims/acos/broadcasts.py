@@ -42,7 +42,7 @@ class Broadcast:
 
 def torus(sizes: Sequence[int]) -> "nx.MultiGraph":
     """Return a torus; two parallel links join the nodes of a dimension of length 2."""
-    import networkx as nx  # noqa: PLC0415 - loads slowly, and few commands need it
+    import networkx as nx  # loads slowly, and few commands need it
 
     graph = nx.MultiGraph()
     for node in np.ndindex(*sizes):
@@ -58,7 +58,7 @@ def breadth_first_broadcast(graph: "nx.MultiGraph") -> Broadcast:
 
     One node is scheduled: by symmetry the loads of the others are equal.
     """
-    import networkx as nx  # noqa: PLC0415 - loads slowly, and few commands need it
+    import networkx as nx  # loads slowly, and few commands need it
 
     sink: Hashable = next(iter(graph))
     degree = graph.degree(sink)

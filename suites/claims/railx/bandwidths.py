@@ -95,7 +95,7 @@ def twisted_torus_gain(side: int) -> float:
     (2 n - 1, y) is joined to (0, y) and (x, n - 1) to ((x + n) mod 2 n, 0). All shortest paths
     share the traffic evenly; the most loaded link decides.
     """
-    import networkx as nx  # noqa: PLC0415 - loads slowly, and few commands need it
+    import networkx as nx  # loads slowly, and few commands need it
 
     loads = []
     for shift in (0, side):

@@ -25,7 +25,7 @@ _STEPS = {"east": (1, 0), "west": (-1, 0), "south": (0, 1), "north": (0, -1)}
 
 def free_of_deadlock(dependencies: Iterable[Sequence[object]]) -> bool:
     """Whether the graph of `dependencies`, pairs of channels, has no cycle."""
-    import networkx as nx  # noqa: PLC0415 - loads slowly, and few commands need it
+    import networkx as nx  # loads slowly, and few commands need it
 
     graph = nx.DiGraph()
     graph.add_edges_from(dependencies)

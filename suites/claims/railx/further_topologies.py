@@ -128,7 +128,7 @@ def dragonfly(fabric: RailFabric, groups: int | None = None) -> Settings:
 
 def hyperx_graph(sizes: Sequence[int], links: int = 2) -> nx.MultiGraph:
     """Return a HyperX of `sizes` with `links` links a pair and dimension, to compare with."""
-    import networkx as nx  # noqa: PLC0415 - loads slowly, and few commands need it
+    import networkx as nx  # loads slowly, and few commands need it
 
     graph = nx.MultiGraph()
     graph.add_nodes_from(product(*map(range, sizes)))
@@ -142,7 +142,7 @@ def hyperx_graph(sizes: Sequence[int], links: int = 2) -> nx.MultiGraph:
 
 def torus_graph(sizes: Sequence[int], links: int) -> nx.MultiGraph:
     """Return a torus of `sizes` with `links` parallel links, to compare with."""
-    import networkx as nx  # noqa: PLC0415 - loads slowly, and few commands need it
+    import networkx as nx  # loads slowly, and few commands need it
 
     graph = nx.MultiGraph()
     graph.add_nodes_from(product(*map(range, sizes)))
@@ -155,7 +155,7 @@ def torus_graph(sizes: Sequence[int], links: int) -> nx.MultiGraph:
 
 def same_graph(one: nx.MultiGraph, two: nx.MultiGraph) -> bool:
     """Whether two multigraphs are isomorphic, counting parallel edges."""
-    import networkx as nx  # noqa: PLC0415 - loads slowly, and few commands need it
+    import networkx as nx  # loads slowly, and few commands need it
 
     simple = [nx.Graph(), nx.Graph()]
     for graph, counted in zip((one, two), simple, strict=True):

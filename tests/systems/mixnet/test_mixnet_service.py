@@ -19,8 +19,6 @@ from lightrig.harness.systems.mixnet.runtime.served_regions import ServedRegions
 from lightrig.testbeds import Testbed, load
 from tests.campaigns.switchroom import Switchroom, joined
 
-http_api = pytest.importorskip("lightrig.harness.orchestration.http_api")
-
 PAIRS = [[0, 9, 1, 0], [0, 0, 0, 2], [0, 0, 0, 8], [0, 0, 0, 0]]
 """Demand of four servers: most between 0 and 1, and between 2 and 3."""
 CROSS = [[0, 1, 0, 9], [0, 0, 7, 0], [0, 0, 0, 0], [0, 0, 0, 0]]
@@ -39,6 +37,8 @@ class Service:
         self.start()
 
     def start(self) -> None:
+        from lightrig.harness.orchestration import http_api
+
         layout = RegionLayout(self.testbed)
         self.running = Orchestrator(self.testbed, layout, self.room, self._root / "s.json")
         self.running.start()

@@ -18,8 +18,6 @@ from lightrig.harness.systems.opus.runtime.rail_layout import RailLayout
 from lightrig.testbeds import load
 from tests.campaigns.switchroom import Switchroom, joined
 
-http_api = pytest.importorskip("lightrig.harness.orchestration.http_api")
-
 PAIR = {"stages": 1, "widths": [2]}
 
 
@@ -34,6 +32,8 @@ class Service:
         self.start()
 
     def start(self) -> None:
+        from lightrig.harness.orchestration import http_api
+
         layout = RailLayout(self.testbed)
         self.running = Orchestrator(self.testbed, layout, self.room, self.root / "s.json")
         self.running.start()

@@ -21,8 +21,6 @@ from lightrig.instruments.clock import SystemClock
 from lightrig.testbeds import Testbed, load
 from tests.campaigns.switchroom import Switchroom, joined
 
-http_api = pytest.importorskip("lightrig.harness.orchestration.http_api")
-
 PAIRS = {"stages": 2, "widths": [2]}
 JOB = RailJob.grid("job", 2, [2], 2)
 
@@ -39,6 +37,8 @@ class Service:
         self.start()
 
     def start(self) -> None:
+        from lightrig.harness.orchestration import http_api
+
         layout = RailLayout(self.testbed)
         self.running = Orchestrator(self.testbed, layout, self.room, self._root / "s.json")
         self.running.start()

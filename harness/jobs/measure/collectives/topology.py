@@ -50,7 +50,7 @@ def topology(testbed: Testbed, plan: Plan, ranks: Sequence[str]) -> Topology:
     Where servers forward for others, or a packet switch does, neighbours in the ring may be
     several links apart. Raises `RanksError` where nothing leads from one rank to the next.
     """
-    import networkx as nx  # noqa: PLC0415 - loads slowly, and most runs look for no ring
+    import networkx as nx  # loads slowly, and most runs look for no ring
 
     links = fabric_links(testbed, plan)
     rate = slowest_rate_bps(testbed, ranks, links)

@@ -57,7 +57,7 @@ class Splittable:
 
 def random_regular(nodes: int, degree: int, seed: int) -> tuple[Edge, ...]:
     """Connected random regular graph, simple, from `seed` on."""
-    import networkx as nx  # noqa: PLC0415 - loads slowly, and few commands need it
+    import networkx as nx  # loads slowly, and few commands need it
 
     for attempt in range(_TRIES):
         graph = nx.random_regular_graph(degree, nodes, seed=seed + 7919 * attempt)
@@ -113,7 +113,7 @@ def pair_up(
 
 def _complementary(nodes: int, random: np.random.Generator) -> tuple[list[Edge], list[Edge]]:
     """Two 4-regular graphs on the same nodes that share as few links as can be."""
-    import networkx as nx  # noqa: PLC0415 - loads slowly, and few commands need it
+    import networkx as nx  # loads slowly, and few commands need it
 
     if nodes in {8, 9}:
         label = random.permutation(nodes)

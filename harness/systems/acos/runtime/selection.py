@@ -336,7 +336,7 @@ def central_part(testbed: Testbed, plan: Plan) -> Plan:
 
 def groups(testbed: Testbed, topologies: Collection[str]) -> dict[str, list[frozenset[str]]]:
     """Return the groups of servers that the links of each plan join, in the file's order."""
-    import networkx as nx  # noqa: PLC0415 - suites are collected without it
+    import networkx as nx  # suites are collected without it
 
     found = {}
     for topology in topologies:

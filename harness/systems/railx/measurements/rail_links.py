@@ -23,7 +23,7 @@ def reported_plan(fabric: Fabric) -> Plan:
 
 def reported_graph(fabric: Fabric) -> nx.MultiGraph:
     """Return the servers, and an edge for each link that the reported circuits close."""
-    import networkx as nx  # noqa: PLC0415 - suites are collected without it
+    import networkx as nx  # suites are collected without it
 
     graph = nx.MultiGraph()
     graph.add_nodes_from(fabric.testbed.servers)

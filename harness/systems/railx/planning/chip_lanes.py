@@ -40,7 +40,7 @@ def chip_of(name: str) -> Chip:
 
 def chip_lanes(links: Iterable[Link]) -> LaneRoutes:
     """Return the first hops of each lane over the fewest of `links`, those of the mesh included."""
-    import networkx as nx  # noqa: PLC0415 - loads slowly, and few commands need it
+    import networkx as nx  # loads slowly, and few commands need it
 
     graphs = {name: nx.Graph() for name in LANES}
     hops: dict[str, dict[tuple[str, str], LaneHop]] = {name: {} for name in LANES}

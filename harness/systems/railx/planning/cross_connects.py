@@ -125,7 +125,7 @@ class Settings:
 
         Edges have the attributes `dimension` and `rail`.
         """
-        import networkx as nx  # noqa: PLC0415 - loads slowly, and few commands need it
+        import networkx as nx  # loads slowly, and few commands need it
 
         graph = nx.MultiGraph()
         fabric = self.fabric

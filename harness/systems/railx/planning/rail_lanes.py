@@ -47,7 +47,7 @@ class RailLanes:
 
     def routes(self) -> LaneRoutes:
         """Return for each lane the first hops over the fewest links of its rail."""
-        import networkx as nx  # noqa: PLC0415 - loads slowly, and few commands need it
+        import networkx as nx  # loads slowly, and few commands need it
 
         routes = []
         for rail in self.rails:
