@@ -250,6 +250,14 @@ OF_NIGHTS = ("duckdb", "networkx", "pandas", "pyarrow", "scipy")
             ["numpy", "paramiko", "lightrig.instruments.simulated", *OF_NIGHTS],
         ),
         (
+            ["results", "list", "--results", str(ROOT / "testbeds")],  # no run is there
+            ["paramiko", "lightrig.instruments.simulated", *OF_NIGHTS],
+        ),
+        (
+            ["orchestrate", "--help"],
+            ["fastapi", "uvicorn", "duckdb", "networkx", "pandas", "paramiko", "pyarrow"],
+        ),
+        (
             ["serve", "--help"],
             [
                 "asyncio",
