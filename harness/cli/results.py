@@ -126,7 +126,6 @@ def list_(
     Exit 0, 2 for a folder that is not there, 3 if a run cannot be read.
     """
     from lightrig.harness.record import Results
-    from lightrig.harness.record.results import fields
 
     refuse_missing_results(place)
     found = _asked(lambda: Results(place))
@@ -137,7 +136,7 @@ def list_(
         and (testbed == "*" or any(fnmatchcase(name, testbed) for name in facts.testbeds))
     ]
     if as_json:
-        print_json([fields(facts) for facts in runs])
+        print_json([facts.fields() for facts in runs])
     elif runs:
         outcomes = ("passed", "failed", "inconclusive", "skipped")
         head = ("run", "night", "testbeds", "rows", *outcomes, "took", "state")

@@ -45,33 +45,6 @@ if TYPE_CHECKING:
     import pyarrow.dataset
 
 
-def fields(facts: RunFacts) -> dict[str, object]:
-    """A run as plain values; `failed` counts errors too, and no test is counted where unknown."""
-    counted = facts.counted()
-
-    def count(*outcomes: str) -> int | None:
-        return None if counted is None else sum(counted[outcome] for outcome in outcomes)
-
-    return {
-        "run": facts.run,
-        "night": facts.night,
-        "state": facts.state,
-        "torn": facts.torn,
-        "testbeds": list(facts.testbeds),
-        "simulated": facts.simulated,
-        "by_hand": facts.by_hand,
-        "rows": facts.rows,
-        "passed": count("passed", "xfailed"),
-        "failed": count("failed", "error", "xpassed"),
-        "inconclusive": count("inconclusive"),
-        "skipped": count("skipped"),
-        "duration_s": facts.duration_s,
-        "started": facts.header.get("started"),
-        "zone": facts.header.get("zone"),
-        "command": facts.header.get("command"),
-    }
-
-
 def _csv(frame: pd.DataFrame) -> bytes:
     """Return a frame as CSV whose texts are text, whatever reads it."""
     texts = frame.select_dtypes(exclude=["number", "bool", "datetime"]).columns

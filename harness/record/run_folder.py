@@ -199,6 +199,32 @@ class RunFacts:
         last = dict(zip(self.tests.nodeids, self.tests.outcomes, strict=True))
         return Counter(last.values())
 
+    def fields(self) -> dict[str, object]:
+        """The run as plain values; `failed` counts errors too, no test is counted where unknown."""
+        counted = self.counted()  # once, since a run may have thousands of tests
+
+        def count(*outcomes: str) -> int | None:
+            return None if counted is None else sum(counted[outcome] for outcome in outcomes)
+
+        return {
+            "run": self.run,
+            "night": self.night,
+            "state": self.state,
+            "torn": self.torn,
+            "testbeds": list(self.testbeds),
+            "simulated": self.simulated,
+            "by_hand": self.by_hand,
+            "rows": self.rows,
+            "passed": count("passed", "xfailed"),
+            "failed": count("failed", "error", "xpassed"),
+            "inconclusive": count("inconclusive"),
+            "skipped": count("skipped"),
+            "duration_s": self.duration_s,
+            "started": self.header.get("started"),
+            "zone": self.header.get("zone"),
+            "command": self.header.get("command"),
+        }
+
 
 def state_of(summary: Mapping[str, Any] | None) -> State:
     """The state of a settled run by the closing line of its journal."""

@@ -8,7 +8,6 @@ import numpy as np
 import pyarrow as pa
 
 from lightrig.harness.record.journal import to_json
-from lightrig.harness.record.results import fields
 from lightrig.harness.record.run_folder import RunFacts
 
 _RUNS = pa.schema(
@@ -44,10 +43,10 @@ _TESTS = pa.schema(
 
 
 def runs_table(runs: Sequence[RunFacts]) -> pa.Table:
-    """One line a run: its `fields`, and the whole header of its journal as JSON."""
+    """One line a run: its fields, and the whole header of its journal as JSON."""
     return pa.Table.from_pylist(
         [
-            {**fields(facts), "night": _date(facts), "header": to_json("header", facts.header)}
+            {**facts.fields(), "night": _date(facts), "header": to_json("header", facts.header)}
             for facts in runs
         ],
         _RUNS,
