@@ -150,19 +150,12 @@ class LightWatch:
             if not self._settled(port):
                 continue
             levels = self._levels(port)
-            now = levels[-1]
-            unlike = [
-                n
-                for n, level in enumerate(levels)
-                if level - now > STEADY_DB or now - level > STEADY_DB
-            ]
-            if not unlike:
+            last = _last_unlike(levels, STEADY_DB)
+            if last < 0:
                 continue
-            last = unlike[-1]
             # Noise alone may part two readings of one light by more than STEADY_DB, so only a
             # reading that differs by twice that ends the time without the new light.
-            sure = [n for n in unlike if abs(levels[n] - levels[-1]) > 2 * STEADY_DB]
-            without = sure[-1] if sure else -1
+            without = _last_unlike(levels, 2 * STEADY_DB)
             # Old and stronger light together with dark may look like the new light does.
             fell = levels[last] > levels[-1] and not self._was_dark(port)
             spans[port] = self.between(without, last + 2 if fell else last + 1, sent)
@@ -195,7 +188,7 @@ class LightWatch:
         points = {}
         for port, bounds in recoveries.items():
             levels = self._levels(port)
-            last = max(n for n, one in enumerate(levels) if abs(one - levels[-1]) > STEADY_DB / 2)
+            last = _last_unlike(levels, STEADY_DB / 2)
             # Old light in the same window is ruled out by less than all of it in the one before.
             old = port in self._leaving and levels[0] > NO_LIGHT_DBM
             if levels[last] <= NO_LIGHT_DBM:
@@ -241,6 +234,15 @@ class LightWatch:
         reading = self._readings[without]
         earliest = reading.asked - reading.window - self.latency
         return Span(max(earliest, sent.earliest), answered)
+
+
+def _last_unlike(levels: Sequence[float], tolerance: float) -> int:
+    """Return the last reading that differs from the newest by more; -1 where none does."""
+    now = levels[-1]
+    for number in reversed(range(len(levels))):
+        if abs(levels[number] - now) > tolerance:
+            return number
+    return -1
 
 
 def take_all(bench: Bench, watches: Collection[LightWatch]) -> None:

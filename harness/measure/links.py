@@ -137,7 +137,7 @@ class ObservedEvent:
         gaps: what each port misses of the datagrams sent to it.
         late: datagrams of each port that were overtaken on their way.
         received: how many datagrams of each stream each port has received.
-        answered: when each server answered last, on the bench's clock.
+        answered: returns when each server answered last, on the bench's clock.
         clocks: how the kernels of servers that tell discipline their clocks, by their last answers.
         ages: how old each server's readings of its ports were when it answered last, in ns.
     """
@@ -146,7 +146,7 @@ class ObservedEvent:
     gaps: list[tuple[Port, Gap]] = field(default_factory=list)
     late: list[tuple[Port, LateDatagram]] = field(default_factory=list)
     received: defaultdict[tuple[Port, int], int] = field(default_factory=lambda: defaultdict(int))
-    answered: dict[str, Span] = field(default_factory=dict)
+    answered: dict[str, Callable[[], Span]] = field(default_factory=dict)
     clocks: dict[str, ClockStatus] = field(default_factory=dict)
     ages: dict[str, int] = field(default_factory=dict)
 
@@ -155,11 +155,15 @@ class ObservedEvent:
         return {server: age for server, age in self.ages.items() if age > allowed}
 
     def watched(self) -> dict[str, Span]:
-        """Return until when the ports of each server were watched: see `Watch.until`."""
-        return {
-            server: Span(at.earliest - max(UNSEEN, self.ages[server]), at.latest)
-            for server, at in self.answered.items()
-        }
+        """Return until when the ports of each server were watched: see `Watch.until`.
+
+        Raises `ClockError` for a server whose clock tells no time of its last answer.
+        """
+        found = {}
+        for server, answered in self.answered.items():
+            earliest, latest = answered()
+            found[server] = Span(earliest - max(UNSEEN, self.ages[server]), latest)
+        return found
 
 
 class LinkObservation:

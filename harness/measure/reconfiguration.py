@@ -279,6 +279,7 @@ def reconfigure(
             if links.catch_up():  # whose answers may bring more
                 windows = loss_windows(links, sent.earliest)
             steady = steady_losses(links, windows)
+            watched = observed.watched()
         except ClockError as error:
             moved = transition.moved
             return Reconfiguration(
@@ -346,7 +347,7 @@ def reconfigure(
         reading_gap=gap,
         windows=tuple(windows),
         steady=tuple(steady),
-        watched={name: watch.watched for name, watch in watches.items()} | observed.watched(),
+        watched={name: watch.watched for name, watch in watches.items()} | watched,
         flaps=tuple(flaps(changes)),
         before=_name_of(before, fabric) if plan.name in fabric.plans else None,
         late_monitors=late,

@@ -83,7 +83,7 @@ def test_events_are_mapped_and_tightened_by_lost_datagrams() -> None:
     assert unknown is None
     assert found.missing == (("p0", "firmware"),)
     assert found.datagrams == {"p0": (12, 9)}
-    assert found.answered == Span(799, 801)
+    assert found.answered() == Span(799, 801)
     assert (found.gaps, found.departures) == ((), {})
     assert (found.clock.synchronised, found.clock.frequency_ppm) == (True, -2.5)
     assert settled({"events": [], "missing": []}).clock is None

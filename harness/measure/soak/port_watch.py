@@ -185,7 +185,7 @@ class PortsWatch:
 
     def _take(self, name: str, settled: Settled, found: Looked) -> None:
         state = self._servers[name]
-        state.until = max(state.until, settled.answered.earliest - settled.age)
+        state.until = max(state.until, settled.answered().earliest - settled.age)
         for event in settled.events:
             found.events.append((self._ports[name, event.port], event))
             if event.stage != "datagram":

@@ -1,6 +1,6 @@
 """Servers, and their observation of the links of their NIC ports."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, runtime_checkable
 
@@ -133,7 +133,8 @@ class Settled:
         cross_checks: changes as netlink reported them: delayed by the kernel, for comparison only.
         datagrams: by netdev, how many were sent and received since the watch began.
         heard: by netdev and stream, how many different datagrams it has received since then.
-        answered: when the server answered, on the bench's clock.
+        answered: returns when the server answered, on the bench's clock; raises `ClockError`. Of
+            most answers nobody asks.
         gaps: interruptions, in the order of their ends.
         departures: by netdev, when the datagrams that were asked for had been sent; None where
             that is not known.
@@ -147,7 +148,7 @@ class Settled:
     missing: tuple[tuple[str, Stage], ...]
     cross_checks: tuple[LinkEvent, ...]
     datagrams: Mapping[str, tuple[int, int]]
-    answered: Span
+    answered: Callable[[], Span]
     gaps: tuple[Gap, ...] = ()
     departures: Mapping[str, Sequence[Span | None]] = field(default_factory=dict)
     clock: ClockStatus | None = None

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -575,7 +576,7 @@ class PendingSettlement:
                     port: (count["sent"], count["received"])
                     for port, count in answer.get("datagrams", {}).items()
                 },
-                self._clocks.here(self._request.answered_there),
+                partial(self._clocks.here, self._request.answered_there),
                 tuple(filter(None, map(self._gap, answer.get("gaps", ()) if self._gaps else ()))),
                 self._departures(answer["departures"]) if self._numbers else {},
                 _clock_status(answer.get("clock")),

@@ -308,7 +308,7 @@ class ProgramRequest:
 
     def result(self) -> dict[str, Any]:
         """Wait for the reply; raises `InstrumentError` if there is none."""
-        if not self._answered.wait(self._timeout):
+        if not self._answered.is_set() and not self._answered.wait(self._timeout):
             if self.run.cancel(self):
                 raise self.run.error(
                     NoReplyError,

@@ -74,7 +74,7 @@ class Nics:
         heard = [each for each in self.changes if each[0] <= now]
         self.changes = [each for each in self.changes if each[0] > now]
         events = tuple(LinkEvent(n, "carrier", up, Span(at, at), "sysfs") for at, n, up in heard)
-        return SimpleNamespace(result=lambda: Settled(events, (), (), {}, Span(0, 0)))
+        return SimpleNamespace(result=lambda: Settled(events, (), (), {}, lambda: Span(0, 0)))
 
 
 class Step:

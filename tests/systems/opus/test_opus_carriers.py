@@ -41,7 +41,7 @@ class SettledCarriers:
         events = [change for change in self._changes if change[0] <= now]
         self._changes = [change for change in self._changes if change[0] > now]
         events = (LinkEvent("fabric0", "carrier", up, Span(at, at), "sysfs") for at, up in events)
-        return Settled(tuple(events), (), (), {}, Span(0, 0))
+        return Settled(tuple(events), (), (), {}, lambda: Span(0, 0))
 
 
 def watched(clock: VirtualClock, **servers: SettledCarriers) -> Carriers:
