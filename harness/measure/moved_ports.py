@@ -28,7 +28,7 @@ def darkened_ports(
 
     A port that goes on receiving the same light loses none, whoever receives its own.
 
-    rising: what `rising_ports` returned; by default it is asked.
+    rising: those of `rising_ports` that are in question; by default all.
     """
     return {
         port

@@ -334,7 +334,9 @@ def reconfigure(
         working = fabric.testbed.working_ports
         slow_ports = [spec.port for spec in working if spec.port.owner in late_servers]
     unseen += unseen_ports(rising, slow_ports, seen, missing, links.stages)
-    darkened = darkened_ports(fabric, transition, rising)
+    shown = {one.subject for one in seen if one.stage in (CARRIER_DOWN.name, CARRIER_UP.name)}
+    quiet = [port for port in rising if str(port) not in shown]
+    darkened = darkened_ports(fabric, transition, quiet)
     unseen += unnoticed_carriers(darkened, seen, [*missing, *unseen])
     tolerances = {name: watch.point_error for name, watch in watches.items()}
     late = late_monitors(seen, fabric.links(before), fabric.testbed.cabling, tolerances)
@@ -380,9 +382,9 @@ def _light_watches(bench: Bench, transition: Transition) -> dict[str, LightWatch
 def link_stages(changes: Iterable[tuple[Port, LinkEvent]]) -> list[Seen]:
     """Every port's loss of carrier and of the firmware's link, and its recovery."""
     moments: defaultdict[tuple[Port, Stage, bool], list[Span]] = defaultdict(list)
-    for port, event in changes:
-        if event.stage != "datagram":
-            moments[port, event.stage, event.up].append(event.at)
+    for port, (_, signal, up, at, _, _) in changes:
+        if signal != "datagram":
+            moments[port, signal, up].append(at)
     seen = list[Seen]()
     for (port, signal, up), found in moments.items():
         stage = stage_of(signal, up=up)
