@@ -16,7 +16,9 @@ from lightrig.harness.report.nights.source import Source
 
 NIGHTS, SEEDS, STILL_SEEDS = 10, 6, 20
 ERROR = 0.01
-_COLUMNS = ("n", "median", "lower", "upper", "p99", "p99_upper", "level")
+_COLUMNS = (
+    "n", "median", "lower", "upper", "sampling", "p99", "p99_upper", "level", "greatest",
+)  # fmt: skip
 
 Entry = tuple[str, str, str]
 """Testbed, quantity and subject."""

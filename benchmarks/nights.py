@@ -40,11 +40,10 @@ def marked(results: Path) -> tuple[set[Mark], int, int]:
     for lab, moved in zip(history.labs, find_series_changes(history.labs), strict=True):
         times += len(group_changes(lab, moved, ()))
         drifts += sum(one.drift is not None for one in moved)
-        found |= {
-            (lab.testbed, history.date(change.index), one.series.quantity, one.series.subject)
-            for one in moved
-            for change in one.changes
-        }
+        for one in moved:
+            for change in one.changes:
+                date = datetime.date.fromisoformat(history.date(change.index).date)
+                found.add((lab.testbed, date, one.series.quantity, one.series.subject))
     return found, times, drifts
 
 
