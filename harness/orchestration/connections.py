@@ -51,6 +51,13 @@ MOST_UNASKED_OF_PEER = 192
 REFUSED_S = 1.0
 """Time in which a client may read that its request was refused, before its connection is closed."""
 
+KEEP_ALIVE_S = 20
+"""Time that an admitted connection stays open after an answer.
+
+Far longer than the 5 s after which clients of httpx use none again: who closes first must not be a
+race, which a client loses whose request comes as the service closes.
+"""
+
 BETWEEN_BYTES_S = 10.0
 """Longest pause amid an admitted client's request."""
 
@@ -279,7 +286,7 @@ class Server(uvicorn.Server):
                 accepted.close()
                 continue
             connection = _Connection(self, accepted, _peer(accepted, address))
-            self._waiting[connection] = loop.call_later(FIRST_REQUEST_S, self._drop, connection)
+            self._waiting[connection] = loop.call_later(FIRST_REQUEST_S, self._expire, connection)
             self._silent.add(connection)
             loop.add_reader(accepted, self._begin, connection, accepted)
             peers = Counter(one.peer for one in self._waiting)
@@ -328,6 +335,14 @@ class Server(uvicorn.Server):
             )
         except OSError:  # of TLS too: no key, or none of the authority
             self.forget(connection)
+
+    def _expire(self, connection: _Connection) -> None:
+        """Close a connection whose time is over; what has come by then is read first, once."""
+        if connection.has_unread or connection.is_asking:  # the service was late, not the client
+            loop = asyncio.get_running_loop()
+            self._waiting[connection] = loop.call_later(REFUSED_S, self._drop, connection)
+        else:
+            self._drop(connection)
 
     def _drop(self, connection: _Connection) -> None:
         self.forget(connection)
@@ -391,6 +406,15 @@ class _Connection(H11Protocol):
             self._began = self._last_byte
         super().data_received(data)
 
+    def timeout_keep_alive_handler(self) -> None:
+        """Close an idle connection, unless a request has come that was not read yet."""
+        if self.has_unread:
+            self.timeout_keep_alive_task = self.loop.call_later(
+                KEEP_ALIVE_S, self.timeout_keep_alive_handler
+            )
+        else:
+            super().timeout_keep_alive_handler()
+
     def on_response_complete(self) -> None:
         super().on_response_complete()
         self._server.hasten(self)
@@ -406,7 +430,8 @@ class _Connection(H11Protocol):
         if self.unread_since(now) < now - ANSWER_S:
             return True
         return self._is_amid_a_request and (
-            now - self._last_byte > BETWEEN_BYTES_S or now - self._began > WHOLE_REQUEST_S
+            (now - self._last_byte > BETWEEN_BYTES_S and not self.has_unread)
+            or now - self._began > WHOLE_REQUEST_S
         )
 
     def unread_since(self, now: float) -> float:

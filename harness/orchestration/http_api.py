@@ -40,6 +40,7 @@ from lightrig.harness.orchestration.answers import (
 )
 from lightrig.harness.orchestration.connections import (
     CLOSE,
+    KEEP_ALIVE_S,
     PROBLEM_TYPE,
     RETRY_AFTER,
     Server,
@@ -342,6 +343,7 @@ class HttpServer:
             log_level="critical",
             access_log=False,
             server_header=False,
+            timeout_keep_alive=KEEP_ALIVE_S,
             timeout_graceful_shutdown=_SHUTDOWN_S,
         )
         config.load()

@@ -1,5 +1,6 @@
 """Connections that have not shown that they may ask are few, are closed, and hinder no other."""
 
+import asyncio
 import contextlib
 import json
 import select
@@ -8,8 +9,10 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from queue import SimpleQueue
+from typing import Any
 
 import httpx
 import pytest
@@ -418,3 +421,100 @@ def test_errors_of_connections_are_one_line(
         with socket.create_connection(("127.0.0.1", port_with_keys), 30) as made:
             made.sendall(sent)
     assert len(capfd.readouterr().err.splitlines()) <= 1
+
+
+class Stalled:
+    """A service on a Unix socket whose event loop stands still after a request for `/stall`.
+
+    Calls of `steps` are made one by one, each before all else that is due, and after each the loop
+    stands still for longer than `LIMIT_S`.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        import fastapi
+
+        from lightrig.harness.orchestration.http_api import HttpServer, unix_socket
+
+        self.path = folder / "stalled"
+        self.steps: list[Callable[[], object]] = []
+        app = fastapi.FastAPI()
+        app.add_api_route("/stall", self._stall)
+        app.add_api_route("/now", lambda: "answered")
+        self.close = HttpServer(app, unix_socket(self.path), None).close
+
+    async def _stall(self) -> Any:
+        from starlette.background import BackgroundTask
+        from starlette.responses import JSONResponse
+
+        return JSONResponse("answered", background=BackgroundTask(self._stand_still))
+
+    async def _stand_still(self) -> None:
+        self._step()
+
+    def _step(self) -> None:
+        loop = asyncio.get_running_loop()
+        self.steps.pop(0)()
+        ends = loop.time() + 2 * LIMIT_S
+        while loop.time() < ends:
+            pass
+        if self.steps:
+            loop.call_at(0.0, self._step)
+
+    def connect(self) -> socket.socket:
+        """Connect to the service."""
+        made = socket.socket(socket.AF_UNIX)
+        made.settimeout(30)
+        made.connect(str(self.path))
+        return made
+
+
+LIMIT_S = 0.05
+
+
+def ask(made: socket.socket, path: str) -> None:
+    """Send a request, whose answer is not waited for."""
+    made.sendall(f"GET {path} HTTP/1.1\r\nHost: a\r\n\r\n".encode())
+
+
+def answer(made: socket.socket) -> bytes:
+    """Wait for a whole answer."""
+    read = b""
+    while not read.endswith(b'"answered"'):
+        part = made.recv(4096)
+        assert part, read
+        read += part
+    return read
+
+
+def test_a_request_that_comes_as_its_connection_ends_is_answered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An idle connection was closed with the request unread: `Connection reset by peer`."""
+    monkeypatch.setattr("lightrig.harness.orchestration.http_api.KEEP_ALIVE_S", LIMIT_S)
+    stalled = Stalled(tmp_path)
+    with contextlib.closing(stalled), stalled.connect() as made:
+        stalled.steps = [bool, lambda: ask(made, "/now")]
+        ask(made, "/stall")
+        assert answer(made)
+        assert answer(made).startswith(b"HTTP/1.1 200 ")
+
+
+def test_a_service_that_reads_late_ends_no_connection_that_has_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stalled = Stalled(tmp_path)
+    with contextlib.closing(stalled), stalled.connect() as first:
+        made: SimpleQueue[socket.socket] = SimpleQueue()
+
+        def connect() -> None:
+            late = stalled.connect()  # is accepted before the next step, and its time ends then
+            stalled.steps += [bool, lambda: ask(late, "/now"), lambda: made.put(late)]
+
+        stalled.steps = [connect]
+        ask(first, "/now")
+        assert answer(first)
+        monkeypatch.setattr(f"{CONNECTIONS}.FIRST_REQUEST_S", LIMIT_S)
+        monkeypatch.setattr(f"{CONNECTIONS}.REFUSED_S", LONG / 1e9)
+        ask(first, "/stall")
+        with contextlib.closing(made.get(timeout=30)) as late:
+            assert answer(late).startswith(b"HTTP/1.1 200 ")
