@@ -128,6 +128,10 @@ _PROTOBUF = r"(?:password|passwd|secret|token|authorization)[\x12\x1a]([\x01-\x7
 """A map's entry, or a name and a value, whose value has its length before it."""
 _OF_PROTOBUF = ("passw", "secret", "token", "authorization")
 
+_OF_ALL = {"private key", *_OF_FORMS, *_OF_PROTOBUF}.union(*(found for found, _ in _PLACES))
+_SHORTEST = [one for one in _OF_ALL if not any(part in one for part in _OF_ALL - {one})]
+"""Words of which each text that has a secret has one."""
+
 
 @functools.cache
 def _compiled(pattern: str, flags: int = re.IGNORECASE) -> re.Pattern[str]:
@@ -146,6 +150,8 @@ def mask_secrets(text: str) -> str:
     def has(literals: Iterable[str]) -> bool:
         return any(literal in folded for literal in literals)
 
+    if not has(_SHORTEST):
+        return text
     if has(("private key",)):
         text = _compiled(_PEM).sub(lambda found: found[1] + re.sub(r"[^\s]", "*", found[2]), text)
     if has(_OF_FORMS):

@@ -1,6 +1,7 @@
 """Whether successive samples depend on each other, and as how many independent ones they count."""
 
 import math
+from functools import cache
 
 import numpy as np
 import numpy.typing as npt
@@ -113,7 +114,14 @@ def below_together(r: Samples, q: float) -> Samples:
     41 (1954) 351-360), with r = sin(a).
     """
     square = float(scipy.special.ndtri(q)) ** 2
-    nodes, weights = np.polynomial.legendre.leggauss(32)
+    nodes, weights = _nodes_and_weights()
     half = np.arcsin(r)[:, None] / 2
     inside = np.exp(-square / (1 + np.sin(half * (1 + nodes)))) @ weights * half[:, 0]
     return np.asarray(inside / (2 * math.pi * q * (1 - q)))
+
+
+@cache
+def _nodes_and_weights() -> tuple[Samples, Samples]:
+    """Return those of Gauss and Legendre, which take longer to find than to use."""
+    nodes, weights = np.polynomial.legendre.leggauss(32)
+    return nodes, weights
