@@ -172,7 +172,7 @@ KINDS = {
 }
 
 
-@pytest.fixture(scope="module", params=KINDS)
+@pytest.fixture(scope="module")
 def kind_and_page(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, chromium: "Browser"
 ) -> tuple[Kind, Path]:
@@ -180,14 +180,18 @@ def kind_and_page(
     return kind, kind.make(tmp_path_factory.mktemp(request.param))
 
 
+VIEWS = [(1280, False), (PHONE, True), (1280, True), (PHONE, False)]
+"""Width and whether it is dark: every page in all, and in turn in one of the first two first."""
+
+
 @pytest.mark.parametrize(
-    ("width", "dark"),
+    ("kind_and_page", "width", "dark"),
     [
-        (1280, False),
-        (PHONE, True),
-        pytest.param(1280, True, marks=pytest.mark.long),
-        pytest.param(PHONE, False, marks=pytest.mark.long),
+        pytest.param(kind, *view, marks=() if VIEWS.index(view) == number % 2 else pytest.mark.long)
+        for number, kind in enumerate(KINDS)
+        for view in VIEWS
     ],
+    indirect=["kind_and_page"],
 )
 def test_a_page_has_no_serious_fault(
     chromium: "Browser", kind_and_page: tuple[Kind, Path], width: int, dark: bool

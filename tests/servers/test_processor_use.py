@@ -17,6 +17,7 @@ COMPUTES = """
 import json, os, sys, time
 if sys.argv[2:]:
     os.sched_setaffinity(0, {int(sys.argv[2])})
+print("ready", flush=True)
 sys.stdin.readline()
 begun, ran = time.monotonic_ns(), time.thread_time_ns()
 while time.thread_time_ns() < ran + int(sys.argv[1]):
@@ -36,6 +37,8 @@ class Program:
         self.process = subprocess.Popen(
             command, stdin=pipe, stdout=pipe, text=True, start_new_session=not detached
         )
+        assert self.process.stdout is not None
+        assert self.process.stdout.readline() == "ready\n"  # what its start took is not looked at
 
     def begin(self) -> None:
         """Let it compute."""
