@@ -27,13 +27,16 @@ _NEW = f".{_PREFIX}new-"
 """Begins the name of a folder that is not locked yet, and so is not looked at for an hour."""
 _MADE_S = 3600.0
 
+_looked_at: set[tuple[int, int, str]] = set()
+"""Processes, of which forks are others, their accounts and folders in which they have looked."""
+
 _OPENED = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 class TemporaryFolder:
     """A new folder for this account alone; `name` is its path. Raises `OSError`.
 
-    Those of runs that were killed are removed first.
+    Those of runs that were killed are removed before the first one of a process.
 
     Args:
         about: stands in its name.
@@ -41,7 +44,10 @@ class TemporaryFolder:
     """
 
     def __init__(self, about: str = "", *, has_results: bool = False) -> None:
-        remove_abandoned()
+        looked_at = os.getpid(), os.geteuid(), tempfile.gettempdir()
+        if looked_at not in _looked_at:  # there may be hundreds, and of a bench's folders too
+            _looked_at.add(looked_at)
+            remove_abandoned()
         made = Path(tempfile.mkdtemp(prefix=f"{_NEW}{about and f'{about}-'}"))
         if has_results:
             (made / _RESULTS).touch()

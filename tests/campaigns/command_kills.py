@@ -27,7 +27,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from lightrig.instruments.temporary_folders import TemporaryFolder
+from lightrig.instruments.temporary_folders import remove_abandoned
 from tests.campaigns.preloaded import ROOT, forked, preload, run_pytest
 from tests.campaigns.process_kills import children, is_alive
 from tests.campaigns.records import log, reported
@@ -137,7 +137,7 @@ def one_kill(command: str, place: Path, number: int) -> dict[str, Any]:
     remaining = {one: Path(f"/proc/{one}/cmdline").read_bytes().decode()[:200] for one in left()}
     after = time.monotonic() - killed
     folders = sorted(one.name for one in temporary.iterdir())
-    TemporaryFolder().cleanup()
+    remove_abandoned()
     found = {
         "number": number,
         "command": command,

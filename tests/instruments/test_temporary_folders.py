@@ -36,7 +36,7 @@ libc.pthread_exit(None)
 KILLED_AT_EACH_STEP = """
 import itertools, os, signal, sys, tempfile, time
 from pathlib import Path
-from lightrig.instruments.temporary_folders import TemporaryFolder
+from lightrig.instruments.temporary_folders import TemporaryFolder, remove_abandoned
 
 def child(steps):
     left = itertools.count(steps, -1)
@@ -64,10 +64,10 @@ for steps in itertools.count(1):
     for each in left:
         if each.name.startswith("."):
             os.utime(each, (hour_ago, hour_ago))
-    TemporaryFolder().cleanup()
+    remove_abandoned()
     if still := [*place.iterdir()]:
         print(steps, [str(each) for each in place.glob("**/*")])
-        TemporaryFolder().cleanup()
+        remove_abandoned()
         break
     if not status:
         break
@@ -146,14 +146,30 @@ def test_a_folder_stays_until_the_last_thread_of_a_process_has_ended(place: Path
     while stat.read_text().rpartition(")")[2].split()[0] != "Z":
         os.sched_yield()
     assert is_alive(process.pid)
-    TemporaryFolder().cleanup()
+    remove_abandoned()
     assert name.exists()
     process.kill()
     while is_alive(process.pid):
         os.sched_yield()
-    TemporaryFolder().cleanup()
+    remove_abandoned()
     assert not name.exists()
     process.communicate()
+
+
+def test_a_process_looks_once_for_what_others_left(place: Path) -> None:
+    """Each bench has such a folder, and each of them looked at all hundreds of others."""
+    TemporaryFolder().cleanup()
+    process, abandoned = run(place)
+    process.kill()
+    process.communicate()
+    TemporaryFolder().cleanup()
+    assert abandoned.exists()
+    forked = os.fork()
+    if not forked:  # a process as another
+        TemporaryFolder().cleanup()
+        os._exit(0)
+    os.waitpid(forked, 0)
+    assert not abandoned.exists()
 
 
 def test_an_empty_folder_that_no_run_has_made_stays(place: Path) -> None:
@@ -197,7 +213,6 @@ def test_a_folder_with_results_stays_until_its_maker_finds_it_useless(place: Pat
     process.kill()
     process.wait(60)
     process.stdout.close()
-    TemporaryFolder().cleanup()
     remove_abandoned(lambda _folder: False)
     assert (abandoned / "known_hosts").read_text() == "of a run"
     remove_abandoned(lambda folder: folder == abandoned)

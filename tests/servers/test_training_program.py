@@ -25,7 +25,7 @@ from lightrig.instruments.jobs.traffic.training import (
     Wanted,
 )
 from lightrig.instruments.servers.host.linux import LinuxServer
-from lightrig.instruments.temporary_folders import TemporaryFolder
+from lightrig.instruments.temporary_folders import remove_abandoned
 
 STAND_IN = Path(__file__).parent / "stand_in_training"
 ALONE = """
@@ -478,7 +478,7 @@ def test_no_folder_of_a_script_is_left(
     address, *processes = follower.lines[0]
     assert Path(address).is_relative_to(short)
     several = [os.pidfd_open(int(each)) for each in processes]
-    TemporaryFolder().cleanup()
+    remove_abandoned()
     assert Path(address).exists()
     if killed:
         for each in reversed(several):
@@ -490,7 +490,7 @@ def test_no_folder_of_a_script_is_left(
         os.close(each)
     if killed:
         assert Path(address).exists()
-        TemporaryFolder().cleanup()
+        remove_abandoned()
     assert [*short.iterdir()] == []
 
 
@@ -510,7 +510,7 @@ def test_the_next_run_removes_what_a_thread_of_a_script_wrote_into_its_folder_am
     (folder,) = follower.lines[0]
     follower.ranks[0].close()
     assert Path(folder, "late").exists()
-    TemporaryFolder().cleanup()
+    remove_abandoned()
     assert [*short.iterdir()] == []
 
 
