@@ -108,7 +108,7 @@ def _measured(read: Any) -> None:
 def main() -> None:
     """Print both clients' figures and their ratios."""
     rounds = int(os.environ.get("LIGHTRIG_ROUNDS", "5"))
-    command = [sys.executable, __file__]
+    command = [sys.executable, "-m", "benchmarks.gnmi_tables"]
     found: dict[str, list[tuple[float, float]]] = {"pygnmi": [], "driver": []}
     with subprocess.Popen(
         [*command, "serve"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True

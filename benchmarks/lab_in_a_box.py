@@ -4,8 +4,7 @@
 the testbed `TESTBED` (default: testbeds/namespaces.yaml): with `--instruments simulated`, and with
 `--instruments hardware` on what `lightrig serve` serves of it. It prints each test's two outcomes,
 and the medians of each quantity on a test's line with their number of samples. `SAMPLES` (default:
-20) events are measured by each test. It needs what docs/lab-in-a-box.md says. Exits 1 if a test
-ended otherwise.
+20) events are measured by each test. It needs what docs/lab-in-a-box.md says.
 """
 
 import json
@@ -19,6 +18,7 @@ from pathlib import Path
 
 import pandas as pd
 
+from benchmarks.figures import beside_limit
 from lightrig.harness.quantities.registry import quantity_of
 from lightrig.harness.record import Results
 
@@ -93,8 +93,13 @@ def main(suites: list[str] | None = None) -> None:
         both = " | ".join(each.get((test, quantity), "-") for each in measured)
         print(f"| {test} | {quantity} | {both} |")
     alike = sum(ended[0].get(test) == ended[1].get(test) for test in tests)
-    print(f"\n{alike} of {len(tests)} tests ended alike")
-    sys.exit(alike < len(tests))
+    beside_limit(
+        "share of tests that end alike",
+        alike / len(tests),
+        1,
+        spread=f"n {len(tests)}",
+        at_least=True,
+    )
 
 
 def _name(nodeid: str) -> str:
