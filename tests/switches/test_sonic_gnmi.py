@@ -6,7 +6,9 @@ are in test_gnmi_clients.
 """
 
 import socket
+import ssl
 import sys
+import threading
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -28,10 +30,12 @@ from lightrig.instruments.core.errors import (
 from lightrig.instruments.simulated.devices.sonic_switch import SonicSwitch
 from lightrig.instruments.simulated.protocols.device_server import DeviceServer
 from lightrig.instruments.simulated.protocols.listeners import serve
-from lightrig.instruments.simulated.protocols.tls_server import ServerCertificate
+from lightrig.instruments.simulated.protocols.tls_server import ServerCertificate, TlsConnection
 from lightrig.instruments.simulated.registry import NoSimulatedDeviceError
 from lightrig.instruments.switches.sonic_ocs.gnmi import SonicGnmi
 from lightrig.instruments.wire import gnmi
+from lightrig.instruments.wire.tcp import TcpConnection
+from lightrig.instruments.wire.tls import TlsSocket
 from lightrig.instruments.wire.trace import record
 from lightrig.testbeds import Circuit
 
@@ -405,6 +409,56 @@ def test_a_client_is_known_by_its_certificate(tmp_path: Path) -> None:
         known = client("known")
         assert known.circuits() == frozenset()
         known.close()
+
+
+def test_time_waits_for_the_refusal_of_a_certificate(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By TLS 1.3 a client may write before it hears of one (RFC 8446, section 4.4.4).
+
+    Here the server looks at the certificate when the client has written, and the client reads when
+    the server has handled all that there was, the end included.
+    """
+    authority, stranger = ServerCertificate("clients"), ServerCertificate("clients")
+    (tmp_path / "clients.pem").write_text(authority.text)
+    (tmp_path / "stranger.pem").write_text(stranger.text + stranger.key())
+    read, write, take = TlsSocket.recv, TcpConnection.send, TlsConnection.received
+    written = threading.Event()
+    unverified = ssl.create_default_context()
+    unverified.check_hostname, unverified.verify_mode = False, ssl.CERT_NONE
+
+    def note_written(connection: TcpConnection, data: bytes) -> None:
+        write(connection, data)
+        written.set()
+
+    def take_late(connection: TlsConnection, data: bytes) -> None:
+        if not data.startswith(b"\x16"):  # all that follows the first message of a handshake
+            written.wait(30)
+        take(connection, data)
+
+    def read_late(encrypted: TlsSocket, size: int) -> bytes:
+        for _ in range(2):
+            with (
+                socket.create_connection(encrypted.getpeername(), timeout=30) as line,
+                unverified.wrap_socket(line) as other,
+            ):
+                other.recv(1)  # settings of HTTP/2: one thread serves all connections in turn
+        return read(encrypted, size)
+
+    with bench(tmp_path, f'clients: "{tmp_path}/clients.pem"') as bound:
+        switch = bound.switches["ocs"]
+        assert isinstance(switch, SonicGnmi)
+        nobody, file = replace(switch.endpoint, login=None), str(tmp_path / "stranger.pem")
+        refused = SonicGnmi("ocs", nobody, bound.clock, ports=N, client=file)
+        began = bound.clock.now()
+        with monkeypatch.context() as late:
+            late.setattr(TcpConnection, "send", note_written)
+            late.setattr(TlsConnection, "received", take_late)
+            late.setattr(TlsSocket, "recv", read_late)
+            with pytest.raises((UnreachableError, DisconnectedError), match="ocs closed the conn"):
+                refused.circuits()
+        assert bound.clock.now() - began < 1000 * MS
+        assert switch.circuits() == frozenset()
 
 
 def test_without_a_file_of_clients_a_certificate_stands_for_no_login(tmp_path: Path) -> None:

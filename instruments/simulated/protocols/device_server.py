@@ -94,6 +94,11 @@ class TcpDeviceConnection:
                 )
             self._socket.shutdown(socket.SHUT_RD if abruptly else socket.SHUT_RDWR)
 
+    def end_output(self) -> None:
+        """Write nothing more; what the client still writes is read until it closes."""
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_WR)
+
     def received(self) -> bytes:
         """Read what has arrived; empty at the end."""
         try:

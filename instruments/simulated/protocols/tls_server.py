@@ -129,11 +129,14 @@ class TlsConnection:
         self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=True)
         self._begin: Callable[[], Session] = partial(factory, self, index)
         self._session: Session | None = None
+        self._refused = False
         self._hung_up = False
         self._lock = threading.Lock()  # sessions answer on the clock's thread
 
     def received(self, data: bytes) -> None:
         """Take encrypted bytes."""
+        if self._refused:
+            return
         with self._lock:
             self._incoming.write(data)
         try:
@@ -147,7 +150,10 @@ class TlsConnection:
         except ssl.SSLWantReadError:
             pass
         except ssl.SSLError:  # no TLS, no trusted certificate, or the client has ended it
-            self.close()
+            if self._session is None:
+                self._refuse()
+            else:
+                self.close()
 
     def closed(self) -> None:
         """End, since the client has left."""
@@ -165,10 +171,19 @@ class TlsConnection:
 
     def close(self, *, abruptly: bool = False) -> None:
         """Hang up; the end itself counts as one byte in flight until the client has seen it."""
-        if self._session is not None:  # before, no client counts
-            self._flight.sent(1)
-            self._hung_up = True
+        self._flight.sent(1)
+        self._hung_up = True
         self._connection.close(abruptly=abruptly)
+
+    def _refuse(self) -> None:
+        """End a connection on which TLS has not begun, and wait until the client leaves.
+
+        By TLS 1.3 a client may write as soon as it has shown its certificate, before it hears that
+        this one is refused (RFC 8446, section 4.4.4). What it has written stays in flight until it
+        has seen the end: else time could move, and its call time out, before.
+        """
+        self._refused = True
+        self._connection.end_output()
 
     def _handshake(self) -> None:
         with self._lock:
