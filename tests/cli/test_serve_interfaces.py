@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import preloaded
 import pytest
 from telnet_session import TelnetSession
 
@@ -22,7 +23,13 @@ from lightrig.instruments.namespaces import namespaces as kernel
 from lightrig.instruments.namespaces.agent import network_of
 from lightrig.testbeds import load
 
-LIGHTRIG = (sys.executable, "-c", "from lightrig.harness.cli import main; main()")
+LIGHTRIG = """
+from lightrig.harness.cli import main
+from lightrig.instruments.namespaces.enter import enter
+enter({pid}, None)
+main()
+"""
+"""`lightrig` in the namespaces of a process."""
 LAB = """
 name: interfaces
 switches:
@@ -83,15 +90,15 @@ class Machine:
         said = self.run(server, sys.executable, "-c", CONNECT, address, "10")
         return said == "ConnectionRefusedError\n"
 
-    def serve(self, *options: str) -> "subprocess.Popen[str]":
-        lab = str(self.folder / "lab.yaml")
-        command = [*LIGHTRIG, "serve", lab, "--port", "0", "--json", *options]
-        argv = kernel.enter_command(self.spaces.pid(MACHINE), command)
-        pipe = subprocess.PIPE
-        return subprocess.Popen(argv, stdout=pipe, stderr=pipe, text=True)
+    def serve(self, *options: str) -> preloaded.Process:
+        program = LIGHTRIG.format(pid=self.spaces.pid(MACHINE))
+        arguments = ["serve", self.folder / "lab.yaml", "--port", "0", "--json", *options]
+        return preloaded.Process(
+            ["python", "-c", program, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        )
 
     @contextlib.contextmanager
-    def served(self, *options: str) -> "Iterator[tuple[subprocess.Popen[str], TelnetSession]]":
+    def served(self, *options: str) -> Iterator[tuple[preloaded.Process, TelnetSession]]:
         process = self.serve(*options)
         try:
             assert process.stdout is not None
