@@ -13,6 +13,7 @@ from pathlib import Path
 
 import worker_exit  # isort: skip - first, see there
 import hypothesis
+import preloaded
 import pytest
 import shared_rewriting
 from hypothesis import HealthCheck
@@ -42,6 +43,7 @@ _include_again: list[Callable[[], None]] = []
 _states = TemporaryFolder("tests")
 atexit.register(_states.cleanup)
 os.environ["LIGHTRIG_STATE"] = _states.name
+preloaded.share(os.environ.pop(preloaded.SHARED, _states.name))
 
 # Whether what was written outlives a loss of power is nothing that a test tries, and some thousand
 # waits for a disk take longer than what is written. tests/preloaded.py does the same.
@@ -169,6 +171,8 @@ def pytest_configure(config: pytest.Config) -> None:
     # run. Not in the process that starts workers, which need them.
     if hasattr(config, "workerinput") or config.getoption("dist", "no") == "no":
         os.environ["PYTEST_ADDOPTS"] = "-p no:hypothesispytest -p no:anyio"
+    else:
+        os.environ[preloaded.SHARED] = _states.name
     # Hypothesis has no setting for any of these. A failure that shrinks for as long as its
     # test may take is reported as a timeout, without the assertion.
     assert hasattr(engine, "MAX_SHRINKING_SECONDS")

@@ -1,7 +1,7 @@
 """pytest, `lightrig` and other programs as processes of their own that need not load Lightrig.
 
-A server process, one for each process of tests, imports Lightrig once; each run is a fork of it
-and goes on as `python -m pytest`, `lightrig` or another Python would: with its own session,
+A server process, one for all workers of pytest-xdist, imports Lightrig once; each run is a fork of
+it and goes on as `python -m pytest`, `lightrig` or another Python would: with its own session,
 folder, environment, arguments and exit. Imports are two thirds of the processor time of a short
 run. A fork shares with the runs beside it the seed of Python's hashes, the environment that /proc
 shows, and what was read of the installed packages: a test that needs its own of these starts
@@ -10,6 +10,7 @@ Python itself.
 
 import atexit
 import contextlib
+import fcntl
 import functools
 import gc
 import importlib
@@ -17,14 +18,16 @@ import json
 import os
 import pkgutil
 import runpy
+import select
 import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import IO, Self
@@ -41,6 +44,9 @@ PLUGINS = (
 )
 """Modules that pytest loads in every run."""
 PACKAGES = {"lightrig", *(name.partition(".")[0] for name in PLUGINS)}
+SHARED = "LIGHTRIG_PRELOADED"
+"""The variable by which workers are told the folder of their server."""
+_folders: list[str] = []
 
 
 class Process:
@@ -155,26 +161,52 @@ def run(
     return subprocess.CompletedProcess(process.args, process.wait(), out, err)
 
 
+def share(folder: str) -> None:
+    """Let processes that name the same folder share a server; at first each has its own."""
+    _folders[:] = [folder]
+
+
 @functools.cache
 def _server(_process: int) -> socket.socket:
-    """The connection to the server of this process, which is its argument."""
-    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    with theirs:
-        server = subprocess.Popen(
-            [sys.executable, __file__, str(theirs.fileno())],
+    """The connection of this process, which is its argument, to the server; starts that server."""
+    if not _folders:
+        made = tempfile.TemporaryDirectory(prefix="lightrig-preloaded-")
+        atexit.register(made.cleanup)
+        share(made.name)
+    place = Path(_folders[0], "server")
+    ours = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with _alone(place):
+        try:
+            ours.connect(str(place))
+        except (FileNotFoundError, ConnectionRefusedError):  # or it was killed
+            server = _start(place)
+            ours.connect(str(place))
+            atexit.register(server.wait)  # it ends once nobody is connected
+    atexit.register(ours.close)
+    return ours
+
+
+def _start(place: Path) -> "subprocess.Popen[bytes]":
+    place.unlink(missing_ok=True)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
+        listener.bind(str(place))
+        listener.listen()
+        return subprocess.Popen(
+            [sys.executable, __file__, str(listener.fileno()), str(place)],
             cwd=ROOT,
             env={k: v for k, v in os.environ.items() if not k.startswith("PYTEST")},
             stdin=subprocess.DEVNULL,
-            pass_fds=[theirs.fileno()],
+            pass_fds=[listener.fileno()],
             start_new_session=True,
         )
 
-    def end() -> None:
-        ours.close()
-        server.wait()
 
-    atexit.register(end)
-    return ours
+@contextlib.contextmanager
+def _alone(place: Path) -> Iterator[None]:
+    """Within this block, no other process connects to the server of that place, or ends it."""
+    with place.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 # ------------------------------------------------------------------------ in the server
@@ -202,34 +234,62 @@ def _preload() -> None:
     gc.enable()
 
 
-def _serve(requests: socket.socket) -> dict[str, object] | None:
-    """Fork at each request; returns the request in the fork, and nothing at the end."""
+def _serve(listener: socket.socket, place: Path) -> dict[str, object] | None:
+    """Fork at each request; returns the request in the fork, and nothing after the last client."""
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
-    while True:
-        message, descriptors, *_ = socket.recv_fds(requests, 1 << 20, 3)
-        if not message:
-            return None
-        if not os.fork():
-            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-            requests.close()
-            status, *outputs = descriptors
-            child = os.fork()
-            if child:
-                os.setsid()  # a signal to the server's group is none of its
-                os.write(status, f"{child}\n".encode())
-                _, ended = os.waitpid(child, 0)
-                with contextlib.suppress(BrokenPipeError):
-                    os.write(status, f"{os.waitstatus_to_exitcode(ended)}\n".encode())
-                os._exit(0)
-            os.setsid()
-            for number, descriptor in enumerate(outputs, start=1):
-                os.dup2(descriptor, number)
+    clients = [listener.accept()[0]]
+    while not _ended(listener, clients, place):
+        ready, _, _ = select.select([listener, *clients], [], [])
+        for each in ready:
+            if each is listener:
+                clients.append(listener.accept()[0])
+                continue
+            message, descriptors, *_ = socket.recv_fds(each, 1 << 20, 3)
+            if not message:
+                clients.remove(each)
+                each.close()
+            elif not os.fork():
+                signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+                for open_one in (listener, *clients):
+                    open_one.close()
+                return _begun(message, descriptors)
             for descriptor in descriptors:
                 os.close(descriptor)
-            request: dict[str, object] = json.loads(message)
-            return request
-        for descriptor in descriptors:
-            os.close(descriptor)
+    return None
+
+
+def _ended(listener: socket.socket, clients: list[socket.socket], place: Path) -> bool:
+    """Whether there is no client left, and none that has just connected: nobody can any more."""
+    if clients:
+        return False
+    try:
+        with _alone(place):
+            if select.select([listener], [], [], 0)[0]:
+                return False
+            place.unlink(missing_ok=True)
+    except FileNotFoundError:  # with its folder
+        pass
+    return True
+
+
+def _begun(message: bytes, descriptors: list[int]) -> dict[str, object]:
+    """In a fork: another one, a session of its own, goes on with a request; this one waits."""
+    status, *outputs = descriptors
+    child = os.fork()
+    if child:
+        os.setsid()  # a signal to the server's group is none of its
+        os.write(status, f"{child}\n".encode())
+        _, ended = os.waitpid(child, 0)
+        with contextlib.suppress(BrokenPipeError):
+            os.write(status, f"{os.waitstatus_to_exitcode(ended)}\n".encode())
+        os._exit(0)
+    os.setsid()
+    for number, descriptor in enumerate(outputs, start=1):
+        os.dup2(descriptor, number)
+    for descriptor in descriptors:
+        os.close(descriptor)
+    request: dict[str, object] = json.loads(message)
+    return request
 
 
 def _run(command: list[str], cwd: str, env: dict[str, str]) -> None:
@@ -257,7 +317,7 @@ def _run(command: list[str], cwd: str, env: dict[str, str]) -> None:
 
 if __name__ == "__main__":
     _preload()
-    asked = _serve(socket.socket(fileno=int(sys.argv[1])))
+    asked = _serve(socket.socket(fileno=int(sys.argv[1])), Path(sys.argv[2]))
     if asked is not None:
         ended: object = 1
         try:
