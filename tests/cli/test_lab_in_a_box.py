@@ -17,6 +17,7 @@ import preloaded
 import pytest
 from kernel.ssh_client import SshClient, write_ending_sshd
 from telnet_session import TelnetSession
+from unused_ports import unused_ports
 
 from lightrig.harness.bench import Bench, Fabric, bind
 from lightrig.instruments.clock import SystemClock
@@ -63,12 +64,14 @@ def possible() -> None:
         pytest.skip(str(error))
 
 
-def begin(folder: Path, description: str = BOX, cwd: Path | None = None) -> preloaded.Process:
+def begin(
+    folder: Path, description: str = BOX, cwd: Path | None = None, port: int = 0
+) -> preloaded.Process:
     (folder / "box.yaml").write_text(description)
     files = ["serve", str(folder / "box.yaml"), "--write", str(folder / "served.yaml")]
     pipe = subprocess.PIPE
     return preloaded.Process(
-        ["lightrig", *files, "--port", "0", "--json"], cwd, stdout=pipe, stderr=pipe
+        ["lightrig", *files, "--port", str(port), "--json"], cwd, stdout=pipe, stderr=pipe
     )
 
 
@@ -100,8 +103,10 @@ class Box:
 
 
 @contextlib.contextmanager
-def served(folder: Path, description: str = BOX, cwd: Path | None = None) -> Iterator[Box]:
-    with begin(folder, description, cwd) as process:
+def served(
+    folder: Path, description: str = BOX, cwd: Path | None = None, port: int = 0
+) -> Iterator[Box]:
+    with begin(folder, description, cwd, port) as process:
         try:
             assert process.stdout is not None
             line = process.stdout.readline()
@@ -219,7 +224,7 @@ def test_ranks_of_mpi_run_on_servers_behind_ssh(bench: Bench) -> None:
 
 @pytest.mark.long
 def test_a_kill_leaves_nothing(tmp_path: Path) -> None:
-    with served(tmp_path) as lab:
+    with served(tmp_path, port=unused_ports(8)[0]) as lab:
         session = int(lab.run("server0", "sleep 300 >/dev/null 2>&1 & echo $!").stdout)
         lab.process.kill()
         lab.process.wait()

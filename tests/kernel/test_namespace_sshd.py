@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 from ssh_client import SshClient, write_ending_sshd
+from unused_ports import unused_ports
 
 import lightrig
 from lightrig.instruments.clock import SystemClock
@@ -30,7 +31,8 @@ import json, sys
 from lightrig.instruments.namespaces.namespaces import Namespaces
 from lightrig.instruments.namespaces.sshd import NamespaceSshd
 spaces = Namespaces(["server0"])
-sshd = NamespaceSshd(spaces.pid("server0"), "server0", ("bench", "a password"))
+login, port = ("bench", "a password"), int(sys.argv[1])
+sshd = NamespaceSshd(spaces.pid("server0"), "server0", login, port)
 print(json.dumps([spaces.pid("server0"), *sshd.address, sshd.known_hosts_line()]), flush=True)
 sys.stdin.read()
 """
@@ -210,7 +212,7 @@ def test_a_server_that_ends_at_once_is_an_error_with_its_last_line(
 def test_a_closed_server_refuses_connections() -> None:
     before = mounts_and_devices()
     with kernel.Namespaces(["server0"]) as spaces:
-        sshd = NamespaceSshd(spaces.pid("server0"), "server0", LOGIN)
+        sshd = NamespaceSshd(spaces.pid("server0"), "server0", LOGIN, *unused_ports())
         sshd.close()
         with pytest.raises(ConnectionRefusedError):
             socket.create_connection(sshd.address)
@@ -221,7 +223,10 @@ def test_nothing_is_left_after_a_kill(tmp_path: Path) -> None:
     """The kernel ends namespace, sessions and files of a maker that is killed."""
     before = mounts_and_devices()
     with subprocess.Popen(
-        [sys.executable, "-c", MAKER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", MAKER, str(*unused_ports())],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
     ) as maker:
         assert maker.stdout is not None
         holder, host, port, line = json.loads(maker.stdout.readline())

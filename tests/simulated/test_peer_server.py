@@ -45,7 +45,7 @@ def echoes():
         sessions.append(Echo(connection, index))
         return sessions[-1]
 
-    yield server.listen(make), sessions, server
+    yield server.listen(make, *unused_ports()), sessions, server
     with contextlib.suppress(OSError, ValueError, RuntimeError, KeyError):
         server.close()
     clock.close()

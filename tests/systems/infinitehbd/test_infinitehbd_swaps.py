@@ -5,14 +5,11 @@ import subprocess
 import sys
 from importlib import resources
 
+from unused_ports import unused_ports
+
 PROGRAM = (resources.files("lightrig.instruments.jobs.programs") / "swap_program.py").read_text(
     "utf-8"
 )
-
-
-def free_port() -> str:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        return str(taken.getsockname()[1])
 
 
 def started(role: str, port: str, block: bytes) -> subprocess.Popen[str]:
@@ -24,7 +21,7 @@ def started(role: str, port: str, block: bytes) -> subprocess.Popen[str]:
 
 
 def test_each_gets_the_block_of_the_other_whoever_comes_first() -> None:
-    port, blocks = free_port(), {"connect": bytes(range(256)) * 60, "listen": b""}
+    port, blocks = str(*unused_ports()), {"connect": bytes(range(256)) * 60, "listen": b""}
     ends = {role: started(role, port, block) for role, block in blocks.items()}
     found = {role: end.communicate(timeout=60)[0] for role, end in ends.items()}
     assert {end.returncode for end in ends.values()} == {0}
