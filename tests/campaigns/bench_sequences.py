@@ -16,9 +16,8 @@ import os
 import random
 import re
 import shutil
+import signal
 import socket
-import subprocess
-import sys
 import tempfile
 import time
 import traceback
@@ -455,27 +454,29 @@ def finish(bench: Bench, lab: Model, who: int) -> None:
 
 @contextmanager
 def served(folder: Path) -> Iterator[Client]:
-    """Serve the lab by a process of its own; yields the clients."""
+    """Serve the lab by a fork of this process; yields the clients."""
     (folder / "lab.yaml").write_text(LAB)
     target = folder / "served.yaml"
-    process = subprocess.Popen(
-        [
-            *(sys.executable, "-c", "from lightrig.harness.cli import main; main()", "serve"),
-            *(str(folder / "lab.yaml"), "--port", "0", "--write", str(target), "--json"),
-        ],
-        cwd=ROOT,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
+    printed = folder / "served"
+    os.mkfifo(printed)
+    arguments = ["serve", str(folder / "lab.yaml"), "--port", "0", "--write", str(target), "--json"]
+    child = forked(lambda: _serve(arguments), printed)
     try:
-        assert process.stdout is not None
-        places = {each["name"]: each["address"] for each in json.loads(process.stdout.readline())}
+        with printed.open() as lines:
+            places = {each["name"]: each["address"] for each in json.loads(lines.readline())}
         target.chmod(0o644)
         with closing(Client(places["ocs"], places["voa"])) as client:
             yield client
     finally:
-        process.terminate()
-        process.communicate(timeout=60)
+        os.kill(child, signal.SIGTERM)
+        os.waitpid(child, 0)
+
+
+def _serve(arguments: list[str]) -> int:
+    from lightrig.harness.cli import main as command
+
+    command(arguments)
+    return 0
 
 
 def run_all(several: int, steps: int, seed: int, lines: Log, done: Callable[[int], bool]) -> None:
