@@ -57,9 +57,10 @@ DEAR = {
     "mixnet": {
         *("fast-switch", "slow-switch", "failure-gpu", "scale-per-dollar", "over-subscribed"),
     },
-    "infinitehbd": {"cross-tor-knee"},
+    "infinitehbd": {"cross-tor-knee", "cross-tor-85"},
+    "opus": {"overhead-anywhere", "overhead-100ms"},
 }
-"""What takes a second or more to compute: the long tests have these too."""
+"""What takes more than half a second to compute: the long tests have these too."""
 
 
 @pytest.fixture(scope="module")
