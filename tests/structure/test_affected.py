@@ -259,7 +259,10 @@ def test_short_ones_run_first_and_longer_ones_together() -> None:
 
 
 @pytest.mark.parametrize("keep_going", [False, True])
-def test_the_first_failure_ends_it(tree: Path, keep_going: bool) -> None:
+def test_the_first_failure_ends_it(
+    tree: Path, keep_going: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # the tree's tests need none
     # It leaves a program that stands still, and whose output is its own.
     (tree / "tests/test_slow.py").write_text(
         "import os, pathlib, signal, subprocess, time\ndef test_it():\n"
