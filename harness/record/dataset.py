@@ -16,7 +16,7 @@ Files of earlier versions have former names of quantities; reading gives the pre
 from collections.abc import Iterator, Mapping, Sequence, Sized
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -24,12 +24,14 @@ import pyarrow as pa
 import pyarrow.parquet
 
 from lightrig.harness.record.journal import conditions_text, to_json
-from lightrig.harness.record.journal_reading import RunRecord, read_journal
 from lightrig.harness.record.places import appearing
 from lightrig.harness.record.row import Context, RecordError
 from lightrig.harness.record.row_batches import Codes, RowBatch, Texts
 from lightrig.harness.record.rows_files import MANIFEST, parse_manifest, plain_file
 from lightrig.testbeds.regular_files import read_regular
+
+if TYPE_CHECKING:
+    from lightrig.harness.record.journal_reading import RunRecord
 
 COLUMNS = pa.schema(
     [
@@ -58,7 +60,7 @@ _BATCH = 1 << 16
 """Rows of a row group, at least: what a reader that filters passes over as one."""
 
 
-def write_dataset(journal: Path | RunRecord, root: Path) -> tuple[Path, ...]:
+def write_dataset(journal: "Path | RunRecord", root: Path) -> tuple[Path, ...]:
     """Write the rows of a journal, or of its record, below `root`; return one file a testbed.
 
     A journal written again replaces its files, with the same bytes if it has not changed.
@@ -68,6 +70,9 @@ def write_dataset(journal: Path | RunRecord, root: Path) -> tuple[Path, ...]:
     `JournalDamagedError` for a damaged journal, before any file is replaced, and
     `RecordError` for a file that cannot be written.
     """
+    # It knows all quantities, which the inspection of a file, a process of its own, needs not.
+    from lightrig.harness.record.journal_reading import read_journal  # noqa: PLC0415
+
     record = read_journal(journal) if isinstance(journal, Path) else journal
     run = str(record.header["run"])
     if compacted := _compacted(root, run):
@@ -239,7 +244,7 @@ def _ends(parts: Sequence[Sized]) -> pa.Buffer:
     return pa.py_buffer(ends.astype(np.int32))
 
 
-def _metadata(record: RunRecord) -> dict[str, str]:
+def _metadata(record: "RunRecord") -> dict[str, str]:
     return {
         "lightrig.schema": str(record.header["schema"]),
         "lightrig.header": to_json("header", record.header),

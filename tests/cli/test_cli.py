@@ -292,6 +292,20 @@ def test_a_declaration_of_a_quantity_loads_no_bench():
     assert not {"numpy", "scipy", "pandas", "duckdb", "networkx"} & set(ended.stdout.split())
 
 
+@pytest.mark.parametrize(
+    "module", ["lightrig.testbeds.errors", "lightrig.harness.record.rows_inspection"]
+)
+def test_what_needs_no_lab_loads_no_description_of_one(module):
+    # A process is started for each inspection of rows that have no digest.
+    program = f"import sys, {module}\nprint(*sys.modules)"
+    ended = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    loaded = set(ended.stdout.split())
+    assert module in loaded
+    assert not {"pydantic", "ruamel", "yaml", "pandas", "lightrig.testbeds.model"} & loaded
+
+
 def test_ssh_loads_asyncio_only_where_a_configuration_runs_a_program():
     program = """
 import sys
