@@ -35,7 +35,8 @@ def read(port: SimulatedPort, address: int, number: int, offset: int, length: in
     found = page(port, number)[offset : offset + length]
     if changing is None:
         return found
-    return bytes(a | b for a, b in zip(found, changing, strict=True))
+    both = int.from_bytes(found) | int.from_bytes(changing)
+    return both.to_bytes(len(changing))
 
 
 def page(port: SimulatedPort, number: int) -> bytes:

@@ -130,6 +130,7 @@ class CmisModule:
         self._advertises, self._rounds = advertises, rounds
         self._passage: list[tuple[int, int]] = []
         self.history = [Light(began, lit, began, began, began)]
+        self._missing: dict[Condition, list[tuple[int, int]]] = {}  # since the last change of light
         self._lanes = [_Lane() for _ in range(LANES)]
         self._cleared = dict.fromkeys(_FLAGS, began)
         self._controls = bytearray(256)
@@ -167,6 +168,7 @@ class CmisModule:
             signal = lock = output = at + self._draws.duration(times.loss)
         self.history.append(change := Light(at, lit, signal, lock, output))
         del self.history[:-32]
+        self._missing.clear()
         return change
 
     def _states_anew(self) -> list[tuple[int, int]]:
@@ -176,8 +178,14 @@ class CmisModule:
         states = [TURN_OFF, *[DEINIT, INIT] * self._rounds, TURN_ON]
         return [(state, self._duration(state)) for state in states]
 
-    def missing(self, what: Condition) -> Iterator[tuple[int, int]]:
-        """Yield when signal, lock or valid output was missing; the last perhaps without an end."""
+    def missing(self, what: Condition) -> list[tuple[int, int]]:
+        """Return when signal, lock or valid output was missing; the last perhaps without an end."""
+        # Flags are read every few milliseconds, and light changes every few seconds.
+        if what not in self._missing:
+            self._missing[what] = list(self._intervals(what))
+        return self._missing[what]
+
+    def _intervals(self, what: Condition) -> Iterator[tuple[int, int]]:
         since: int | None = None
         for number, change in enumerate(self.history):
             moment: int = getattr(change, what)
@@ -199,8 +207,12 @@ class CmisModule:
         """Read a latched flag and clear it: set if its condition held since the last reading."""
         since, late = self._cleared[flag], self._times.late
         self._cleared[flag] = at
-        intervals = self.missing(_FLAGS[flag])
-        return any(begin + late <= at and since < end + late for begin, end in intervals)
+        for begin, end in reversed(self.missing(_FLAGS[flag])):  # in the order of their ends
+            if end + late <= since:
+                return False
+            if begin + late <= at:
+                return True
+        return False
 
     # --------------------------------------------------------------------- data paths
 
