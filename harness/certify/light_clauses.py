@@ -208,8 +208,8 @@ def repeatability_of(readings: Any, risk: float) -> tuple[float, float, float]:
     between = float(readings.mean(axis=2).var(axis=1, ddof=1).mean())
     degrees = circuits * (makings - 1)
     ends = [
-        degrees * between / float(scipy.stats.chi2.ppf(share, degrees))
-        for share in (1 - risk / 2, risk / 2)
+        degrees * between / float(scipy.special.chdtri(degrees, beyond))
+        for beyond in (risk / 2, 1 - risk / 2)
     ]
     value, low, high = (math.sqrt(max(each - noise, 0.0)) for each in (between, *ends))
     return value, low, high
@@ -223,7 +223,7 @@ def factory_losses(subject: Subject, requirement: Requirement) -> Outcome:
     numbers = [row.value for row in factory_rows(losses, subject.fabric.bench, {})]
     if not numbers:
         return Outcome("not tested", "no loss against a reference at the factory's wavelength")
-    limit = float(scipy.stats.norm.ppf(1 - requirement.risk / (2 * len(numbers)))) / 2
+    limit = float(scipy.special.ndtri(1 - requirement.risk / (2 * len(numbers)))) / 2
     worst = max(numbers)
     reason = f"greatest En number; with {len(numbers)} circuits up to {limit:.2f} is chance"
     return Outcome("pass" if worst <= limit else "fail", reason, worst, None, "1", len(numbers))
@@ -297,7 +297,7 @@ def judge_light(first: list[tuple[Circuit, float]], final: Any, risk: float) -> 
             return Outcome("fail", f"{first[i][0]} was acknowledged and stays dark")
     n, m = len(judged), final.shape[1]
     spread = math.sqrt(float(final[judged].var(axis=1, ddof=1).mean()))
-    factor = float(scipy.stats.t.ppf(1 - risk / (2 * n), n * (m - 1)))
+    factor = float(scipy.special.stdtrit(n * (m - 1), 1 - risk / (2 * n)))
     uncertainty = factor * spread * math.sqrt(1 + 1 / m)
     worst = max(judged, key=lambda i: abs(first[i][1] - levels[i]))
     value = abs(first[worst][1] - float(levels[worst]))

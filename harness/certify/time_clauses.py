@@ -243,6 +243,6 @@ def shift_of(one: Sequence[float], two: Sequence[float], risk: float) -> tuple[f
     n, m = len(one), len(two)
     differences = np.sort(np.subtract.outer(one, two).ravel())
     spread = math.sqrt(n * m * (n + m + 1) / 12)
-    outside = max(math.floor(n * m / 2 - float(scipy.stats.norm.ppf(1 - risk / 2)) * spread), 0)
+    outside = max(math.floor(n * m / 2 - float(scipy.special.ndtri(1 - risk / 2)) * spread), 0)
     low, high = differences[outside], differences[-1 - outside]
     return float(np.median(differences)), float(low), float(high)

@@ -47,7 +47,7 @@ def mean_of(values: Sequence[int]) -> MeanEstimate:
     if len(values) < 2:
         raise ValueError(f"found {len(values)} values, expected at least 2 for an interval")
     mean, n = fmean(values), len(values)
-    half = float(scipy.stats.t.ppf(0.975, n - 1)) * stdev(values) / math.sqrt(n)
+    half = float(scipy.special.stdtrit(n - 1, 0.975)) * stdev(values) / math.sqrt(n)
     return MeanEstimate(mean, mean - half, mean + half, n)
 
 
