@@ -8,7 +8,7 @@ tokens so that they can be found, PEM, crypt(3)).
 
 import functools
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 _NAME = (
@@ -128,9 +128,10 @@ _PROTOBUF = r"(?:password|passwd|secret|token|authorization)[\x12\x1a]([\x01-\x7
 """A map's entry, or a name and a value, whose value has its length before it."""
 _OF_PROTOBUF = ("passw", "secret", "token", "authorization")
 
-_OF_ALL = {"private key", *_OF_FORMS, *_OF_PROTOBUF}.union(*(found for found, _ in _PLACES))
-_SHORTEST = [one for one in _OF_ALL if not any(part in one for part in _OF_ALL - {one})]
-"""Words of which each text that has a secret has one."""
+_LITERALS = frozenset(("private key", *_OF_FORMS, *_OF_PROTOBUF)).union(
+    *(literals for literals, _ in _PLACES)
+)
+"""All of these words: a text without one has no secret."""
 
 
 @functools.cache
@@ -146,12 +147,10 @@ def mask_secrets(text: str) -> str:
     """
     # As by IGNORECASE, for which an i may have no dot, and a great one may have one.
     folded = text.replace("\u0130", "i").casefold().replace("\u0131", "i")
-
-    def has(literals: Iterable[str]) -> bool:
-        return any(literal in folded for literal in literals)
-
-    if not has(_SHORTEST):
+    present = {literal for literal in _LITERALS if literal in folded}
+    if not present:
         return text
+    has = present.intersection
     if has(("private key",)):
         text = _compiled(_PEM).sub(lambda found: found[1] + re.sub(r"[^\s]", "*", found[2]), text)
     if has(_OF_FORMS):
