@@ -103,7 +103,7 @@ lab.trial("*.fec", ["rs", "off"], level)
 """
 
 
-@pytest.mark.parametrize("call", [1, 19])
+@pytest.mark.parametrize("call", [1, pytest.param(19, marks=pytest.mark.long)])
 @pytest.mark.usefixtures("all_is_carried_out")
 def test_a_trial_that_is_killed_is_restored(served, call):
     ended = preloaded.run(["python", "-c", KILLED, served.file, call])

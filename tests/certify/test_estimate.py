@@ -13,8 +13,15 @@ from lightrig.harness.certify.subject import Trial
 CLASSES = frozenset({"harmless", "interrupting"})
 
 
-@pytest.mark.parametrize("text", [lab(), sonic_lab(), sonic_lab("gnmi"), traffic_lab()],
-                         ids=["polatis", "sonic", "sonic-gnmi", "servers"])  # fmt: skip
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param(lab(), id="polatis"),
+        pytest.param(sonic_lab(), id="sonic"),
+        pytest.param(sonic_lab("gnmi"), id="sonic-gnmi", marks=pytest.mark.long),
+        pytest.param(traffic_lab(), id="servers"),
+    ],
+)
 def test_the_estimate_is_within_a_factor_of_two(simulated: Callable[..., Bench], text: str) -> None:
     bench = simulated(text)
     certification = certification_of(bench, Trial(permitted=CLASSES))

@@ -220,6 +220,7 @@ def test_without_a_slow_kind_nothing_is_drawn_otherwise() -> None:
 # ------------------------------------------------------------------------------ claims
 
 
+@pytest.mark.long  # tests/claims/test_shipped_claims.py computes each of them as well
 def test_claims_are_recomputed(tmp_path: Path) -> None:
     published = load_published(PUBLISHED / "opus.yaml")
     outcomes = {
