@@ -31,7 +31,7 @@ from lightrig.instruments.core.errors import (
 from lightrig.instruments.wire.framing import FramingError
 from lightrig.instruments.wire.pipelined import Pending, TaggedSession
 from lightrig.instruments.wire.stream import StreamClosedError
-from lightrig.instruments.wire.tcp import TLS_TIMEOUT
+from lightrig.instruments.wire.tcp import TLS_TIMEOUT, handshake_timeout
 from lightrig.instruments.wire.tls import encrypt
 from lightrig.testbeds import LightrigError
 from lightrig.testbeds.parts import WireTimeouts
@@ -245,7 +245,7 @@ class GnmiSession(TaggedSession[GnmiReply, Any]):
             connection,
             host,
             self._credentials.trusted,
-            self.connect_timeout,
+            handshake_timeout(self.connect_timeout, self._clock),
             protocols=("h2",),
             certificate=self._credentials.certificate,
         )

@@ -26,7 +26,7 @@ from lightrig.instruments.wire.ssh_config import (
     read_settings,
 )
 from lightrig.instruments.wire.ssh_keys import offered_keys
-from lightrig.instruments.wire.tcp import connect
+from lightrig.instruments.wire.tcp import connect, handshake_timeout
 from lightrig.testbeds.parts import SshTimeouts
 
 # Failures are raised as errors; without a log of the user's they would be printed a second time.
@@ -137,8 +137,11 @@ class SshConnection:
         attempt = _Attempt(self._instrument, where, by_hand, self._clock, proxy)
         transport = _transport(keys, carrier)
         self._carriers.callback(transport.close)
-        attempt.shake_hands(transport, keys, banner, chosen.login_ns / 1e9)
-        attempt.log_in(transport, settings, password, chosen.login_ns / 1e9)
+        banner, login = (
+            handshake_timeout(each, self._clock) for each in (banner, chosen.login_ns / 1e9)
+        )
+        attempt.shake_hands(transport, keys, banner, login)
+        attempt.log_in(transport, settings, password, login)
         carrier.settimeout(None)  # the handshake had a limit
         return transport
 

@@ -26,6 +26,9 @@ CONNECT_TIMEOUT = 3.0
 TLS_TIMEOUT = 5.0
 """Time for the encryption of a connection where nobody states one, in s."""
 
+_SIMULATED_TIMEOUT = 120.0
+"""Real time, in s, for a handshake with a simulated device, so that one which hangs ends."""
+
 _CLOSE_TIMEOUT = 1.0
 """Real time, in s, in which a simulated device has to notice that its client closed."""
 
@@ -65,6 +68,15 @@ class EncryptedSocket(socket.socket):
 def is_placeholder(host: str) -> bool:
     """Whether `host` is a placeholder, in any spelling."""
     return f".{host.rstrip('.').lower()}".endswith(PLACEHOLDER_DOMAIN)
+
+
+def handshake_timeout(seconds: float, clock: Clock) -> float:
+    """Return the real time, in s, for a handshake for which `seconds` are stated.
+
+    In virtual time its peer is simulated by this process, and no time passes while either of them
+    works: a handshake that takes long shows how busy this machine is, not that the peer is silent.
+    """
+    return max(seconds, _SIMULATED_TIMEOUT) if clock.virtual else seconds
 
 
 def connect(instrument: str, host: str, port: int, timeout: float, clock: Clock) -> socket.socket:

@@ -38,6 +38,7 @@ from lightrig.instruments.wire.tcp import TcpConnection
 from lightrig.instruments.wire.tls import TlsSocket
 from lightrig.instruments.wire.trace import record
 from lightrig.testbeds import Circuit
+from lightrig.testbeds.parts import WireTimeouts
 
 pytest.importorskip("pygnmi", reason="the extra gnmi is not installed")
 pytest.importorskip("h2", reason="the extra gnmi is not installed")
@@ -289,6 +290,17 @@ def test_a_wrong_login_and_an_unknown_certificate_are_refused(tmp_path: Path) ->
             driver.close()
 
 
+def test_a_handshake_takes_none_of_the_stated_time(tmp_path: Path) -> None:
+    """Both of its ends are this process: how long it takes is no property of the switch."""
+    with bench(tmp_path) as bound:
+        switch = bound.switches["ocs"]
+        assert isinstance(switch, SonicGnmi)
+        short = WireTimeouts(connect_ns=1000)
+        hurried = SonicGnmi("ocs", replace(switch.endpoint, timeouts=short), bound.clock, ports=N)
+        assert hurried.circuits() == frozenset()
+        hurried.close()
+
+
 def test_plaintext_is_refused(tmp_path: Path) -> None:
     with bench(tmp_path) as bound:
         switch = bound.switches["ocs"]
@@ -505,7 +517,6 @@ def test_polling_and_a_subscription_see_one_truth_at_their_own_widths(
     assert widths["subscription"] < widths["polling"] <= 50 * MS
 
 
-@pytest.mark.timeout(30)
 def test_a_server_that_ends_a_connection_after_the_handshake_is_unreachable(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -4,6 +4,7 @@ import socket
 from collections.abc import Callable
 from typing import Any
 
+import paramiko
 import pytest
 
 from lightrig.harness.bench import Bench, simulation
@@ -11,6 +12,7 @@ from lightrig.instruments.clock import SystemClock
 from lightrig.instruments.core.endpoint import Endpoint
 from lightrig.instruments.core.errors import NoReplyError, UnreachableError
 from lightrig.instruments.core.registry import open_instrument
+from lightrig.instruments.servers.host.linux import LinuxServer
 from lightrig.instruments.simulated.faults.wire_faults import LATE, FaultInjector
 from lightrig.instruments.simulated.lab import SimulatedLab
 from lightrig.testbeds import load
@@ -129,3 +131,40 @@ def test_a_connection_is_waited_for_as_long_as_stated(
             instrument.close()
             clock.close()
     assert asked == {address: 1.3 for _, address, _ in wires}
+
+
+SERVER = """
+name: slow
+switches:
+  ocs: {model: polatis, address: "tl1://ocs.invalid", size: 4x4}
+servers:
+  server0:
+    address: ssh://bench@server0.invalid
+    timeouts: {login: 1 ms}
+    nics: {nic0: {netdev: ens0, rate: 100G, transceiver: lr4}}
+transceivers:
+  lr4:
+    wavelength: 1310 nm
+    launch: {min: -4 dBm, max: 4 dBm}
+    receive: {min: -10 dBm, max: 4 dBm}
+fibers: [server0.nic0 <-> ocs]
+"""
+
+
+def test_a_simulated_login_takes_none_of_the_stated_time(
+    simulated: Simulated, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both of its ends are this process: how long it takes is no property of the server."""
+    start, asked = paramiko.Transport.start_client, list[float]()
+
+    def note(transport: paramiko.Transport, *given: Any, **named: Any) -> None:
+        asked.extend((transport.banner_timeout, transport.handshake_timeout))
+        asked.append(transport.auth_timeout)
+        start(transport, *given, **named)
+
+    monkeypatch.setattr(paramiko.Transport, "start_client", note)
+    server = simulated(SERVER).servers["server0"]
+    assert isinstance(server, LinuxServer)
+    assert server.identity().model
+    assert len(asked) == 3
+    assert min(asked) >= 60
