@@ -66,7 +66,7 @@ def test_a_model_without_a_driver_is_an_error_that_lists_the_models(tmp_path: Pa
 
 def test_a_bench_in_real_time_closes_its_servers_at_once() -> None:
     """Each waits for the other: one after the other they would wait for ever."""
-    both = threading.Barrier(2, timeout=10)
+    both = threading.Barrier(2, timeout=30)
     closed: list[str] = []
     servers = {name: SimpleNamespace(close=both.wait) for name in ("server0", "server1")}
     bench = Bench(

@@ -85,7 +85,6 @@ def test_no_account_takes_the_lock_of_another_away(folder: Path) -> None:
 
 
 @needs_accounts
-@pytest.mark.timeout(20)
 @pytest.mark.parametrize(
     "attack",
     [
@@ -210,7 +209,6 @@ def test_a_record_that_is_another_file_too_is_not_written(folder: Path) -> None:
     claim.release()
 
 
-@pytest.mark.timeout(20)
 def test_a_fifo_as_a_record_is_not_waited_for(folder: Path) -> None:
     SharedFolder(folder, TERM).claim("ocs", this_owner("a test")).release()
     (first,) = folder.glob("*.lease")

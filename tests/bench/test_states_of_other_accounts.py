@@ -125,7 +125,6 @@ def test_no_account_reads_replaces_or_removes_a_state_of_another(folder: Path) -
         ("for the group", r"can be written by other accounts \(mode 0620\)"),
     ],
 )
-@pytest.mark.timeout(20)
 def test_what_is_no_plain_file_of_its_owner_is_refused_at_once(
     folder: Path, what: str, why: str
 ) -> None:

@@ -24,7 +24,7 @@ def test_a_thread_is_used_again_and_ends_at_close():
             ended.set()
 
         workers.run(task)
-        assert ended.wait(10)
+        assert ended.wait(30)
     # A thread that has set its event may not be idle yet.
     assert len(set(ran)) < 5
     workers.close()
@@ -39,7 +39,7 @@ def test_a_task_after_close_runs_and_leaves_no_thread():
     for _ in range(2):
         ended = threading.Event()
         workers.run(ended.set)
-        assert ended.wait(10)
+        assert ended.wait(30)
     wait_for_end(before)
 
 

@@ -145,7 +145,7 @@ def dicon(folder):
     world = SimulatedLab(load(path), clock, 1)
     try:
         service = world.services["ocs"]
-        with socket.create_connection((service.host, service.port), timeout=10) as line:
+        with socket.create_connection((service.host, service.port), timeout=30) as line:
             yield line
     finally:
         world.close()

@@ -197,7 +197,7 @@ def test_another_process_of_the_machine_leads_within_five_seconds(lab, tmp_path,
         again = ask(second, {"do": "status"})
         assert again["lead"] == status["lead"] + 1
         assert again["jobs"]["all"]["groups"] == status["jobs"]["all"]["groups"]
-        assert leader.process.wait(10) == -signal.SIGKILL
+        assert leader.process.wait(30) == -signal.SIGKILL
         ask(second, NONE)
         assert not any(present(world, load(file)).values())
         assert took < 5, took

@@ -66,7 +66,7 @@ def test_a_failed_rank_ends_its_peers_and_raises_its_error(session: RankSession)
     with pytest.raises(TrainingFailedError, match="no such layer"):
         session.run(
             *(Script(FAILING, "failing.py"), PrintedLines()),
-            beside=[lambda: woken.append(lost.wait(5))],
+            beside=[lambda: woken.append(lost.wait(30))],
             ended=ended.append,
             lost=lost.set,
         )

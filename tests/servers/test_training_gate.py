@@ -64,7 +64,7 @@ def test_gated_operation_waits_for_permission() -> None:
 
     thread = threading.Thread(target=run)
     thread.start()
-    assert rank.wanted.wait(10)
+    assert rank.wanted.wait(30)
     assert not begun.is_set()
     assert rank.events == [{"wants": 0, "operation": ["data", 0, "allreduce", 4]}]
     rank.gate.go(0, None)

@@ -30,7 +30,7 @@ class Channel:
     """One connection of a client that nobody wrote for us."""
 
     def __init__(self, address):
-        self.line = socket.create_connection(address, 5)
+        self.line = socket.create_connection(address, 30)
 
     def say(self, *args, **options):
         self.line.sendall(message(*args, **options))

@@ -62,7 +62,8 @@ def test_connections_are_counted_by_port(echoes):
     assert address[0] == other[0] == "127.0.0.1"
     with contextlib.ExitStack() as stack:
         lines = [
-            stack.enter_context(socket.create_connection(to, 5)) for to in (address, other, address)
+            stack.enter_context(socket.create_connection(to, 30))
+            for to in (address, other, address)
         ]
         assert [ask(line, b"x") for line in lines] == [b"0:x", b"0:x", b"1:x"]
 
@@ -77,7 +78,7 @@ def test_it_listens_on_loopback_at_the_given_port(echoes):
 def test_a_connection_is_closed_in_order_or_reset(echoes, word, ends):
     address, sessions, _ = echoes
     for _ in range(10):
-        with socket.create_connection(address, 5) as line:
+        with socket.create_connection(address, 30) as line:
             line.sendall(word)
             if ends == "end":
                 assert line.recv(100) == b""
@@ -90,17 +91,17 @@ def test_a_connection_is_closed_in_order_or_reset(echoes, word, ends):
 def test_clients_that_vanish_do_no_harm(echoes):
     address, sessions, _ = echoes
     for _ in range(50):
-        line = socket.create_connection(address, 5)
+        line = socket.create_connection(address, 30)
         line.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
         line.close()
-    with socket.create_connection(address, 5) as line:
+    with socket.create_connection(address, 30) as line:
         assert ask(line, b"x").endswith(b":x")
     assert all(session.ended.wait(30) for session in sessions)
 
 
 def test_writing_to_a_client_that_has_left_is_no_error(echoes):
     address, sessions, _ = echoes
-    with socket.create_connection(address, 5) as line:
+    with socket.create_connection(address, 30) as line:
         assert ask(line, b"x") == b"0:x"
     assert sessions[0].ended.wait(30)
     for _ in range(3):
@@ -109,7 +110,7 @@ def test_writing_to_a_client_that_has_left_is_no_error(echoes):
 
 def test_closing_drops_every_connection(echoes):
     address, sessions, server = echoes
-    with socket.create_connection(address, 5) as line:
+    with socket.create_connection(address, 30) as line:
         assert ask(line, b"x") == b"0:x"
         threads = threading.active_count()
         with over_soon():
@@ -118,7 +119,7 @@ def test_closing_drops_every_connection(echoes):
         assert sessions[0].ended.is_set()
         assert threading.active_count() < threads
     with pytest.raises(ConnectionRefusedError):
-        socket.create_connection(address, 5)
+        socket.create_connection(address, 30)
 
 
 def test_a_server_that_never_listened_closes():

@@ -15,7 +15,7 @@ from typing import Any
 
 import paramiko
 import pytest
-from real_time import SOON
+from real_time import LONG
 from sonic_rack import rack
 from switch_rig import LOGIN
 
@@ -87,13 +87,13 @@ def test_pygnmi_moves_circuits_and_follows_their_states(
             {"subscription": [wanted], "mode": "stream", "encoding": "json_ietf"}
         )
         threading.Thread(target=lambda: [came.put(each) for each in stream], daemon=True).start()
-        assert came.get(timeout=SOON / 1e9)["sync_response"]
+        assert came.get(timeout=LONG / 1e9)["sync_response"]
 
         def states_of(*ids: str) -> list[list[str]]:
             """Return the states of circuits until they are tuned; nothing else may change."""
             found: dict[str, list[str]] = {id_: [] for id_ in ids}
             while not all("tuned" in states for states in found.values()):
-                update = came.get(timeout=SOON / 1e9)["update"]
+                update = came.get(timeout=LONG / 1e9)["update"]
                 deleted.extend(each["path"] for each in update.get("delete", ()))
                 for each in update.get("update", ()):
                     for id_, leaves in each["val"].items():
@@ -261,8 +261,8 @@ def test_once_ends_by_itself_and_poll_answers_each_poll(
 
         def polled() -> dict[str, Any]:
             """Poll twice: pygnmi returns what came before, the first time the state unasked."""
-            poll.get_update(timeout=SOON / 1e9)
-            answer = poll.get_update(timeout=SOON / 1e9)["update"]
+            poll.get_update(timeout=LONG / 1e9)
+            answer = poll.get_update(timeout=LONG / 1e9)["update"]
             assert isinstance(answer, dict)
             return answer
 

@@ -266,7 +266,7 @@ class Typed:
         self.transport = paramiko.Transport((rig.host, rig.port))
         self.transport.connect(username=LOGIN[0], password=LOGIN[1])
         self.channel = self.transport.open_session()
-        self.channel.settimeout(5)
+        self.channel.settimeout(30)
         self.channel.invoke_subsystem("netconf")
 
     def until(self, end):

@@ -25,7 +25,7 @@ def http(rig):
         base_url=f"http://{rig.host}:{rig.port}",
         auth=LOGIN,
         trust_env=False,
-        timeout=5,
+        timeout=30,
         verify=False,
     ) as client:
         yield client
@@ -55,7 +55,7 @@ def test_curl_is_enough(rig, arguments):
     command = ["curl", "-X", "PUT", "-s", "-w", "%{http_code}", "-H", f"Accept: {XML}"]
     command += ["-H", f"Content-Type: {XML}", *arguments, url]
     if shutil.which("curl"):
-        told = subprocess.run(command, capture_output=True, text=True, timeout=10, check=True)
+        told = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
         code = told.stdout
     else:
         headers = {"Accept": XML, "Content-Type": XML}

@@ -466,7 +466,7 @@ def test_https_to_a_unit_that_speaks_plain_http_is_an_error(real):
 def test_free_ports_have_an_empty_partner_and_the_boot_mode_is_reported(real):
     """wllzhk/Polatis_OST_Controller and a driver that quotes the manual (boot modes)."""
     rig = real(scheme="scpi")
-    with socket.create_connection((rig.host, rig.port), timeout=10) as line:
+    with socket.create_connection((rig.host, rig.port), timeout=30) as line:
 
         def query(text):
             line.sendall(text + b"\n")

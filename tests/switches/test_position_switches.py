@@ -140,7 +140,7 @@ def test_ff_frames_are_those_of_the_public_drivers(tmp_path: Path, board: str) -
     clock = SystemClock()
     world = SimulatedLab(load(path), clock, 1)
     try:
-        with serial.Serial(world.services["osw"].resource, timeout=10) as line:
+        with serial.Serial(world.services["osw"].resource, timeout=30) as line:
             for sent, answer in FF_FRAMES[board]:
                 line.write(bytes.fromhex(sent))
                 assert line.read(4).startswith(bytes.fromhex(answer))
@@ -301,7 +301,7 @@ def line_of(folder: Path, model: str, size: str) -> Iterator[serial.Serial]:
     clock = SystemClock()
     world = SimulatedLab(load(path), clock, 1)
     try:
-        with serial.Serial(world.services["osw"].resource, timeout=10) as line:
+        with serial.Serial(world.services["osw"].resource, timeout=30) as line:
             yield line
     finally:
         world.close()
@@ -337,7 +337,7 @@ def test_an_agiltron_goes_home_to_its_first_output(tmp_path: Path) -> None:
     clock = SystemClock()
     world = SimulatedLab(load(path), clock, 1)
     try:
-        with serial.Serial(world.services["osw"].resource, timeout=10) as line:
+        with serial.Serial(world.services["osw"].resource, timeout=30) as line:
             for output in (3, None, 5):
                 if output is None:
                     line.write(b"\x01\x30\x00\x00\r\n")

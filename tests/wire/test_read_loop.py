@@ -182,10 +182,10 @@ def test_a_listener_that_fails_ends_its_own_connection_only(
     one, far = connected(lines, system_clock, failing)
     two, other = connected(lines, system_clock, sound)
     far.sendall(b"x")
-    assert failing.ended.wait(10)
+    assert failing.ended.wait(30)
     assert "a listener with a bug" in failing.reason
     other.sendall(b"y")
-    assert sound.came.wait(10)
+    assert sound.came.wait(30)
     assert sound.data == b"y"
     one.close()
     two.close()
@@ -208,7 +208,7 @@ def test_a_connection_that_its_listener_closes_is_closed(
     listener = Closing()
     listener.connection, far = connected(lines, system_clock, listener)
     far.sendall(b"x")
-    assert listener.came.wait(10)
+    assert listener.came.wait(30)
     assert far.recv(1) == b""
     assert not listener.ended.wait(0.1)
 
@@ -225,11 +225,11 @@ def test_a_fork_reads_connections_of_its_own(
         kept = Kept()
         _, its = connected(lines, SystemClock(), kept)
         its.sendall(b"z")
-        os._exit(0 if kept.came.wait(10) and kept.data == b"z" else 1)
+        os._exit(0 if kept.came.wait(30) and kept.data == b"z" else 1)
     _, status = os.waitpid(child, 0)
     assert status == 0
     far.sendall(b"y")
-    assert listener.came.wait(10)
+    assert listener.came.wait(30)
     connection.close()
 
 
@@ -253,7 +253,7 @@ def test_bytes_that_a_read_has_left_came_before_it(
     far.sendall(bytes(size))
     written = system_clock.now()
     connection = TcpConnection(near, Counting(), system_clock)
-    assert whole.wait(10)
+    assert whole.wait(30)
     connection.close()
     assert [count for count, _ in bounds] == [1 << 16, 1000]
     # All was there before the connection: its own begin is the bound of each, as of old.
