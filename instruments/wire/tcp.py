@@ -29,8 +29,9 @@ TLS_TIMEOUT = 5.0
 _SIMULATED_TIMEOUT = 120.0
 """Real time, in s, for a handshake with a simulated device, so that one which hangs ends."""
 
-_CLOSE_TIMEOUT = 1.0
-"""Real time, in s, in which a simulated device has to notice that its client closed."""
+CLOSE_TIMEOUT = 20.0
+"""Real time, in s, in which a simulated device notices that its client closed, however busy this
+machine is; one that never closes its end is not waited for any longer."""
 
 
 class Listener(Protocol):
@@ -164,7 +165,7 @@ class TcpConnection:
         if self._virtual and elsewhere:
             with contextlib.suppress(OSError):
                 self._socket.shutdown(socket.SHUT_WR)
-            self._ended.wait(_CLOSE_TIMEOUT)
+            self._ended.wait(CLOSE_TIMEOUT)
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
         if elsewhere:

@@ -11,6 +11,7 @@ from real_time import over_soon
 from lightrig.instruments.clock.virtual import ClockStalledError, VirtualClock
 from lightrig.instruments.core.errors import DisconnectedError, NoReplyError
 from lightrig.instruments.simulated.protocols.device_server import DeviceServer
+from lightrig.instruments.wire import tcp
 from lightrig.instruments.wire.tl1 import Tl1Session
 
 MS = 1_000_000
@@ -128,7 +129,7 @@ def test_device_that_does_not_land_its_bytes_is_found():
         with pytest.raises(ClockStalledError, match=r"no progress for 0\.2 s") as raised:
             clock.sleep(1)
         assert "6 bytes on frozenset" in str(raised.value)
-        client.connection.close()
+    client.connection.close()
     clock.close()
 
 
@@ -153,7 +154,8 @@ def test_end_of_connection_releases_its_bytes(clock):
         stranger.join()
 
 
-def test_close_releases_its_bytes(clock):
+def test_close_releases_its_bytes(clock, monkeypatch):
+    monkeypatch.setattr(tcp, "CLOSE_TIMEOUT", 0.1)  # for the deaf one
     with socket.create_server(("127.0.0.1", 0)) as deaf:
         client = Client(clock, deaf.getsockname())
         client.tell("hello")
@@ -185,6 +187,25 @@ def test_a_server_that_closes_ends_its_connections():
             assert client.ended == (1, "the peer closed the connection")
         assert ended == [True] * 3
         clock.close()
+
+
+def test_a_close_waits_for_a_device_that_a_busy_machine_holds_up(clock):
+    """Else the device would act later, at a time that depends on which of the two is faster."""
+    ended = threading.Event()
+
+    class HeldUp:
+        def received(self, data):
+            time.sleep(1.2)
+
+        def closed(self):
+            ended.set()
+
+    server = DeviceServer(clock)
+    client = Client(clock, server.listen(lambda *_: HeldUp()))
+    client.tell("hello")
+    client.connection.close()
+    assert ended.is_set()
+    server.close()
 
 
 def test_two_workers_may_open_one_session_at_once(clock):
