@@ -503,8 +503,8 @@ def datagram_stages(
     for window in windows:
         found.add(window.receiver)
         subject = str(window.receiver)
-        seen.append(Seen(subject, "datagrams_lost", window.began))
-        seen.append(Seen(subject, "first_datagram", window.ended))
+        seen.append(_new_tuple(Seen, (subject, "datagrams_lost", window.began, None)))
+        seen.append(_new_tuple(Seen, (subject, "first_datagram", window.ended, None)))
     for port, event in changes:
         if event.stage == "datagram" and event.up and not event.resumed and port not in found:
             found.add(port)

@@ -24,6 +24,9 @@ from lightrig.instruments.machine_limits import report_on_thread
 T = TypeVar("T")
 Action = Callable[[], None]
 
+_new_tuple = tuple.__new__
+"""Makes a named tuple of a sequence in less than half of the time that its class takes."""
+
 
 class Span(NamedTuple):
     """Bounds of a moment or a duration, in ns, both inclusive."""
@@ -37,7 +40,8 @@ class Span(NamedTuple):
 
     def since(self, origin: "Span") -> "Span":
         """Return the time from `origin` to this moment; the widths of both add up."""
-        return Span(self.earliest - origin.latest, self.latest - origin.earliest)
+        (earliest, latest), (first, last) = self, origin
+        return _new_tuple(Span, (earliest - last, latest - first))
 
 
 class Event(Protocol):

@@ -175,7 +175,8 @@ class VirtualClock:
         due = Due(action)
         # Ties go by owner and the owner's own count, never by arrival: threads arrive in another
         # order in each run, and one seed has to give one result.
-        heapq.heappush(self._agenda, (max(at, self._now), owner, next(self._numbers[owner]), due))
+        moment = at if at > self._now else self._now
+        heapq.heappush(self._agenda, (moment, owner, next(self._numbers[owner]), due))
         return due
 
     def _jump(self, duration: int) -> bool:

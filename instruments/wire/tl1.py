@@ -328,7 +328,10 @@ class Tl1Session(TaggedSession[Reply, TcpConnection]):
         else:
             # Written out, since each reading of a switch's monitors has a line for each port.
             lines = tuple(
-                line[1:-1] if line[0] == line[-1] == '"' != line else line for line in answer.lines
+                [
+                    line[1:-1] if line[0] == line[-1] == '"' != line else line
+                    for line in answer.lines
+                ]
             )
             not_before = max(not_before, pending.since)
             pending.resolve(Reply(lines, self._clock.now(), not_before))

@@ -620,7 +620,9 @@ class PendingSettlement:
     def _datagram(self, stream: int, boot: str, number: int, sent: int) -> Datagram | None:
         """Return a datagram on the bench's clock; None if its sender is not on this bench."""
         sender = self._neighbours.get(boot)
-        return None if sender is None else Datagram(stream, number, sender.here(sent))
+        if sender is None:
+            return None
+        return _new_tuple(Datagram, (stream, number, sender.here(sent)))
 
     def _gap(self, fields: Sequence[Any]) -> Gap | None:
         """Return a gap on the bench's clock; None if a sender is not on this bench."""

@@ -157,7 +157,10 @@ class _Line:
         # Some hundreds an event: all is written out, and what decides in an interval is known.
         placed = self._placed
         if placed[0] != stamp:  # of half of the stamps both bounds are asked for
-            at, doubt = self.place(stamp)
+            at, doubt = stamp - self._origin, 1
+            if self._slews is not None:  # `place`, written out
+                slew, doubt = self._slews.at(stamp)
+                at -= slew
             stamps = self._stamps
             if not stamps:
                 of_all = (*self._requests, *self._replies)
@@ -174,14 +177,13 @@ class _Line:
         least = inf
         if pair is not None:
             one, least_of_one, two, least_of_two, apart = pair
-            first = float(at - one if at > one else one - at)
-            second = float(at - two if at > two else two - at)
+            first, second = at - one if at > one else one - at, at - two if at > two else two - at
             near, far = first * 1e-9, second * 1e-9
             near = least_of_one + near * (_WALK * sqrt(near) + _RAMP * near)
             far = least_of_two + far * (_WALK * sqrt(far) + _RAMP * far)
             least = (second * near + first * far) / apart
         for there, least_there in points:
-            first = float(there - at if there > at else at - there)
+            first = there - at if there > at else at - there
             seconds = first * 1e-9
             alone = least_there + MAXIMUM_RATE * first
             alone += seconds * (_WALK * sqrt(seconds) + _RAMP * seconds)

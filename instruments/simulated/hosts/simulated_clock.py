@@ -127,17 +127,12 @@ class SimulatedServerClock:
 
     def reads(self, at: int) -> int:
         """Return the server's time at a moment of the world, both in ns."""
-        reading = self._known.get(at)
-        if reading is None:  # half of an event's are asked for twice
-            if len(self._known) >= _MOST_KNOWN:
-                self._known.clear()
-            reading = self._known[at] = self._read(at)
-        return reading
-
-    def _read(self, at: int) -> int:
+        known = self._known
+        if at in known:  # half of an event's are asked for twice
+            return known[at]
         reading = at + self._offset + self._discipline.moved(at)
         if self._slews:
-            reading += sum(slew.moved(at) for slew in self._slews)
+            reading += sum([slew.moved(at) for slew in self._slews])
         if self._rate_ppm:
             reading += round(at * self._rate_ppm / 1e6)
         if self._wander_ppm:
@@ -145,6 +140,9 @@ class SimulatedServerClock:
         for step in self._steps:
             if at >= step.at:
                 reading += step.by
+        if len(known) >= _MOST_KNOWN:
+            known.clear()
+        known[at] = reading
         return reading
 
     def slewed(self, at: int) -> int:

@@ -41,6 +41,9 @@ _STAGES = ("carrier", "firmware", "datagram")
 
 _encode = json.JSONEncoder(separators=(",", ":")).encode
 
+_new_tuple = tuple.__new__
+"""Makes a named tuple of a sequence in less than half of the time that its class takes."""
+
 
 class _Grid(NamedTuple):
     """Times of a periodic action, in ns of the harness's clock."""
@@ -462,7 +465,7 @@ class SimulatedProbe:
                 after = before + period
                 if after > reported:
                     event = [netdev, stage, up, reads(before), reads(after), "sysfs"]
-                    newest.append(_Observed(after, event))
+                    newest.append(_new_tuple(_Observed, (after, event, None, None)))
                 continue
             if stage not in stages or (up and at < reported_long_ago):
                 continue

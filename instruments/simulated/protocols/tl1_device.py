@@ -209,7 +209,7 @@ class Tl1ServerSession:
 def _pages(tag: str, reply: Tl1Reply) -> list[str]:
     size = reply.page or max(len(reply.lines), 1)
     pages = [reply.lines[at : at + size] for at in range(0, len(reply.lines), size)] or [()]
-    return ["\r\n".join([f"M  {tag} COMPLD", *(f'   "{line}"' for line in page)]) for page in pages]
+    return ["\r\n".join([f"M  {tag} COMPLD", *[f'   "{line}"' for line in page]]) for page in pages]
 
 
 def time_of_day(seconds: int) -> dt.datetime:

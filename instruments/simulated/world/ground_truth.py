@@ -107,7 +107,8 @@ class GroundTruth:
             late = self._late[subject]()
             at = Span(at.earliest + late, at.latest + late)
         moments = self._moments[subject, stage, up]
-        moments.append(*at)
+        earliest, latest = at
+        moments.append(earliest, latest)
         if len(moments.latest) == 1:
             self._subjects[stage].add(subject)
             self._list_anew(stage)
@@ -174,7 +175,9 @@ class GroundTruth:
                 return tuple([rise if stage.up else fall for fall, rise in longest])
         of_signal = self._moments[subject, stage.signal, stage.up]
         changes = of_signal.between(watch.since, watch.until.latest)
-        if stage.counts != "last" or not changes[1:]:
+        if len(changes) < 2:  # as good as always
+            return changes
+        if stage.counts != "last":
             return changes[:1]
         unseen = sum(moment.latest > watch.until.earliest for moment in changes)
         return changes[-1 - unseen :]

@@ -10,6 +10,9 @@ from lightrig.testbeds import Port, SimulatedNic
 
 _HISTORY = 12
 
+_new_tuple = tuple.__new__
+"""Makes a named tuple of a sequence in less than half of the time that its class takes."""
+
 
 class Transition(NamedTuple):
     """A port's link goes up or down in one stage at a moment, past or planned.
@@ -138,8 +141,8 @@ class NicLinks:
         if end.up[stage] == up:
             return
         end.up[stage] = up
-        end.transitions.append(Transition(at, stage, up, partner))
-        self._truth.note(end.name, stage, up=up, at=Span(at, at))
+        end.transitions.append(_new_tuple(Transition, (at, stage, up, partner)))
+        self._truth.note(end.name, stage, up=up, at=_new_tuple(Span, (at, at)))
 
     def _forget_plans(self, end: LinkTimeline, now: int) -> None:
         while end.transitions and end.transitions[-1].at > now:

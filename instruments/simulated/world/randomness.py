@@ -100,10 +100,13 @@ class Stream:
         slow = distribution.slow
         if slow is not None and self._generator.random() < slow.share:
             distribution, pairs = Delay(slow.mean, slow.sd), 1
-        mean = distribution.mean + distribution.per_pair * max(pairs - 1, 0)
-        if not distribution.sd:
+        mean, sd = distribution.mean, float(distribution.sd)
+        if pairs > 1:
+            mean += distribution.per_pair * (pairs - 1)
+            sd = distribution.sd * mean / distribution.mean
+        if not sd:
             return round(mean)
-        location, scale = _lognormal(mean, distribution.sd * mean / distribution.mean)
+        location, scale = _lognormal(mean, sd)
         normals = self._normals
         normal = normals.pop() if normals else self.normal()
         return round(math.exp(location + scale * normal))
