@@ -128,8 +128,9 @@ class SimulatedServerClock:
     def reads(self, at: int) -> int:
         """Return the server's time at a moment of the world, both in ns."""
         known = self._known
-        if at in known:  # half of an event's are asked for twice
-            return known[at]
+        reading = known.get(at)  # at once: another thread may forget them all
+        if reading is not None:  # half of an event's are asked for twice
+            return reading
         reading = at + self._offset + self._discipline.moved(at)
         if self._slews:
             reading += sum([slew.moved(at) for slew in self._slews])
