@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 from lightrig.instruments.clock import Span
 from lightrig.instruments.core.stages import EventStage, Watch
+from lightrig.instruments.named_tuples import new_tuple
 from lightrig.testbeds.errors import LightrigError
 
 MOST_MOMENTS = 8192
@@ -22,9 +23,6 @@ Closure judges an event as soon as it is over, and a night of a testbed has mill
 
 _LAST = 2**63 - 1
 """A moment after all others, in ns."""
-
-_new_tuple = tuple.__new__
-"""Makes a named tuple of a sequence in less than half of the time that its class takes."""
 
 _ALIKE = 10_000_000
 """Interruptions whose lengths differ by less, in ns: either may count as the longest."""
@@ -75,7 +73,7 @@ class _Moments:
         # An event is judged as soon as it is over: as good as always the last moment is in question
         # alone, and no search finds it sooner.
         if len(latest) > 1 and latest[-2] < since <= latest[-1] and earliest[-1] <= until:
-            return (_new_tuple(Span, (earliest[-1], latest[-1])),)
+            return (new_tuple(Span, (earliest[-1], latest[-1])),)
         begin = bisect_left(latest, since)
         end = bisect_right(earliest, until)
         return tuple([self.span(index) for index in range(begin, end)])
