@@ -156,6 +156,23 @@ def tls(key_file: Path, *, server: bool) -> ssl.SSLContext:
     return context
 
 
+class _Api(fastapi.FastAPI):
+    """An application whose document is made when it is first asked for, by few of its clients.
+
+    Attributes:
+        complete: adds to the document what FastAPI does not know.
+    """
+
+    complete: Callable[[dict[str, Any]], None]
+
+    def openapi(self) -> dict[str, Any]:
+        is_first = self.openapi_schema is None
+        document = super().openapi()
+        if is_first:
+            self.complete(document)
+        return document
+
+
 def application(
     running: Orchestrator, token: str | None, ranks: RankMessages | None = None
 ) -> fastapi.FastAPI:
@@ -164,7 +181,7 @@ def application(
     token: None where the server lets in those alone who may ask. ranks: what takes messages of
     ranks; None where the system's ranks send none.
     """
-    app = fastapi.FastAPI(title="Lightrig orchestrator", version="1", redoc_url=None, docs_url=None)
+    app = _Api(title="Lightrig orchestrator", version="1", redoc_url=None, docs_url=None)
     schema = request_schema(running.layout.shape, running.layout.nodes)
     parts = schema.pop("$defs")
     body = {
@@ -313,9 +330,12 @@ def application(
         )
     app.middleware("http")(guarded)
     answer_problems(app)
-    document = app.openapi()  # is kept for `/openapi.json`
-    document["components"].setdefault("schemas", {}).update(parts)
-    _complete(document, token is not None)
+
+    def complete(document: dict[str, Any]) -> None:
+        document["components"].setdefault("schemas", {}).update(parts)
+        _complete(document, token is not None)
+
+    app.complete = complete
     return app
 
 
