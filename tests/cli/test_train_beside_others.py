@@ -68,7 +68,7 @@ class Lab:
         self.until(lambda: self.output(served).endswith("]\n"), served)
         first = json.loads(self.output(served))[0]
         self._environment["LIGHTRIG_SERVED"] = f"{first['user']}:{first['password']}"
-        transport = httpx.HTTPTransport(uds=str(root / "api.socket"))
+        transport = httpx.HTTPTransport(uds=str(root / "api.socket"), verify=False)
         self.api = httpx.Client(base_url="http://api", transport=transport, timeout=60)
         self.service = self.orchestrate()
 
