@@ -6,6 +6,7 @@ LONG then, and who is done SOON has not waited for it. Both are in ns.
 """
 
 import contextlib
+import os
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -27,25 +28,35 @@ def over_soon(*, after: int = 0) -> Iterator[None]:
 
     What the threads of this process have waited for a processor is no wait of theirs.
     """
-    began, waited = time.monotonic_ns(), waited_for_a_processor()
+    began, queue = time.monotonic_ns(), ProcessorQueue(os.getpid())
     yield
     took = time.monotonic_ns() - began
-    queued = sum(
-        waits - waited.get(thread, 0) for thread, waits in waited_for_a_processor().items()
-    )
-    assert after <= took < after + SOON + queued, f"it took {took / 1e9:g} s"
+    assert after <= took < after + SOON + queue.waited(), f"it took {took / 1e9:g} s"
 
 
-def waited_for_a_processor() -> dict[str, int]:
-    """Return for how many ns each thread of this process was ready and did not run.
+class ProcessorQueue:
+    """For how long the threads of a process, and of those it has started, wait for a processor.
 
-    Second field of /proc/PID/task/TID/schedstat (Linux, sched-stats.rst); empty without it.
+    Source: second field of /proc/PID/task/TID/schedstat (Linux, sched-stats.rst); a kernel that
+    does not count this says nothing, which reads as no wait here.
     """
-    found = {}
-    for task in Path("/proc/self/task").iterdir():
-        with contextlib.suppress(OSError):  # a thread that ends, a kernel that does not count
-            found[task.name] = int((task / "schedstat").read_text().split()[1])
-    return found
+
+    def __init__(self, pid: int) -> None:
+        self._pid = pid
+        self._before = dict(self._waits(pid))
+
+    def waited(self) -> int:
+        """Return the ns that they were ready and did not run since this was made, all in all."""
+        now = self._waits(self._pid)
+        return sum(waits - self._before.get(thread, 0) for thread, waits in now)
+
+    def _waits(self, pid: int) -> Iterator[tuple[str, int]]:
+        with contextlib.suppress(OSError):  # what ends meanwhile
+            for task in Path(f"/proc/{pid}/task").iterdir():
+                with contextlib.suppress(OSError):
+                    yield task.name, int((task / "schedstat").read_text().split()[1])
+                    for child in (task / "children").read_text().split():
+                        yield from self._waits(int(child))
 
 
 def until(condition: Callable[[], object], clock: Clock, step: int = 1_000_000) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 
 import httpx
 import pytest
+from real_time import ProcessorQueue
 
 from lightrig.harness.bench import shared_lease
 from lightrig.harness.bench.lease import LeaseConflictError, LeaseLostError, this_owner
@@ -191,9 +192,9 @@ def test_another_process_of_the_machine_leads_within_five_seconds(lab, tmp_path,
         standby = Service(file, tmp_path / "one", "--standby")
         standby.waits()
         leader.process.send_signal(how)
-        began = time.monotonic()
+        began, queue = time.monotonic(), ProcessorQueue(standby.process.pid)
         second = standby.leads()
-        took = time.monotonic() - began
+        took = time.monotonic() - began - queue.waited() / 1e9
         again = ask(second, {"do": "status"})
         assert again["lead"] == status["lead"] + 1
         assert again["jobs"]["all"]["groups"] == status["jobs"]["all"]["groups"]
@@ -224,9 +225,9 @@ def test_a_leader_of_another_host_that_was_stopped_sends_no_command(lab, tmp_pat
         standby = Service(file, tmp_path / "two", "--standby", before=unshare)
         standby.waits()
         leader.process.send_signal(signal.SIGSTOP)
-        began = time.monotonic()
+        began, queue = time.monotonic(), ProcessorQueue(standby.process.pid)
         second = standby.leads()
-        took = time.monotonic() - began
+        took = time.monotonic() - began - queue.waited() / 1e9
         ask(second, NONE)
         assert not any(present(world, testbed).values())
         time.sleep(max(0, 10 - (time.monotonic() - began)))

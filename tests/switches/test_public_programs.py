@@ -25,7 +25,7 @@ from lightrig.instruments.simulated.devices.dialects import DIALECTS
 
 ROOT = Path(__file__).parents[2]
 YANG = "http://www.polatis.com/yang/optical-switch"
-SECONDS = 10
+SECONDS = 60
 BASIC = "Basic " + base64.b64encode(":".join(LOGIN).encode()).decode()
 Ask = Callable[[str, re.Pattern[str]], str]
 

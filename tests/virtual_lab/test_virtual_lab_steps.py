@@ -34,7 +34,7 @@ listener.accept()
 """
 """A machine whose monitor answers once."""
 
-ENDS_SECONDS = 5
+ENDS_SECONDS = 60
 
 
 @pytest.fixture
