@@ -142,7 +142,8 @@ def test_terminal_document_and_page_show_the_basis(path, tmp_path):
     assert shown.exit_code == 1
     assert "circuits\treproduces\tprinted\t24\t24\t" in shown.stdout
     assert "waste\tdiffers\tcomputed\t2 %\t0.60 %\t" in shown.stdout
-    first, second = json.loads(run(app, [str(path), "--json"]).stdout)
+    answer = run(app, [str(path), "--results", str(tmp_path), "--json"])
+    first, second = json.loads(answer.stdout)
     assert (first["kind"], first["computed"], first["simulated"]) == ("printed", "circuits", False)
     assert second["rests_on"] == "a random half of the nodes"
     html = page.read_text()
