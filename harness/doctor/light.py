@@ -6,8 +6,10 @@ A monitor reads all wavelengths in a fiber together, a transceiver each lane: su
 """
 
 import math
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from typing import TypeVar
 
 from lightrig.harness.bench import Bench, Fabric
 from lightrig.harness.components import LabComponent
@@ -18,6 +20,8 @@ from lightrig.instruments.core.capabilities import PowerMonitor
 from lightrig.instruments.core.errors import InstrumentError
 from lightrig.instruments.servers.host.linux import LinuxServer
 from lightrig.testbeds import LightrigError, Plan, Port
+
+T = TypeVar("T")
 
 FIBER_DB = 1.5
 """Greatest loss of a clean pair of connectors, in dB."""
@@ -346,17 +350,15 @@ def _receivers(bench: Bench, name: str, plan: Plan, findings: Findings) -> None:
         return
     cabling = bench.testbed.cabling
     leaves = monitor.power(sorted(c.egress for c in plan.circuits[name])).dbm
-    for egress, dbm in sorted(leaves.items()):
-        fiber = cabling.fiber_from(Port(name, str(egress)))
-        if fiber is None or dbm <= _DARK_DBM:
-            continue  # what is wrong there was said of its transmitter
-        server = bench.servers.get(fiber.sink.owner)
-        if not isinstance(server, LinuxServer):
-            continue
-        netdev = bench.testbed.nic_port(fiber.sink).netdev
-        try:
-            light = fiber_light(bench.testbed, fiber.sink, server.nic.module(netdev).value)
-        except LightrigError:
+    lit = {  # what is wrong with others was said of their transmitters
+        egress: fiber
+        for egress, dbm in sorted(leaves.items())
+        if dbm > _DARK_DBM and (fiber := cabling.fiber_from(Port(name, str(egress)))) is not None
+    }
+    lights = _by_server(bench, [fiber.sink for fiber in lit.values()], _module_light)
+    for egress, fiber in lit.items():
+        dbm, light = leaves[egress], lights.get(fiber.sink)
+        if light is None:
             continue  # said before
         received = _judged(bench, fiber.sink, light.received, light.unreceived, findings)
         if received is None:
@@ -391,9 +393,12 @@ def _links(bench: Bench, plan: Plan, findings: Findings) -> None:
         if isinstance(bench.servers.get(port.owner), LinuxServer)
     }
     deadline = bench.clock.now() + _LINKS
-    while waiting and bench.clock.now() < deadline:
-        waiting = {port for port in waiting if not _has_carrier(bench, port)}
-        if waiting:
+    is_last = False
+    while waiting and not is_last:
+        is_last = bench.clock.now() >= deadline  # however long it takes to ask all of them
+        carriers = _by_server(bench, waiting, _has_carrier)
+        waiting = {port for port in waiting if not carriers[port]}
+        if waiting and not is_last:
             bench.clock.sleep(_LINK_POLL)
     for port in sorted(waiting):
         server, spec = bench.servers[port.owner], bench.testbed.nic_port(port)
@@ -409,9 +414,31 @@ def _links(bench: Bench, plan: Plan, findings: Findings) -> None:
         )
 
 
-def _has_carrier(bench: Bench, port: Port) -> bool:
-    server = bench.servers[port.owner]
-    assert isinstance(server, LinuxServer)
+def _by_server(
+    bench: Bench, ports: Iterable[Port], ask: Callable[[Bench, LinuxServer, Port], T]
+) -> dict[Port, T]:
+    """Ask the servers of ports side by side, each for one port after the other."""
+    of: defaultdict[LinuxServer, list[Port]] = defaultdict(list)
+    for port in sorted(ports):
+        server = bench.servers.get(port.owner)
+        if isinstance(server, LinuxServer):
+            of[server].append(port)
+    tasks = [
+        lambda server=server, asked=asked: {port: ask(bench, server, port) for port in asked}
+        for server, asked in of.items()
+    ]
+    return {port: found for each in bench.clock.parallel(*tasks) for port, found in each.items()}
+
+
+def _module_light(bench: Bench, server: LinuxServer, port: Port) -> FiberLight | None:
+    netdev = bench.testbed.nic_port(port).netdev
+    try:
+        return fiber_light(bench.testbed, port, server.nic.module(netdev).value)
+    except LightrigError:
+        return None
+
+
+def _has_carrier(bench: Bench, server: LinuxServer, port: Port) -> bool:
     try:
         return server.nic.device(bench.testbed.nic_port(port).netdev).value.carrier
     except LightrigError:

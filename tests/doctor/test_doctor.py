@@ -2,18 +2,22 @@
 
 import contextlib
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Self
 
 import pytest
 from typer.testing import CliRunner
 
+from lightrig.harness.bench import Fabric
 from lightrig.harness.cli.app import application
 from lightrig.harness.components import Components
 from lightrig.harness.doctor import Findings, examine
 from lightrig.harness.doctor.connect import connect_lab
+from lightrig.harness.doctor.light import examine_light
 from lightrig.harness.doctor.servers import BETWEEN, examine_clocks, examine_tools
 from lightrig.instruments.servers.host.commands import ToolMissingError
+from lightrig.instruments.servers.ports.nic import NicTools
 from lightrig.testbeds import load
 
 LAB = """
@@ -127,6 +131,36 @@ def test_the_clocks_of_all_servers_are_compared_with_one_wait(tmp_path: Path) ->
     graded = {(found.subject, found.grade) for found in findings.found}
     names = ("server0", "server1", "server2", "server3")
     assert graded == {(name, "wrong" if name == "server2" else "ok") for name in names}
+
+
+def test_servers_that_answer_slowly_are_asked_side_by_side_and_once_more_at_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Links come up after 6 s; the ports of all servers in turn take longer than doctor waits."""
+    path = lab(tmp_path)
+    path.write_text(path.read_text().replace("mean: 1 s, sd: 0.1 s", "mean: 6 s, sd: 0.1 s"))
+    bench = connect_lab(load(path), simulated=True, seed=1).bench
+    began: dict[str, list[int]] = {"device": [], "module": []}
+
+    def slowly(name: str, duration: int) -> Callable[[NicTools, str], Any]:
+        read = getattr(NicTools, name)
+
+        def answer(tools: NicTools, netdev: str) -> Any:
+            began[name].append(bench.clock.now())
+            bench.clock.sleep(duration)
+            return read(tools, netdev)
+
+        return answer
+
+    with contextlib.closing(bench):
+        for name, duration in (("device", 2_500_000_000), ("module", 100_000_000)):
+            monkeypatch.setattr(NicTools, name, slowly(name, duration))
+        findings = Findings(Components(bench.testbed))
+        examine_light(bench, Fabric(bench), findings)
+    assert problems(findings) == []
+    received = began["module"][8:]  # those before were of one laser after the other
+    assert len(received) == 8
+    assert len(set(received[:4])) == 1, "a port of each server at once"
 
 
 @pytest.mark.parametrize("monitors", ["both", "egress"])

@@ -5,7 +5,7 @@ Powers are by hand: a monitor reads the sum of the lanes that share a fiber (IEE
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -138,6 +138,10 @@ class Switch:
         return -60.0 if off else self.arrives[fiber.source]
 
 
+def in_turn(*asked: Callable[[], Any]) -> list[Any]:
+    return [each() for each in asked]
+
+
 def examined(testbed: Testbed, module: ModuleReading, arrives: Mapping[Port, float]) -> Findings:
     """Return what doctor finds by two servers with `module` in each port."""
     servers = {name: Server(module) for name in testbed.servers}
@@ -147,7 +151,7 @@ def examined(testbed: Testbed, module: ModuleReading, arrives: Mapping[Port, flo
         testbed=testbed,
         switches={"ocs": switch},
         servers=servers,
-        clock=SimpleNamespace(sleep=lambda _: None, now=lambda: 0),
+        clock=SimpleNamespace(sleep=lambda _: None, now=lambda: 0, parallel=in_turn),
     )
     findings = Findings(Components(testbed))
     fabric: Any = SimpleNamespace(apply=lambda _: None)
@@ -160,7 +164,7 @@ def losses(testbed: Testbed, module: ModuleReading, port: Port) -> float:
     bench: Any = SimpleNamespace(
         testbed=testbed,
         servers=dict.fromkeys(testbed.servers, Server(module)),
-        clock=SimpleNamespace(parallel=lambda *asked: [each() for each in asked]),
+        clock=SimpleNamespace(parallel=in_turn),
     )
     seen = Modules(bench, {1: port}, {9: port}).read().dbm
     return seen[1] - seen[9]
