@@ -115,7 +115,7 @@ def kill_first(night_process: "subprocess.Popen[bytes]") -> str:
         for worker in _children(night_process.pid):
             if _children(worker):  # pytest has been started
                 arguments = Path(f"/proc/{worker}/cmdline").read_bytes().decode().split("\0")
-                time.sleep(5)
+                time.sleep(1)  # amid what it measures, which takes some seconds
                 os.kill(worker, signal.SIGKILL)
                 return arguments[arguments.index("--worker") + 1]
         time.sleep(0.2)
